@@ -1,0 +1,249 @@
+//! `longhand audit`: are the hash chains whole, and are they those that were exported?
+
+use super::failure::{self, Usage};
+use super::output::{Output, count, hex};
+use super::{Client, Globals, json};
+use crate::pb;
+use crate::pb::check_integrity_response::Item;
+use anyhow::Context;
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// How many heads are asked for at a time.
+const PAGE_SIZE: i32 = 1000;
+
+#[derive(Debug, clap::Args)]
+pub(super) struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Command {
+    /// Check the hash chains against everything that a view or a replay reads; exit 1 with findings
+    Verify {
+        /// Only this session, by id or client id
+        session: Option<String>,
+        /// Check against heads that `audit head` wrote to this file
+        #[arg(long, value_name = "FILE")]
+        expect: Option<PathBuf>,
+    },
+    /// Print the newest hash of each chain as JSON lines, to be kept elsewhere
+    Head {
+        /// Only this session, by id or client id
+        session: Option<String>,
+    },
+}
+
+pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Result<ExitCode> {
+    let mut output = globals.output();
+    match arguments.command {
+        Command::Verify { session, expect } => {
+            // A file that cannot be read is told before anything is checked.
+            let expected = expect.as_deref().map(read_heads).transpose()?;
+            let mut client = globals.client().await?;
+            let mut findings = check(&mut client, session.clone(), &mut output).await?;
+            if let Some(expected) = expected {
+                findings += compare(&mut client, session, &expected, &mut output).await?;
+            }
+            output.flush()?;
+            Ok(if findings == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+        }
+        Command::Head { session } => {
+            let mut client = globals.client().await?;
+            print_heads(&mut client, session, &mut output).await?;
+            output.flush()?;
+            Ok(ExitCode::SUCCESS)
+        }
+    }
+}
+
+/// Checks the chains, prints what is wrong, and counts it.
+async fn check(client: &mut Client, session: Option<String>, output: &mut Output) -> anyhow::Result<i64> {
+    let request = pb::CheckIntegrityRequest { session_id: session };
+    let mut responses = client.admin.check_integrity(request).await?.into_inner();
+    let mut findings = 0;
+    while let Some(response) = responses.message().await? {
+        match &response.item {
+            Some(Item::Finding(finding)) => {
+                findings += 1;
+                report(output, finding)?;
+            }
+            Some(Item::End(end)) => {
+                print_end(output, end)?;
+                return Ok(findings.max(end.finding_count));
+            }
+            None => {}
+        }
+    }
+    anyhow::bail!("the check ended before it was complete")
+}
+
+fn report(output: &mut Output, finding: &pb::IntegrityFinding) -> anyhow::Result<()> {
+    if output.json() {
+        let item = Some(Item::Finding(finding.clone()));
+        return output.message(&pb::CheckIntegrityResponse { item });
+    }
+    let place = if finding.session_id.is_empty() {
+        "store".to_owned()
+    } else {
+        format!("{} #{}", finding.session_id, finding.revision)
+    };
+    Ok(output.line(&format!("{place}: {}", finding.message))?)
+}
+
+fn print_end(output: &mut Output, end: &pb::IntegrityEnd) -> anyhow::Result<()> {
+    if output.json() {
+        return output.message(&pb::CheckIntegrityResponse { item: Some(Item::End(*end)) });
+    }
+    let (sessions, events) = (count(end.session_count, "session"), count(end.event_count, "event"));
+    let verdict = match end.finding_count {
+        0 => "nothing was altered".to_owned(),
+        findings => count(findings, "finding"),
+    };
+    Ok(output.line(&format!("{sessions} and {events} checked: {verdict}"))?)
+}
+
+async fn print_heads(client: &mut Client, session: Option<String>, output: &mut Output) -> anyhow::Result<()> {
+    let mut request = pb::ListHeadsRequest { session_id: session, page_size: PAGE_SIZE, ..Default::default() };
+    loop {
+        let page = client.admin.list_heads(request.clone()).await?.into_inner();
+        page.heads.iter().try_for_each(|head| output.message(head))?;
+        if page.next_page_token.is_empty() {
+            return Ok(());
+        }
+        request.page_token = page.next_page_token;
+    }
+}
+
+/// The heads that `audit head` wrote.
+fn read_heads(path: &Path) -> anyhow::Result<Vec<pb::Head>> {
+    let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+    let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
+    lines
+        .map(|(index, line)| {
+            json::decode::<pb::Head>(line)
+                .map_err(|error| Usage(format!("{}:{}: not a head: {error}", path.display(), index + 1)).into())
+        })
+        .collect()
+}
+
+/// Compares exported heads with what the chains say at the same revisions, prints what differs, and counts it.
+async fn compare(
+    client: &mut Client,
+    session: Option<String>,
+    expected: &[pb::Head],
+    output: &mut Output,
+) -> anyhow::Result<i64> {
+    let only = match session {
+        Some(session) => Some(session_id(client, session).await?),
+        None => None,
+    };
+    let wanted: Vec<pb::Head> = expected
+        .iter()
+        .filter(|head| only.as_ref().is_none_or(|session| *session == head.session_id))
+        .cloned()
+        .collect();
+    let mut findings = 0;
+    for chunk in wanted.chunks(PAGE_SIZE as usize) {
+        let found = heads_at(client, chunk).await?;
+        for finding in differences(chunk, &found) {
+            findings += 1;
+            report(output, &finding)?;
+        }
+    }
+    if !output.json() {
+        let verdict = if findings == 0 { "all as expected".to_owned() } else { count(findings, "finding") };
+        output.line(&format!("{} compared: {verdict}", count(wanted.len() as i64, "head")))?;
+    }
+    Ok(findings)
+}
+
+async fn session_id(client: &mut Client, session: String) -> Result<String, tonic::Status> {
+    let response = client.sessions.get_session(pb::GetSessionRequest { session_id: session }).await?;
+    Ok(response.into_inner().session.unwrap_or_default().session_id)
+}
+
+/// The hashes at the revisions of the given heads. A session that is gone has none.
+async fn heads_at(client: &mut Client, heads: &[pb::Head]) -> Result<Vec<pb::Head>, tonic::Status> {
+    let request = |at: &[pb::Head]| pb::ListHeadsRequest {
+        page_size: PAGE_SIZE,
+        at: at.to_vec(),
+        ..pb::ListHeadsRequest::default()
+    };
+    let answer = client.admin.list_heads(request(heads)).await;
+    match answer {
+        Err(status) if is_missing_session(&status) => {}
+        answer => return Ok(answer?.into_inner().heads),
+    }
+    // One of them is gone; asked one by one, the others still answer.
+    let mut found = Vec::new();
+    for head in heads {
+        match client.admin.list_heads(request(std::slice::from_ref(head))).await {
+            Err(status) if is_missing_session(&status) => {}
+            answer => found.extend(answer?.into_inner().heads),
+        }
+    }
+    Ok(found)
+}
+
+fn is_missing_session(status: &tonic::Status) -> bool {
+    failure::reason(status).as_deref() == Some("SESSION_NOT_FOUND")
+}
+
+/// What is wrong with the chains, by the heads they should have.
+fn differences(expected: &[pb::Head], found: &[pb::Head]) -> Vec<pb::IntegrityFinding> {
+    let found: HashMap<(&str, i64), &[u8]> =
+        found.iter().map(|head| ((head.session_id.as_str(), head.revision), head.hash.as_slice())).collect();
+    let finding = |head: &pb::Head, message: String| pb::IntegrityFinding {
+        session_id: head.session_id.clone(),
+        revision: head.revision,
+        message,
+    };
+    let mut findings = Vec::new();
+    for head in expected {
+        match found.get(&(head.session_id.as_str(), head.revision)) {
+            None => findings.push(finding(head, "the session is gone".to_owned())),
+            Some([]) => findings.push(finding(head, "the session ends before this revision".to_owned())),
+            Some(hash) if *hash != head.hash => {
+                let message = format!("the chain's hash is {}, not {}", hex(hash), hex(&head.hash));
+                findings.push(finding(head, message));
+            }
+            Some(_) => {}
+        }
+    }
+    findings
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn head(session: &str, revision: i64, hash: &[u8]) -> pb::Head {
+        pb::Head { session_id: session.into(), revision, hash: hash.to_vec() }
+    }
+
+    #[test]
+    fn differences_name_session_and_revision() {
+        let expected = [head("a", 3, b"x"), head("b", 4, b"y"), head("c", 5, b"z"), head("d", 6, b"w")];
+        let found = [head("d", 6, b"w"), head("b", 4, b"!"), head("c", 5, b"")];
+        let findings = differences(&expected, &found);
+        let told: Vec<_> = findings.iter().map(|finding| (finding.session_id.as_str(), finding.revision)).collect();
+        assert_eq!(told, [("a", 3), ("b", 4), ("c", 5)]);
+        assert!(findings[0].message.contains("gone") && findings[2].message.contains("ends before"));
+    }
+
+    #[test]
+    fn exported_heads_are_read_back() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = folder.path().join("heads");
+        let heads = [head("ses_1", 7, &[1, 2]), head("ses_2", 9, &[3])];
+        let text: Vec<String> = heads.iter().map(|head| json::encode(head).expect("JSON")).collect();
+        std::fs::write(&file, format!("{}\n\n{}\n", text[0], text[1])).expect("a file");
+        assert_eq!(read_heads(&file).expect("heads"), heads);
+        std::fs::write(&file, format!("{}\nnonsense\n", text[0])).expect("a file");
+        let error = read_heads(&file).expect_err("a refusal");
+        assert!(error.to_string().contains("heads:2: not a head"), "{error}");
+    }
+}

@@ -1,0 +1,98 @@
+//! The connection to a daemon.
+
+use super::address::Address;
+use super::failure::Usage;
+use crate::pb::admin_service_client::AdminServiceClient;
+use crate::pb::compaction_service_client::CompactionServiceClient;
+use crate::pb::context_service_client::ContextServiceClient;
+use crate::pb::event_service_client::EventServiceClient;
+use crate::pb::message_service_client::MessageServiceClient;
+use crate::pb::session_service_client::SessionServiceClient;
+use std::error::Error;
+use std::time::Duration;
+use tonic::metadata::{Ascii, MetadataValue};
+use tonic::service::Interceptor;
+use tonic::service::interceptor::InterceptedService;
+use tonic::transport::{Channel, Endpoint};
+use tonic::{Request, Status};
+
+/// The largest answer that is taken, in bytes; a page of messages stays well below.
+const ANSWER_BYTES_MAX: usize = 32 * 1024 * 1024;
+/// What may be under way to this side without a word from it, in bytes: large, so that a page is one round trip.
+const WINDOW_BYTES: u32 = 16 * 1024 * 1024;
+/// How long a daemon may take to answer the call; it is on this machine.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// The header in which a caller names itself.
+const ACTOR_HEADER: &str = "longhand-actor";
+
+/// A connection that names its caller.
+pub(super) type Connection = InterceptedService<Channel, Actor>;
+
+/// Adds the caller's name to every request.
+#[derive(Debug, Clone)]
+pub(super) struct Actor(MetadataValue<Ascii>);
+
+impl Interceptor for Actor {
+    fn call(&mut self, mut request: Request<()>) -> Result<Request<()>, Status> {
+        request.metadata_mut().insert(ACTOR_HEADER, self.0.clone());
+        Ok(request)
+    }
+}
+
+/// No daemon answers.
+#[derive(Debug, thiserror::Error)]
+#[error("no daemon answers at {address} ({reason}); `longhand serve` starts one")]
+pub(super) struct Unreachable {
+    address: Address,
+    reason: String,
+}
+
+/// The services of one daemon, over one connection.
+#[derive(Debug, Clone)]
+pub(super) struct Client {
+    pub(super) sessions: SessionServiceClient<Connection>,
+    pub(super) messages: MessageServiceClient<Connection>,
+    pub(super) contexts: ContextServiceClient<Connection>,
+    pub(super) compactions: CompactionServiceClient<Connection>,
+    pub(super) events: EventServiceClient<Connection>,
+    pub(super) admin: AdminServiceClient<Connection>,
+}
+
+impl Client {
+    /// Calls the daemon at an address. The name is what it notes beside everything done over this connection.
+    pub(super) async fn connect(address: &Address, actor: &str) -> anyhow::Result<Self> {
+        let name = actor.parse::<MetadataValue<Ascii>>();
+        let name = name.map_err(|_| Usage(format!("--actor {actor:?} is not plain ASCII")))?;
+        let endpoint = Endpoint::from_shared(address.to_string())
+            .map_err(|error| Usage(format!("{address} is no server address: {error}")))?
+            .connect_timeout(CONNECT_TIMEOUT)
+            .initial_stream_window_size(WINDOW_BYTES)
+            .initial_connection_window_size(WINDOW_BYTES);
+        let channel = endpoint
+            .connect()
+            .await
+            .map_err(|error| Unreachable { address: address.clone(), reason: innermost(&error) })?;
+        Ok(Self::over(InterceptedService::new(channel, Actor(name))))
+    }
+
+    fn over(connection: Connection) -> Self {
+        Self {
+            sessions: SessionServiceClient::new(connection.clone()).max_decoding_message_size(ANSWER_BYTES_MAX),
+            messages: MessageServiceClient::new(connection.clone()).max_decoding_message_size(ANSWER_BYTES_MAX),
+            contexts: ContextServiceClient::new(connection.clone()).max_decoding_message_size(ANSWER_BYTES_MAX),
+            compactions: CompactionServiceClient::new(connection.clone()).max_decoding_message_size(ANSWER_BYTES_MAX),
+            events: EventServiceClient::new(connection.clone()).max_decoding_message_size(ANSWER_BYTES_MAX),
+            admin: AdminServiceClient::new(connection).max_decoding_message_size(ANSWER_BYTES_MAX),
+        }
+    }
+}
+
+/// What the system said, below everything that the layers above it say.
+fn innermost(error: &(dyn Error + 'static)) -> String {
+    let mut error = error;
+    while let Some(source) = error.source() {
+        error = source;
+    }
+    error.to_string()
+}

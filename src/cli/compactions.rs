@@ -1,0 +1,227 @@
+//! `longhand compact`, `compactions` and `undo`: reductions by hand.
+
+use super::event_text::{failure, kind, outcome, trigger};
+use super::output::{Align, Output, Table, time, word};
+use super::{Client, Globals};
+use crate::pb;
+use std::process::ExitCode;
+
+/// How many reductions are asked for at a time.
+const PAGE_SIZE: i32 = 200;
+/// How often a stream without events gives a chance to look, in seconds.
+const PROGRESS_SECONDS: i64 = 1;
+
+#[derive(Debug, clap::Args)]
+pub(super) struct StartArguments {
+    /// The session, by id or client id
+    session: String,
+    /// Shorten old tool outputs instead of putting a summary in place of an old range
+    #[arg(long, conflicts_with = "instructions")]
+    prune: bool,
+    /// Added to the summarizer's instructions
+    #[arg(long, value_name = "TEXT", default_value = "")]
+    instructions: String,
+    /// Wait for its end
+    #[arg(long)]
+    wait: bool,
+}
+
+#[derive(Debug, clap::Args)]
+pub(super) struct ListArguments {
+    /// The session, by id or client id
+    session: String,
+}
+
+#[derive(Debug, clap::Args)]
+pub(super) struct UndoArguments {
+    /// The session, by id or client id
+    session: String,
+}
+
+pub(super) async fn start(globals: &Globals, arguments: StartArguments) -> anyhow::Result<ExitCode> {
+    let mut client = globals.client().await?;
+    let mut output = globals.output();
+    let request = pb::StartCompactionRequest {
+        session_id: arguments.session.clone(),
+        kind: if arguments.prune { pb::CompactionKind::Prune } else { pb::CompactionKind::Summary }.into(),
+        instructions: arguments.instructions,
+        request_id: String::new(),
+    };
+    // The stream begins first, so that the end cannot pass unseen.
+    let frames = if arguments.wait { Some(subscribe(&mut client, &arguments.session).await?) } else { None };
+    let started = client.compactions.start_compaction(request).await?.into_inner();
+    let mut compaction = started.compaction.unwrap_or_default();
+    if let Some(frames) = frames {
+        compaction = wait(&mut client, frames, compaction).await?;
+    }
+    let failed = has_failed(&compaction);
+    print(&mut output, &compaction)?;
+    output.flush()?;
+    Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+pub(super) async fn list(globals: &Globals, arguments: ListArguments) -> anyhow::Result<ExitCode> {
+    let mut client = globals.client().await?;
+    let mut output = globals.output();
+    let compactions = all(&mut client, &arguments.session).await?;
+    if output.json() {
+        compactions.iter().try_for_each(|compaction| output.message(compaction))?;
+    } else {
+        table(&compactions).print(&mut output)?;
+    }
+    output.flush()?;
+    Ok(ExitCode::SUCCESS)
+}
+
+pub(super) async fn undo(globals: &Globals, arguments: UndoArguments) -> anyhow::Result<ExitCode> {
+    let mut client = globals.client().await?;
+    let mut output = globals.output();
+    let request = pb::UndoCompactionRequest { session_id: arguments.session, ..pb::UndoCompactionRequest::default() };
+    let undone = client.compactions.undo_compaction(request).await?.into_inner();
+    if output.json() {
+        output.message(&undone)?;
+    } else {
+        let id = undone.compaction.as_ref().map_or("", |compaction| &compaction.compaction_id);
+        output.line(&format!("{id} no longer holds, as of revision {}", undone.revision))?;
+    }
+    output.flush()?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// All reductions of a session, newest first.
+pub(super) async fn all(client: &mut Client, session: &str) -> Result<Vec<pb::Compaction>, tonic::Status> {
+    let mut request =
+        pb::ListCompactionsRequest { session_id: session.to_owned(), page_size: PAGE_SIZE, page_token: String::new() };
+    let mut compactions = Vec::new();
+    loop {
+        let page = client.compactions.list_compactions(request.clone()).await?.into_inner();
+        compactions.extend(page.compactions);
+        if page.next_page_token.is_empty() {
+            return Ok(compactions);
+        }
+        request.page_token = page.next_page_token;
+    }
+}
+
+type Frames = tonic::Streaming<pb::SubscribeEventsResponse>;
+
+async fn subscribe(client: &mut Client, session: &str) -> Result<Frames, tonic::Status> {
+    let request = pb::SubscribeEventsRequest {
+        session_ids: vec![session.to_owned()],
+        kinds: [pb::EventKind::Compacted, pb::EventKind::CompactionFailed, pb::EventKind::CompactionCancelled]
+            .map(i32::from)
+            .to_vec(),
+        progress_interval: Some(prost_types::Duration { seconds: PROGRESS_SECONDS, nanos: 0 }),
+        ..pb::SubscribeEventsRequest::default()
+    };
+    let mut frames = client.events.subscribe_events(request).await?.into_inner();
+    // The first frame says that the stream has begun.
+    frames.message().await?;
+    Ok(frames)
+}
+
+/// Waits until a reduction has ended. One that ends before it began is told by no event, so idle frames count too.
+async fn wait(client: &mut Client, mut frames: Frames, started: pb::Compaction) -> anyhow::Result<pb::Compaction> {
+    let mut compaction = started;
+    while is_live(&compaction) {
+        anyhow::ensure!(frames.message().await?.is_some(), "the stream ended before the reduction did");
+        let request = pb::GetCompactionRequest { compaction_id: compaction.compaction_id };
+        compaction = client.compactions.get_compaction(request).await?.into_inner().compaction.unwrap_or_default();
+    }
+    Ok(compaction)
+}
+
+/// Whether a reduction may still change the view.
+pub(super) fn is_live(compaction: &pb::Compaction) -> bool {
+    matches!(compaction.state(), pb::CompactionState::Ready | pb::CompactionState::Running)
+}
+
+fn has_failed(compaction: &pb::Compaction) -> bool {
+    !is_live(compaction) && compaction.state() != pb::CompactionState::Done
+}
+
+fn print(output: &mut Output, compaction: &pb::Compaction) -> anyhow::Result<()> {
+    if output.json() {
+        return output.message(compaction);
+    }
+    let line = format!("{} {} is {}", kind(compaction.kind()), compaction.compaction_id, state(compaction));
+    let result = result(compaction);
+    Ok(output.line(&if result.is_empty() { line } else { format!("{line}: {result}") })?)
+}
+
+fn state(compaction: &pb::Compaction) -> String {
+    let state = word(compaction.state().as_str_name(), "COMPACTION_STATE_");
+    match compaction.undone_revision {
+        Some(revision) => format!("{state}, undone at {revision}"),
+        None => state,
+    }
+}
+
+fn result(compaction: &pb::Compaction) -> String {
+    match (&compaction.outcome, &compaction.failure) {
+        (Some(numbers), _) => outcome(numbers),
+        (None, Some(why)) => failure(Some(why)),
+        (None, None) => String::new(),
+    }
+}
+
+fn table(compactions: &[pb::Compaction]) -> Table {
+    let mut table = Table::new(&[
+        ("COMPACTION", Align::Left),
+        ("KIND", Align::Left),
+        ("TRIGGER", Align::Left),
+        ("STATE", Align::Left),
+        ("ASKED FOR", Align::Left),
+        ("BASE", Align::Right),
+        ("RESULT", Align::Left),
+    ]);
+    for compaction in compactions {
+        table.row(vec![
+            compaction.compaction_id.clone(),
+            kind(compaction.kind()),
+            trigger(compaction.trigger()),
+            state(compaction),
+            time(compaction.create_time.as_ref()),
+            compaction.base_revision.map_or_else(|| "-".to_owned(), |revision| revision.to_string()),
+            result(compaction),
+        ]);
+    }
+    table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn compaction(state: pb::CompactionState) -> pb::Compaction {
+        pb::Compaction { compaction_id: "cmp_1".into(), state: state.into(), ..pb::Compaction::default() }
+    }
+
+    #[test]
+    fn only_ends_without_effect_are_failures() {
+        for (state, live, failed) in [
+            (pb::CompactionState::Ready, true, false),
+            (pb::CompactionState::Running, true, false),
+            (pb::CompactionState::Done, false, false),
+            (pb::CompactionState::Failed, false, true),
+            (pb::CompactionState::Cancelled, false, true),
+            (pb::CompactionState::Superseded, false, true),
+            (pb::CompactionState::Dead, false, true),
+        ] {
+            let compaction = compaction(state);
+            assert_eq!((is_live(&compaction), has_failed(&compaction)), (live, failed), "{state:?}");
+        }
+    }
+
+    #[test]
+    fn a_row_tells_the_result_and_the_undo() {
+        let mut done = compaction(pb::CompactionState::Done);
+        done.outcome = Some(pb::CompactionOutcome { tokens_before: 9, tokens_after: 4, ..Default::default() });
+        done.undone_revision = Some(12);
+        let mut failed = compaction(pb::CompactionState::Failed);
+        failed.failure = Some(pb::CompactionFailure { reason: "NO_GAIN".into(), message: "nothing won".into() });
+        let lines = table(&[done, failed]).lines();
+        assert!(lines[1].contains("done, undone at 12") && lines[1].contains("9 → 4 tokens"), "{lines:?}");
+        assert!(lines[2].ends_with("nothing won (NO_GAIN)"), "{lines:?}");
+    }
+}

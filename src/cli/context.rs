@@ -1,0 +1,210 @@
+//! `longhand context`: the view, as a model should see it.
+
+use super::Globals;
+use super::message_text::{part_lines, role};
+use super::output::{Output, count, fill, hex, word};
+use crate::pb;
+use crate::pb::get_context_response::Frame;
+use std::io;
+use std::process::ExitCode;
+
+#[derive(Debug, clap::Args)]
+pub(super) struct Arguments {
+    /// The session, by id or client id
+    session: String,
+    /// The view as it was at this revision
+    #[arg(long, value_name = "REVISION")]
+    as_of: Option<i64>,
+    /// The window the view must fit, in tokens; default: the session's
+    #[arg(long, value_name = "TOKENS")]
+    window: Option<i64>,
+    /// The most the model writes in one reply, in tokens
+    #[arg(long, value_name = "TOKENS", requires = "window")]
+    output: Option<i64>,
+    /// When it does not fit, wait for the pending reduction
+    #[arg(long, conflicts_with = "shorten")]
+    wait: bool,
+    /// When it does not fit, shorten it for this call
+    #[arg(long)]
+    shorten: bool,
+}
+
+impl Arguments {
+    fn request(self) -> pb::GetContextRequest {
+        let action = match (self.wait, self.shorten) {
+            (true, _) => pb::OverflowAction::Wait,
+            (false, true) => pb::OverflowAction::Shorten,
+            (false, false) => pb::OverflowAction::Return,
+        };
+        pb::GetContextRequest {
+            session_id: self.session,
+            as_of_revision: self.as_of,
+            window: self.window.map(|context_tokens| pb::ModelWindow {
+                model: String::new(),
+                context_tokens,
+                input_tokens: None,
+                output_tokens: self.output,
+            }),
+            overflow_action: action.into(),
+            ..pb::GetContextRequest::default()
+        }
+    }
+}
+
+pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Result<ExitCode> {
+    let mut client = globals.client().await?;
+    let mut output = globals.output();
+    let mut frames = client.contexts.get_context(arguments.request()).await?.into_inner();
+    while let Some(response) = frames.message().await? {
+        if output.json() {
+            output.message(&response)?;
+            continue;
+        }
+        match response.frame {
+            Some(Frame::Header(header)) => output.line(&format!("{}\n", headline(&header)))?,
+            Some(Frame::Messages(page)) => page.messages.iter().try_for_each(|message| print(&mut output, message))?,
+            Some(Frame::End(end)) => account(&end).iter().try_for_each(|line| output.line(line))?,
+            None => {}
+        }
+    }
+    output.flush()?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The view in one line: its size, whether it fits, its hash.
+pub(super) fn headline(header: &pb::ContextHeader) -> String {
+    let fits = if header.fits { "fits" } else { "DOES NOT FIT" };
+    let mut line = format!(
+        "view at revision {}: {}, {}, {fits}, hash {}",
+        header.revision,
+        count(header.message_count.into(), "message"),
+        fill(header.context_tokens, header.window_tokens),
+        hex(&header.view_hash),
+    );
+    if header.shortened {
+        line += ", shortened for this call";
+    }
+    if let Some(compaction) = &header.pending_compaction_id {
+        line += &format!(", {compaction} is under way");
+    }
+    line
+}
+
+fn print(output: &mut Output, message: &pb::ContextMessage) -> io::Result<()> {
+    output.line(&heading(message))?;
+    for part in &message.parts {
+        if let Some(body) = &part.part {
+            for line in part_lines(body, false) {
+                output.line(&line)?;
+            }
+        }
+        if let Some(line) = shortening(part) {
+            output.line(&line)?;
+        }
+    }
+    output.line("")
+}
+
+/// Who speaks in a view, and why the message stands there when it is no original.
+pub(super) fn heading(message: &pb::ContextMessage) -> String {
+    let speaker = role(message.role);
+    match message.standing() {
+        pb::Standing::Unspecified | pb::Standing::Shown => {
+            format!("#{} {speaker} · {}", message.revision, message.message_id)
+        }
+        pb::Standing::Paired => format!("{speaker} (made by pairing)"),
+        standing @ (pb::Standing::Marker | pb::Standing::Summary) => {
+            let standing = word(standing.as_str_name(), "STANDING_");
+            format!("#{} {speaker} ({standing}) · {}", message.revision, message.message_id)
+        }
+    }
+}
+
+fn shortening(part: &pb::ContextPart) -> Option<String> {
+    let how = match part.shortening() {
+        pb::Shortening::Unspecified => return None,
+        pb::Shortening::Pruned => "pruned",
+        pb::Shortening::Truncated => "cut",
+    };
+    let original = part.part.as_ref().map_or("", |part| part.part_id.as_str());
+    Some(format!("  [{how}: {} not shown, whole in {original}]", count(part.omitted_length, "character")))
+}
+
+/// Where the messages are that the view does not show.
+fn account(end: &pb::ContextEnd) -> Vec<String> {
+    let mut lines = Vec::new();
+    if let Some(covered) = &end.covered {
+        let ranges: Vec<String> = covered.ranges.iter().map(range).collect();
+        lines.push(format!(
+            "covered by {} of {}: revisions {}",
+            covered.summary_message_id,
+            covered.compaction_id,
+            ranges.join(", ")
+        ));
+    }
+    for omitted in &end.omitted {
+        let reason = word(omitted.reason().as_str_name(), "OMIT_REASON_");
+        let ranges = omitted.range.as_ref().map(range).unwrap_or_default();
+        lines.push(format!("omitted ({reason}): revisions {ranges}"));
+    }
+    lines
+}
+
+/// A range of revisions.
+pub(super) fn range(range: &pb::RevisionRange) -> String {
+    format!("{}–{}", range.first_revision, range.last_revision)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_headline_says_whether_the_view_fits() {
+        let mut header = pb::ContextHeader {
+            revision: 9,
+            view_hash: vec![1],
+            message_count: 2,
+            context_tokens: 50,
+            window_tokens: 100,
+            fits: true,
+            ..pb::ContextHeader::default()
+        };
+        assert_eq!(headline(&header), "view at revision 9: 2 messages, 50 of 100 tokens (50 %), fits, hash 01");
+        header.fits = false;
+        header.pending_compaction_id = Some("cmp_1".into());
+        assert!(headline(&header).ends_with("DOES NOT FIT, hash 01, cmp_1 is under way"));
+    }
+
+    #[test]
+    fn what_is_not_shown_is_accounted_for() {
+        let end = pb::ContextEnd {
+            covered: Some(pb::CoveredHistory {
+                compaction_id: "cmp_1".into(),
+                summary_message_id: "msg_9".into(),
+                ranges: vec![pb::RevisionRange { first_revision: 1, last_revision: 7 }],
+            }),
+            omitted: vec![pb::OmittedHistory {
+                range: Some(pb::RevisionRange { first_revision: 10, last_revision: 12 }),
+                mark_revision: 13,
+                reason: pb::OmitReason::Rewound.into(),
+            }],
+        };
+        assert_eq!(account(&end), ["covered by msg_9 of cmp_1: revisions 1–7", "omitted (rewound): revisions 10–12"]);
+    }
+
+    #[test]
+    fn flags_choose_what_happens_when_it_does_not_fit() {
+        for (wait, shorten, action) in [
+            (true, false, pb::OverflowAction::Wait),
+            (false, true, pb::OverflowAction::Shorten),
+            (false, false, pb::OverflowAction::Return),
+        ] {
+            let arguments =
+                Arguments { session: "s".into(), as_of: Some(3), window: Some(9), output: Some(2), wait, shorten };
+            let request = arguments.request();
+            assert_eq!((request.overflow_action(), request.as_of_revision), (action, Some(3)));
+            assert_eq!(request.window.map(|window| (window.context_tokens, window.output_tokens)), Some((9, Some(2))));
+        }
+    }
+}

@@ -1,0 +1,146 @@
+//! One of the two agents: asks for the view before each reply, and appends what its script says.
+
+use super::sample::{self, Step, Turn};
+use crate::cli::client::Client;
+use crate::cli::view::{self, View};
+use crate::pb;
+use anyhow::Context;
+
+/// How long an agent waits for a reduction when the view does not fit, in seconds.
+const WAIT_SECONDS: i64 = 20;
+/// Characters for one token, as the made-up model counts its replies.
+const CHARACTERS_PER_TOKEN: usize = 4;
+
+/// What an agent wrote, and what it was given.
+#[derive(Default)]
+pub(super) struct Played {
+    /// The messages, in the order they were acknowledged.
+    pub(super) sent: Vec<pb::NewMessage>,
+    /// The views.
+    pub(super) views: Vec<View>,
+}
+
+/// An agent at a front end.
+pub(super) struct Agent {
+    name: &'static str,
+    client: Client,
+    session_id: String,
+    held: View,
+    played: Played,
+}
+
+impl Agent {
+    /// An agent that works on a session over its own connection.
+    pub(super) fn new(name: &'static str, client: Client, session_id: &str) -> Self {
+        Self { name, client, session_id: session_id.to_owned(), held: View::default(), played: Played::default() }
+    }
+
+    /// Plays its turns.
+    pub(super) async fn play(mut self, turns: &'static [Turn]) -> anyhow::Result<Played> {
+        for turn in turns {
+            self.turn(turn).await.with_context(|| format!("the agent in the {} failed", self.name))?;
+        }
+        Ok(self.played)
+    }
+
+    async fn turn(&mut self, turn: &Turn) -> anyhow::Result<()> {
+        let request = sample::request(self.next_id(), turn.request);
+        self.append(request).await?;
+        for step in turn.steps {
+            self.step(step).await?;
+        }
+        self.conclude(turn.conclusion).await
+    }
+
+    /// The client id of the next message.
+    fn next_id(&self) -> String {
+        format!("{}:{}", self.name, self.played.sent.len() + 1)
+    }
+
+    async fn step(&mut self, step: &Step) -> anyhow::Result<()> {
+        let id = self.next_id();
+        let mut call = sample::call(id.clone(), step);
+        call.finish = Some(self.ask(pb::FinishReason::ToolCalls, &call).await?);
+        self.append(call).await?;
+        let result = sample::result(self.next_id(), &id, step);
+        self.append(result).await
+    }
+
+    /// The last reply of a turn is written as models write: opened first, then part by part.
+    async fn conclude(&mut self, text: &str) -> anyhow::Result<()> {
+        let id = self.next_id();
+        let mut reply = sample::conclusion(id.clone(), text);
+        let finish = self.ask(pb::FinishReason::Stop, &reply).await?;
+        let open = pb::NewMessage { parts: Vec::new(), open: true, finish: None, ..reply.clone() };
+        self.write(open).await?;
+        let parts = pb::AppendPartsRequest {
+            session_id: self.session_id.clone(),
+            message_id: id.clone(),
+            parts: reply.parts.clone(),
+            ..pb::AppendPartsRequest::default()
+        };
+        self.client.messages.append_parts(parts).await?;
+        let request = pb::FinishMessageRequest {
+            session_id: self.session_id.clone(),
+            message_id: id,
+            finish: Some(finish.clone()),
+            ..pb::FinishMessageRequest::default()
+        };
+        self.client.messages.finish_message(request).await?;
+        reply.finish = Some(finish);
+        self.played.sent.push(reply);
+        Ok(())
+    }
+
+    /// Asks for the view, as before every reply, and says how the reply to it ends.
+    async fn ask(&mut self, reason: pb::FinishReason, reply: &pb::NewMessage) -> anyhow::Result<pb::Finish> {
+        let request = pb::GetContextRequest {
+            session_id: self.session_id.clone(),
+            overflow_action: pb::OverflowAction::Wait.into(),
+            wait_timeout: Some(prost_types::Duration { seconds: WAIT_SECONDS, nanos: 0 }),
+            ..pb::GetContextRequest::default()
+        };
+        self.held = view::refresh(&mut self.client, request, std::mem::take(&mut self.held)).await?;
+        let header = &self.held.header;
+        let usage = pb::Usage {
+            input_tokens: header.estimated_tokens,
+            output_tokens: (characters(reply) / CHARACTERS_PER_TOKEN) as i64,
+            ..pb::Usage::default()
+        };
+        let finish = pb::Finish {
+            reason: reason.into(),
+            usage: Some(usage),
+            context_revision: Some(header.revision),
+            view_hash: Some(header.view_hash.clone()),
+            ..pb::Finish::default()
+        };
+        self.played.views.push(self.held.clone());
+        Ok(finish)
+    }
+
+    async fn append(&mut self, message: pb::NewMessage) -> anyhow::Result<()> {
+        self.write(message.clone()).await?;
+        self.played.sent.push(message);
+        Ok(())
+    }
+
+    async fn write(&mut self, message: pb::NewMessage) -> anyhow::Result<()> {
+        let request = pb::AppendMessagesRequest {
+            session_id: self.session_id.clone(),
+            messages: vec![message],
+            ..pb::AppendMessagesRequest::default()
+        };
+        self.client.messages.append_messages(request).await?;
+        Ok(())
+    }
+}
+
+/// How much a model wrote for a reply.
+fn characters(reply: &pb::NewMessage) -> usize {
+    let of_part = |part: &pb::Part| match &part.body {
+        Some(pb::part::Body::Text(text)) => text.text.chars().count(),
+        Some(pb::part::Body::ToolCall(call)) => call.input_json.chars().count(),
+        Some(_) | None => 0,
+    };
+    reply.parts.iter().map(of_part).sum()
+}

@@ -1,0 +1,300 @@
+//! What the demonstration checks, each by its own small means.
+
+use super::agent::Played;
+use crate::cli::client::Client;
+use crate::cli::output::count;
+use crate::cli::view::{self, pairing_faults};
+use crate::pb;
+use crate::pb::check_integrity_response::Item;
+use crate::pb::event::Body;
+use serde::Serialize;
+use std::collections::HashMap;
+
+/// How many messages or events are asked for at a time.
+const PAGE_SIZE: i32 = 200;
+
+/// One thing that was checked.
+#[derive(Debug, Serialize)]
+pub(super) struct Check {
+    /// What should hold.
+    pub(super) what: &'static str,
+    /// Whether it does.
+    pub(super) holds: bool,
+    /// The numbers, or what was wrong.
+    pub(super) detail: String,
+}
+
+fn check(what: &'static str, result: Result<String, String>) -> Check {
+    match result {
+        Ok(detail) => Check { what, holds: true, detail },
+        Err(detail) => Check { what, holds: false, detail },
+    }
+}
+
+/// Replays the history, and compares it with what the agents sent.
+pub(super) async fn history(client: &mut Client, session_id: &str, played: &[Played]) -> anyhow::Result<Check> {
+    let stored = messages(client, session_id).await?;
+    Ok(check(
+        "the history is what was sent, each message once and in its writer's order",
+        same_history(&stored, played),
+    ))
+}
+
+async fn messages(client: &mut Client, session_id: &str) -> anyhow::Result<Vec<pb::Message>> {
+    let mut request = pb::ListMessagesRequest {
+        session_id: session_id.to_owned(),
+        page_size: PAGE_SIZE,
+        ..pb::ListMessagesRequest::default()
+    };
+    let mut messages = Vec::new();
+    loop {
+        let page = client.messages.list_messages(request.clone()).await?.into_inner();
+        messages.extend(page.messages);
+        if page.next_page_token.is_empty() {
+            return Ok(messages);
+        }
+        request.page_token = page.next_page_token;
+    }
+}
+
+fn same_history(stored: &[pb::Message], played: &[Played]) -> Result<String, String> {
+    let sent: usize = played.iter().map(|played| played.sent.len()).sum();
+    if stored.len() != sent {
+        return Err(format!("{sent} were sent, {} are there", stored.len()));
+    }
+    // What was stored, in the order of each writer: its ids begin with its name.
+    let mut queues: Vec<_> = played.iter().map(|played| played.sent.iter()).collect();
+    for message in stored {
+        let original = as_sent(message);
+        let next = queues.iter_mut().find_map(|queue| {
+            let same_writer = queue.as_slice().first().is_some_and(|next| next.client_id == original.client_id);
+            if same_writer { queue.next() } else { None }
+        });
+        match next {
+            None => return Err(format!("{:?} comes out of order", message.client_id)),
+            Some(next) if *next != original => return Err(format!("{:?} was changed", message.client_id)),
+            Some(_) => {}
+        }
+    }
+    Ok(format!("{} compared", count(sent as i64, "message")))
+}
+
+/// A stored message without what the daemon added.
+fn as_sent(message: &pb::Message) -> pb::NewMessage {
+    let part = |part: &pb::Part| pb::Part { part_id: String::new(), revision: 0, ..part.clone() };
+    pb::NewMessage {
+        client_id: message.client_id.clone(),
+        role: message.role,
+        kind: message.kind,
+        parts: message.parts.iter().map(part).collect(),
+        open: message.finish.is_none(),
+        finish: message.finish.clone(),
+        model: message.model.clone(),
+        provider: message.provider.clone(),
+        origin_time: message.origin_time,
+        metadata_json: message.metadata_json.clone(),
+    }
+}
+
+/// Lists the events, and compares them with what the watcher saw as they came.
+pub(super) async fn events(client: &mut Client, session_id: &str, watched: &[pb::Event]) -> anyhow::Result<Check> {
+    let mut request = pb::ListEventsRequest {
+        session_id: Some(session_id.to_owned()),
+        page_size: PAGE_SIZE,
+        to_revision: watched.last().map(|event| event.revision),
+        ..pb::ListEventsRequest::default()
+    };
+    let mut listed = Vec::new();
+    loop {
+        let page = client.events.list_events(request.clone()).await?.into_inner();
+        listed.extend(page.events);
+        if page.next_cursor.is_empty() {
+            break;
+        }
+        request.after_cursor = page.next_cursor;
+    }
+    Ok(check("the watcher saw every change once, in order", same_events(&listed, watched)))
+}
+
+fn same_events(listed: &[pb::Event], watched: &[pb::Event]) -> Result<String, String> {
+    if let Some(gap) = listed.windows(2).find(|pair| pair[1].revision != pair[0].revision + 1) {
+        return Err(format!("revision {} follows {}", gap[1].revision, gap[0].revision));
+    }
+    if listed != watched {
+        return Err(format!("{} are listed, {} were seen", listed.len(), watched.len()));
+    }
+    Ok(count(listed.len() as i64, "event"))
+}
+
+/// Looks at every view that an agent was given: does it fit, and would a model take it?
+pub(super) fn views(played: &[Played]) -> Check {
+    let views = || played.iter().flat_map(|played| &played.views);
+    let unfit = views().filter(|view| !view.header.fits).count();
+    let faults: Vec<String> = views().flat_map(|view| pairing_faults(&view.messages)).collect();
+    let result = match faults.first() {
+        Some(fault) => Err(format!("{}: {fault}", count(faults.len() as i64, "fault"))),
+        None if unfit > 0 => Err(format!("{} did not fit", count(unfit as i64, "view"))),
+        None => Ok(count(views().count() as i64, "view")),
+    };
+    check("every view fitted, and every call in it is followed by its result", result)
+}
+
+/// Asks for every view again that an agent was given, by its revision.
+pub(super) async fn same_views(client: &mut Client, session_id: &str, played: &[Played]) -> anyhow::Result<Check> {
+    let mut wrong = Vec::new();
+    let mut asked = 0;
+    for served in played.iter().flat_map(|played| &played.views) {
+        let request = pb::GetContextRequest {
+            session_id: session_id.to_owned(),
+            as_of_revision: Some(served.header.revision),
+            ..pb::GetContextRequest::default()
+        };
+        let again = view::fetch(client, request).await?;
+        asked += 1;
+        let same_hash = again.header.view_hash == served.header.view_hash;
+        if !same_hash || again.messages != served.messages || again.end != served.end {
+            wrong.push(served.header.revision.to_string());
+        }
+    }
+    let result = if wrong.is_empty() {
+        Ok(format!("{} served again", count(asked, "view")))
+    } else {
+        Err(format!("other bytes at {}", wrong.join(", ")))
+    };
+    Ok(check("every view is the same when asked for again by its revision", result))
+}
+
+/// Looks at the reductions: were there any, and did each that began end once?
+pub(super) fn reductions(events: &[pb::Event]) -> Check {
+    check("outputs were pruned, history was compacted, and what began ended once", ended_once(events))
+}
+
+fn ended_once(events: &[pb::Event]) -> Result<String, String> {
+    let (mut summaries, mut prunes) = (0, 0);
+    let mut running: HashMap<&str, i64> = HashMap::new();
+    for event in events {
+        let (id, step) = match &event.body {
+            Some(Body::CompactionStarted(started)) => (&started.compaction_id, 1),
+            Some(Body::Compacted(compacted)) => {
+                summaries += i64::from(compacted.kind() == pb::CompactionKind::Summary);
+                prunes += i64::from(compacted.kind() == pb::CompactionKind::Prune);
+                (&compacted.compaction_id, -1)
+            }
+            Some(Body::CompactionFailed(failed)) => (&failed.compaction_id, -1),
+            Some(Body::CompactionCancelled(cancelled)) => (&cancelled.compaction_id, -1),
+            Some(_) | None => continue,
+        };
+        let open = running.entry(id).or_default();
+        *open += step;
+        if !(0..=1).contains(open) {
+            return Err(format!("{id} began or ended twice"));
+        }
+    }
+    match running.iter().find(|(_, open)| **open != 0) {
+        Some((id, _)) => Err(format!("{id} has not ended")),
+        None if summaries == 0 || prunes == 0 => Err(format!("{prunes} pruned, {summaries} compacted")),
+        None => Ok(format!("{}, {}", count(prunes, "prune"), count(summaries, "compaction"))),
+    }
+}
+
+/// Lets the daemon check its hash chains.
+pub(super) async fn integrity(client: &mut Client) -> anyhow::Result<Check> {
+    let request = pb::CheckIntegrityRequest { session_id: None };
+    let mut responses = client.admin.check_integrity(request).await?.into_inner();
+    let mut result = Err("the check ended before it was complete".to_owned());
+    while let Some(response) = responses.message().await? {
+        match response.item {
+            Some(Item::Finding(finding)) => {
+                result = Err(format!("#{}: {}", finding.revision, finding.message));
+                break;
+            }
+            Some(Item::End(end)) => result = Ok(format!("{} checked", count(end.event_count, "event"))),
+            None => {}
+        }
+    }
+    Ok(check("the hash chain is whole", result))
+}
+
+/// The daemon was asked to stop.
+pub(super) fn stopped(cleanly: bool) -> Check {
+    let result = if cleanly { Ok("on SIGTERM".to_owned()) } else { Err("it had to be killed, or failed".to_owned()) };
+    check("the daemon stopped cleanly", result)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sent(id: &str, text: &str) -> pb::NewMessage {
+        let body = pb::part::Body::Text(pb::TextPart { text: text.into() });
+        let part = pb::Part { body: Some(body), ..pb::Part::default() };
+        let finish = Some(pb::Finish::default());
+        pb::NewMessage { client_id: Some(id.into()), parts: vec![part], finish, ..pb::NewMessage::default() }
+    }
+
+    fn stored(sent: &pb::NewMessage, revision: i64) -> pb::Message {
+        let part = |part: &pb::Part| pb::Part { part_id: "prt_1".into(), revision, ..part.clone() };
+        pb::Message {
+            message_id: "msg_1".into(),
+            client_id: sent.client_id.clone(),
+            revision,
+            parts: sent.parts.iter().map(part).collect(),
+            finish: sent.finish.clone(),
+            ..pb::Message::default()
+        }
+    }
+
+    #[test]
+    fn a_lost_changed_or_disordered_message_is_found() {
+        let (a, b, c) = (sent("x:1", "one"), sent("x:2", "two"), sent("y:1", "three"));
+        let played = [
+            Played { sent: vec![a.clone(), b.clone()], ..Played::default() },
+            Played { sent: vec![c.clone()], ..Played::default() },
+        ];
+        let history = |messages: &[&pb::NewMessage]| {
+            let stored: Vec<_> =
+                messages.iter().zip(1..).map(|(message, revision)| stored(message, revision)).collect();
+            same_history(&stored, &played)
+        };
+        assert!(history(&[&a, &c, &b]).is_ok());
+        assert!(history(&[&b, &c, &a]).unwrap_err().contains("out of order"));
+        assert!(history(&[&a, &b]).unwrap_err().contains("2 are there"));
+        assert!(history(&[&a, &sent("x:2", "else"), &c]).unwrap_err().contains("changed"));
+        assert!(history(&[&a, &a, &c]).unwrap_err().contains("out of order"));
+    }
+
+    fn event(revision: i64, body: Body) -> pb::Event {
+        pb::Event { revision, body: Some(body), ..pb::Event::default() }
+    }
+
+    #[test]
+    fn a_missing_or_doubled_event_is_found() {
+        let events: Vec<_> =
+            (1..=3).map(|revision| event(revision, Body::SessionArchived(pb::SessionArchived {}))).collect();
+        assert!(same_events(&events, &events).is_ok());
+        assert!(same_events(&events, &events[..2]).is_err());
+        let doubled = [events[0].clone(), events[0].clone()];
+        assert!(same_events(&doubled, &doubled).is_err());
+    }
+
+    #[test]
+    fn a_reduction_that_does_not_end_once_is_found() {
+        let id = |id: &str| id.to_owned();
+        let started = |name: &str| {
+            event(1, Body::CompactionStarted(pb::CompactionStarted { compaction_id: id(name), ..Default::default() }))
+        };
+        let done = |name: &str, kind: pb::CompactionKind| {
+            event(
+                2,
+                Body::Compacted(pb::Compacted { compaction_id: id(name), kind: kind.into(), ..Default::default() }),
+            )
+        };
+        let (summary, prune) = (pb::CompactionKind::Summary, pb::CompactionKind::Prune);
+        let whole = [started("a"), done("a", prune), started("b"), done("b", summary)];
+        assert!(ended_once(&whole).is_ok());
+        assert!(ended_once(&whole[..2]).is_err());
+        assert!(ended_once(&whole[..3]).unwrap_err().contains("not ended"));
+        assert!(ended_once(&[started("a"), done("a", prune), done("a", prune)]).unwrap_err().contains("twice"));
+        assert!(ended_once(&[done("a", summary)]).unwrap_err().contains("twice"));
+    }
+}

@@ -1,0 +1,285 @@
+//! `longhand demo`: a daemon, two agents and a user interface, on a sample session, in a temporary folder.
+
+mod agent;
+mod checks;
+mod daemon;
+mod sample;
+mod watcher;
+
+use super::context::{heading, headline};
+use super::message_text::part_lines;
+use super::output::{Output, count, shorten};
+use super::view::{self, View};
+use super::{Client, Globals, compactions};
+use crate::pb;
+use crate::pb::event::Body;
+use agent::{Agent, Played};
+use anyhow::Context;
+use checks::Check;
+use daemon::Daemon;
+use serde::Serialize;
+use std::process::ExitCode;
+use std::time::Duration;
+use tokio::sync::watch;
+use watcher::Watched;
+
+/// The window of the model that the sample's agents say they use, in tokens: small, so that a short session fills it.
+const WINDOW_TOKENS: i64 = 14_000;
+/// What of it is kept free for replies.
+const OUTPUT_TOKENS: i64 = 3_000;
+/// The preset, whose prune would not touch so short a session …
+const PRESET: &str = "opencode@seed";
+/// … without smaller numbers.
+const POLICY_OVERRIDE: &str = r#"{"prune":{"protect_tokens":2000,"minimum_tokens":1000}}"#;
+/// How often to look whether the last reduction has ended.
+const SETTLE_TRIES: u32 = 400;
+/// How long to wait in between.
+const SETTLE_INTERVAL: Duration = Duration::from_millis(25);
+/// How long the agents may take.
+const PLAY_TIMEOUT: Duration = Duration::from_secs(60);
+/// How many messages of a view are shown at its beginning, and how many at its end.
+const OUTLINE: usize = 4;
+/// How wide a line of a view's outline is.
+const OUTLINE_WIDTH: usize = 90;
+/// How many lines of a summary are shown.
+const SUMMARY_LINES: usize = 24;
+
+#[derive(Debug, clap::Args)]
+pub(super) struct Arguments {
+    /// Leave the daemon running
+    #[arg(long)]
+    keep: bool,
+}
+
+/// The end of a demonstration, for programs.
+#[derive(Serialize)]
+struct Verdict<'a> {
+    passed: bool,
+    session_id: &'a str,
+    server: String,
+    checks: &'a [Check],
+}
+
+pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Result<ExitCode> {
+    let daemon = Daemon::start(arguments.keep).await?;
+    let mut client = Client::connect(&daemon.address, "demo").await?;
+    let session = create_session(&mut client).await?;
+    let session_id = session.session_id.as_str();
+    let mut output = globals.output();
+    introduce(&mut output, &daemon, session_id)?;
+    let (played, watched) = play(&daemon, &mut client, session_id, output).await?;
+    let Watched { events, mut output } = watched;
+    show_compaction(&mut client, session_id, &events, &mut output).await?;
+    let mut checks = vec![
+        checks::history(&mut client, session_id, &played).await?,
+        checks::events(&mut client, session_id, &events).await?,
+        checks::views(&played),
+        checks::same_views(&mut client, session_id, &played).await?,
+        checks::reductions(&events),
+        checks::integrity(&mut client).await?,
+    ];
+    let server = daemon.address.to_string();
+    let kept = if arguments.keep { farewell(&daemon, session_id) } else { Vec::new() };
+    if !arguments.keep {
+        drop(client);
+        checks.push(checks::stopped(daemon.stop().await?));
+    }
+    let passed = checks.iter().all(|check| check.holds);
+    if output.json() {
+        output.value(&Verdict { passed, session_id, server, checks: &checks })?;
+    } else {
+        verdict(&checks, passed).iter().chain(&kept).try_for_each(|line| output.line(line))?;
+    }
+    output.flush()?;
+    Ok(if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+async fn create_session(client: &mut Client) -> anyhow::Result<pb::Session> {
+    let request = pb::CreateSessionRequest {
+        client_id: Some("demo".to_owned()),
+        title: "tidewater: the next tide".to_owned(),
+        preset: PRESET.to_owned(),
+        policy_override_json: POLICY_OVERRIDE.to_owned(),
+        window: Some(pb::ModelWindow {
+            model: String::new(),
+            context_tokens: WINDOW_TOKENS,
+            input_tokens: None,
+            output_tokens: Some(OUTPUT_TOKENS),
+        }),
+        ..pb::CreateSessionRequest::default()
+    };
+    Ok(client.sessions.create_session(request).await?.into_inner().session.unwrap_or_default())
+}
+
+fn introduce(output: &mut Output, daemon: &Daemon, session_id: &str) -> anyhow::Result<()> {
+    if output.json() {
+        return Ok(());
+    }
+    for line in [
+        format!("A daemon listens on {}.", daemon.address),
+        format!("Two agents, one in a terminal and one in an editor, work on {session_id} at the same time."),
+        format!("Its preset is {PRESET}, its window {WINDOW_TOKENS} tokens, {OUTPUT_TOKENS} of them for replies."),
+        format!("So that a short session shows a prune, its policy has smaller numbers: {POLICY_OVERRIDE}."),
+        "A user interface follows the events:".to_owned(),
+    ] {
+        output.line(&line)?;
+    }
+    Ok(output.flush()?)
+}
+
+/// Lets both agents play while the user interface watches, until all is quiet.
+async fn play(
+    daemon: &Daemon,
+    client: &mut Client,
+    session_id: &str,
+    output: Output,
+) -> anyhow::Result<([Played; 2], Watched)> {
+    let terminal = Agent::new("terminal", Client::connect(&daemon.address, "terminal").await?, session_id);
+    let editor = Agent::new("editor", Client::connect(&daemon.address, "editor").await?, session_id);
+    let interface = Client::connect(&daemon.address, "interface").await?;
+    let (last, last_seen) = watch::channel(None);
+    let watching = watcher::follow(interface, session_id.to_owned(), last_seen, output);
+    let working = async {
+        let played = tokio::try_join!(terminal.play(sample::TERMINAL), editor.play(sample::EDITOR))?;
+        let revision = settle(client, session_id).await?;
+        last.send_replace(Some(revision));
+        anyhow::Ok(played)
+    };
+    let playing = async { tokio::try_join!(working, watching) };
+    let ((terminal, editor), watched) =
+        tokio::time::timeout(PLAY_TIMEOUT, playing).await.context("the agents did not come to an end")??;
+    Ok(([terminal, editor], watched))
+}
+
+/// Waits until no reduction is under way, and says which revision that left.
+async fn settle(client: &mut Client, session_id: &str) -> anyhow::Result<i64> {
+    for _ in 0..SETTLE_TRIES {
+        if !compactions::all(client, session_id).await?.iter().any(compactions::is_live) {
+            let request = pb::GetSessionRequest { session_id: session_id.to_owned() };
+            return Ok(client.sessions.get_session(request).await?.into_inner().session.unwrap_or_default().revision);
+        }
+        tokio::time::sleep(SETTLE_INTERVAL).await;
+    }
+    anyhow::bail!("a reduction does not end")
+}
+
+/// Shows the view before the first compaction, and after it.
+async fn show_compaction(
+    client: &mut Client,
+    session_id: &str,
+    events: &[pb::Event],
+    output: &mut Output,
+) -> anyhow::Result<()> {
+    let Some((before, after)) = first_compaction(events).filter(|_| !output.json()) else { return Ok(()) };
+    for (when, revision) in [("before", before), ("after", after)] {
+        let request = pb::GetContextRequest {
+            session_id: session_id.to_owned(),
+            as_of_revision: Some(revision),
+            ..pb::GetContextRequest::default()
+        };
+        let view = view::fetch(client, request).await?;
+        output.line("")?;
+        output.line(&format!("The {when} of the first compaction, {}", headline(&view.header)))?;
+        outline(&view).iter().try_for_each(|line| output.line(line))?;
+    }
+    output.line("")?;
+    Ok(output.flush()?)
+}
+
+/// The revisions before and after the first compaction.
+fn first_compaction(events: &[pb::Event]) -> Option<(i64, i64)> {
+    let (done, after) = events.iter().find_map(|event| match &event.body {
+        Some(Body::Compacted(compacted)) if compacted.kind() == pb::CompactionKind::Summary => {
+            Some((&compacted.compaction_id, event.revision))
+        }
+        Some(_) | None => None,
+    })?;
+    let before = events.iter().find_map(|event| match &event.body {
+        Some(Body::CompactionStarted(started)) if started.compaction_id == *done => Some(started.base_revision),
+        Some(_) | None => None,
+    })?;
+    Some((before, after))
+}
+
+/// The first and the last messages of a view, each in a line, and its summary at more length.
+fn outline(view: &View) -> Vec<String> {
+    let mut lines = Vec::new();
+    let total = view.messages.len();
+    for (index, message) in view.messages.iter().enumerate() {
+        if message.standing() == pb::Standing::Summary {
+            lines.push(format!("  {}", heading(message)));
+            let words = message.parts.iter().filter_map(|part| part.part.as_ref());
+            let text: Vec<String> = words.flat_map(|part| part_lines(part, false)).collect();
+            lines.extend(text.iter().take(SUMMARY_LINES).map(|line| format!("    {line}")));
+            if text.len() > SUMMARY_LINES {
+                lines.push(format!("    … {} more", count((text.len() - SUMMARY_LINES) as i64, "line")));
+            }
+        } else if index < OUTLINE || index + OUTLINE >= total {
+            lines.push(format!("  {}", in_a_line(message)));
+        } else if index == OUTLINE {
+            lines.push("  …".to_owned());
+        }
+    }
+    lines
+}
+
+fn in_a_line(message: &pb::ContextMessage) -> String {
+    let words = message.parts.iter().filter_map(|part| part.part.as_ref());
+    let text: Vec<String> = words.flat_map(|part| part_lines(part, false)).collect();
+    shorten(&format!("{}: {}", heading(message), text.join(" ")), OUTLINE_WIDTH)
+}
+
+fn verdict(checks: &[Check], passed: bool) -> Vec<String> {
+    let mut lines: Vec<String> = checks
+        .iter()
+        .map(|check| format!("{} {}: {}", if check.holds { "ok    " } else { "FAILED" }, check.what, check.detail))
+        .collect();
+    lines.push(if passed { "All of it held." } else { "Not all of it held." }.to_owned());
+    lines
+}
+
+/// How to go on with the daemon that is left running.
+fn farewell(daemon: &Daemon, session_id: &str) -> Vec<String> {
+    let server = format!("--server {}", daemon.address);
+    let mut lines = vec![
+        String::new(),
+        format!("The daemon goes on in {}. For example:", daemon.folder().display()),
+        format!("  longhand {server} context {session_id}"),
+        format!("  longhand {server} replay {session_id}"),
+    ];
+    lines.extend(daemon.process_id().map(|id| format!("  kill {id}   # stops it")));
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_override_is_json() {
+        assert!(serde_json::from_str::<serde_json::Value>(POLICY_OVERRIDE).is_ok_and(|value| value.is_object()));
+    }
+
+    #[test]
+    fn the_first_compaction_is_found_by_its_id() {
+        let event = |revision: i64, body: Body| pb::Event { revision, body: Some(body), ..pb::Event::default() };
+        let started = |id: &str, base_revision: i64| {
+            Body::CompactionStarted(pb::CompactionStarted {
+                compaction_id: id.into(),
+                base_revision,
+                ..Default::default()
+            })
+        };
+        let compacted = |id: &str, kind: pb::CompactionKind| {
+            Body::Compacted(pb::Compacted { compaction_id: id.into(), kind: kind.into(), ..Default::default() })
+        };
+        let events = [
+            event(4, started("prune", 3)),
+            event(5, compacted("prune", pb::CompactionKind::Prune)),
+            event(8, started("summary", 7)),
+            event(12, compacted("summary", pb::CompactionKind::Summary)),
+        ];
+        assert_eq!(first_compaction(&events), Some((7, 12)));
+        assert_eq!(first_compaction(&events[..3]), None);
+    }
+}

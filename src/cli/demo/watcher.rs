@@ -1,0 +1,93 @@
+//! The user interface of the demonstration: follows the session's events, and prints those that it would show.
+
+use crate::cli::client::Client;
+use crate::cli::event_text::sentence;
+use crate::cli::output::{Output, time_of_day};
+use crate::pb;
+use crate::pb::event::Body;
+use crate::pb::subscribe_events_request::Start;
+use crate::pb::subscribe_events_response::Frame;
+use tokio::sync::watch;
+
+/// What a watcher saw.
+pub(super) struct Watched {
+    /// The events, in the order they came.
+    pub(super) events: Vec<pb::Event>,
+    /// Where they were printed.
+    pub(super) output: Output,
+}
+
+/// Follows a session from its first event, until it has seen the revision that `last` names, once it names one, and the
+/// end of every reduction that began.
+pub(super) async fn follow(
+    mut client: Client,
+    session_id: String,
+    mut last: watch::Receiver<Option<i64>>,
+    mut output: Output,
+) -> anyhow::Result<Watched> {
+    let request = pb::SubscribeEventsRequest {
+        session_ids: vec![session_id],
+        start: Some(Start::FromBeginning(true)),
+        ..pb::SubscribeEventsRequest::default()
+    };
+    let mut frames = client.events.subscribe_events(request).await?.into_inner();
+    let mut events: Vec<pb::Event> = Vec::new();
+    loop {
+        let seen = events.last().map_or(0, |event| event.revision);
+        if last.borrow_and_update().is_some_and(|last| seen >= last) && open_reductions(&events) == 0 {
+            return Ok(Watched { events, output });
+        }
+        let response = tokio::select! {
+            response = frames.message() => response?,
+            changed = last.changed() => {
+                changed?;
+                continue;
+            }
+        };
+        let Some(response) = response else { anyhow::bail!("the event stream ended") };
+        let Some(Frame::Events(batch)) = response.frame else { continue };
+        for event in batch.events {
+            show(&mut output, &event)?;
+            events.push(event);
+        }
+        output.flush()?;
+    }
+}
+
+/// How many reductions began and have not ended.
+fn open_reductions(events: &[pb::Event]) -> i64 {
+    let step = |event: &pb::Event| match &event.body {
+        Some(Body::CompactionStarted(_)) => 1,
+        Some(Body::Compacted(_) | Body::CompactionFailed(_) | Body::CompactionCancelled(_)) => -1,
+        Some(_) | None => 0,
+    };
+    events.iter().map(step).sum()
+}
+
+fn show(output: &mut Output, event: &pb::Event) -> anyhow::Result<()> {
+    if output.json() {
+        return output.message(event);
+    }
+    if is_shown(event) {
+        let time = time_of_day(event.event_time.as_ref());
+        output.line(&format!("  {time}  #{:<4} {}", event.revision, sentence(event)))?;
+    }
+    Ok(())
+}
+
+/// Whether a user interface would show the event itself, and not just what the event brought.
+fn is_shown(event: &pb::Event) -> bool {
+    match &event.body {
+        Some(
+            Body::SessionCreated(_)
+            | Body::CompactionStarted(_)
+            | Body::CompactionRetried(_)
+            | Body::PartsPruned(_)
+            | Body::Compacted(_)
+            | Body::CompactionFailed(_)
+            | Body::CompactionCancelled(_)
+            | Body::CompactionUndone(_),
+        ) => true,
+        Some(_) | None => false,
+    }
+}

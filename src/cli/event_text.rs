@@ -1,0 +1,191 @@
+//! Events as sentences.
+
+use super::message_text::{role, usage_text};
+use super::output::{count, fill, shorten, word};
+use crate::pb;
+use crate::pb::event::Body;
+
+/// How wide a title or a reason may be in a sentence.
+const WORDS_WIDTH: usize = 80;
+
+/// What an event says, in one line.
+pub(super) fn sentence(event: &pb::Event) -> String {
+    let Some(body) = &event.body else {
+        let ignorable = if event.ignorable { ", which may be skipped" } else { "" };
+        return format!("a change of a kind that this version does not know{ignorable}");
+    };
+    match body {
+        Body::SessionCreated(created) => session_created(created),
+        Body::SessionUpdated(updated) => format!("session updated: {}", updates(updated).join(", ")),
+        Body::SessionArchived(_) => "session archived".to_owned(),
+        Body::SessionRestored(_) => "session restored".to_owned(),
+        Body::SessionForked(forked) => {
+            format!("session forked from {} at revision {}", forked.fork_session_id, forked.fork_revision)
+        }
+        Body::PolicyChanged(changed) => format!("policy changed, from preset {}", changed.preset),
+        Body::MessageAppended(appended) => message_appended(appended),
+        Body::PartsClosed(closed) => {
+            format!("{} closed in {}", count(closed.part_ids.len() as i64, "part"), closed.message_id)
+        }
+        Body::MessageFinished(finished) => {
+            let reason = word(finished.reason().as_str_name(), "FINISH_REASON_");
+            format!("message sealed: {} ({reason})", finished.message_id)
+        }
+        Body::UsageRecorded(recorded) => usage_recorded(recorded),
+        Body::SessionRewound(rewound) => format!("session rewound to revision {}", rewound.after_revision),
+        Body::MessageEdited(edited) => {
+            format!("message edited: {} now stands for {}", edited.replacement_message_id, edited.message_id)
+        }
+        Body::MessagePinned(pinned) => format!("message pinned: {}", pinned.message_id),
+        Body::MessageUnpinned(unpinned) => format!("pin taken away: {}", unpinned.message_id),
+        Body::CompactionStarted(started) => compaction_started(started),
+        Body::CompactionRetried(retried) => {
+            let why = failure(retried.failure.as_ref());
+            format!("compaction retried: {} after attempt {}: {why}", retried.compaction_id, retried.attempt)
+        }
+        Body::PartsPruned(pruned) => {
+            format!("{} pruned: {}", count(pruned.part_ids.len() as i64, "tool output"), pruned.compaction_id)
+        }
+        Body::Compacted(compacted) => {
+            let numbers = compacted.outcome.as_ref().map(outcome).unwrap_or_default();
+            format!("{} done: {}: {numbers}", kind(compacted.kind()), compacted.compaction_id)
+        }
+        Body::CompactionFailed(failed) => {
+            format!("compaction failed: {}: {}", failed.compaction_id, failure(failed.failure.as_ref()))
+        }
+        Body::CompactionCancelled(cancelled) => {
+            format!("compaction cancelled: {}: {}", cancelled.compaction_id, failure(cancelled.failure.as_ref()))
+        }
+        Body::CompactionUndone(undone) => format!("compaction undone: {}", undone.compaction_id),
+    }
+}
+
+fn session_created(created: &pb::SessionCreated) -> String {
+    let parent = created.parent_session_id.as_ref().map(|parent| format!(", child of {parent}"));
+    let title = shorten(&created.title, WORDS_WIDTH);
+    format!("session created: {title:?}, preset {}{}", created.preset, parent.unwrap_or_default())
+}
+
+fn updates(updated: &pb::SessionUpdated) -> Vec<String> {
+    let title = updated.title.as_ref().map(|title| format!("title {:?}", shorten(title, WORDS_WIDTH)));
+    let window = updated.window.as_ref().map(|window| format!("window {} tokens", window.context_tokens));
+    let metadata = updated.metadata_json.as_ref().map(|_| "metadata".to_owned());
+    [title, window, metadata].into_iter().flatten().collect()
+}
+
+fn message_appended(appended: &pb::MessageAppended) -> String {
+    let what = match appended.kind() {
+        pb::MessageKind::Unspecified | pb::MessageKind::Normal => "message".to_owned(),
+        kind @ (pb::MessageKind::Record
+        | pb::MessageKind::Edit
+        | pb::MessageKind::Summary
+        | pb::MessageKind::Marker) => word(kind.as_str_name(), "MESSAGE_KIND_"),
+    };
+    let open = if appended.sealed { "" } else { ", open" };
+    let parts = count(appended.part_count.into(), "part");
+    format!("{} {what} appended: {} ({parts}{open})", role(appended.role), appended.message_id)
+}
+
+fn usage_recorded(recorded: &pb::UsageRecorded) -> String {
+    let usage = recorded.usage.as_ref().map(usage_text).unwrap_or_default();
+    let trusted = if recorded.trusted { "" } else { ", not counted: the view has changed since" };
+    let due = if recorded.compaction_due { ", a summary is due" } else { "" };
+    format!("usage: {usage}{trusted}; context {}{due}", fill(recorded.context_tokens, recorded.window_tokens))
+}
+
+fn compaction_started(started: &pb::CompactionStarted) -> String {
+    let (kind, trigger) = (kind(started.kind()), trigger(started.trigger()));
+    let fill = fill(started.context_tokens, started.window_tokens);
+    format!("{kind} started ({trigger}): {} at {fill}", started.compaction_id)
+}
+
+/// What a reduction did, in numbers.
+pub(super) fn outcome(outcome: &pb::CompactionOutcome) -> String {
+    let mut text = format!("{} → {} tokens", outcome.tokens_before, outcome.tokens_after);
+    if outcome.covered_count > 0 {
+        text += &format!(", {} covered", count(outcome.covered_count, "message"));
+    }
+    if outcome.pruned_count > 0 {
+        text += &format!(", {} shortened", count(outcome.pruned_count, "output"));
+    }
+    if !outcome.summarizer.is_empty() {
+        text += &format!(", by {}", outcome.summarizer);
+    }
+    format!("{text}, {} ms", outcome.duration_ms)
+}
+
+/// The name of what a reduction does.
+pub(super) fn kind(kind: pb::CompactionKind) -> String {
+    word(kind.as_str_name(), "COMPACTION_KIND_")
+}
+
+/// The name of who asked for a reduction.
+pub(super) fn trigger(trigger: pb::CompactionTrigger) -> String {
+    word(trigger.as_str_name(), "COMPACTION_TRIGGER_")
+}
+
+/// Why a reduction had no effect.
+pub(super) fn failure(failure: Option<&pb::CompactionFailure>) -> String {
+    failure.map_or_else(
+        || "no reason given".to_owned(),
+        |failure| format!("{} ({})", shorten(&failure.message, WORDS_WIDTH), failure.reason),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn said(body: Body) -> String {
+        sentence(&pb::Event { body: Some(body), ..pb::Event::default() })
+    }
+
+    #[test]
+    fn reductions_tell_their_numbers() {
+        let started = pb::CompactionStarted {
+            compaction_id: "cmp_1".into(),
+            kind: pb::CompactionKind::Summary.into(),
+            trigger: pb::CompactionTrigger::Threshold.into(),
+            context_tokens: 48,
+            window_tokens: 64,
+            ..pb::CompactionStarted::default()
+        };
+        assert_eq!(
+            said(Body::CompactionStarted(started)),
+            "summary started (threshold): cmp_1 at 48 of 64 tokens (75 %)"
+        );
+        let compacted = pb::Compacted {
+            compaction_id: "cmp_1".into(),
+            kind: pb::CompactionKind::Summary.into(),
+            outcome: Some(pb::CompactionOutcome {
+                tokens_before: 48,
+                tokens_after: 9,
+                covered_count: 1,
+                summarizer: "extractive".into(),
+                duration_ms: 3,
+                ..pb::CompactionOutcome::default()
+            }),
+            ..pb::Compacted::default()
+        };
+        assert_eq!(
+            said(Body::Compacted(compacted)),
+            "summary done: cmp_1: 48 → 9 tokens, 1 message covered, by extractive, 3 ms"
+        );
+        let failed = pb::CompactionFailed { compaction_id: "cmp_1".into(), failure: None };
+        assert_eq!(said(Body::CompactionFailed(failed)), "compaction failed: cmp_1: no reason given");
+    }
+
+    #[test]
+    fn usage_that_does_not_count_says_so() {
+        let recorded = pb::UsageRecorded { trusted: false, compaction_due: true, ..pb::UsageRecorded::default() };
+        let text = said(Body::UsageRecorded(recorded));
+        assert!(text.contains("not counted") && text.ends_with("a summary is due"), "{text}");
+    }
+
+    #[test]
+    fn an_unknown_kind_says_whether_it_may_be_skipped() {
+        let unknown = pb::Event { ignorable: true, ..pb::Event::default() };
+        assert!(sentence(&unknown).ends_with("which may be skipped"));
+        assert!(!sentence(&pb::Event::default()).contains("skipped"));
+    }
+}

@@ -1,0 +1,165 @@
+//! Failures in one line each, and the exit codes they lead to.
+
+use crate::config;
+use std::error::Error;
+use std::io;
+use std::process::ExitCode;
+use tonic::{Code, Status};
+use tonic_types::StatusExt;
+
+/// The exit code of a command line or a configuration that cannot be used.
+pub(super) const USAGE: u8 = 64;
+
+/// The exit code of everything else that went wrong.
+const FAILED: u8 = 1;
+
+/// The command was called in a way that cannot work.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub(super) struct Usage(pub(super) String);
+
+/// Tells a failure in one line on standard error, and picks the exit code.
+///
+/// A reader that went away, as `head` does, is no failure.
+pub(super) fn report(error: &anyhow::Error) -> ExitCode {
+    if is_broken_pipe(error) {
+        return ExitCode::SUCCESS;
+    }
+    note(&format!("longhand: {}", line(error)));
+    ExitCode::from(exit_code(error))
+}
+
+/// Writes a line to standard error; nobody is left to be told when that is gone too.
+pub(super) fn note(text: &str) {
+    use io::Write;
+    let _ = writeln!(io::stderr(), "{text}");
+}
+
+fn exit_code(error: &anyhow::Error) -> u8 {
+    let misused = |cause: &(dyn Error + 'static)| cause.is::<Usage>() || cause.is::<config::Error>();
+    if error.chain().any(misused) { USAGE } else { FAILED }
+}
+
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    error.chain().any(|cause| match cause.downcast_ref::<io::Error>() {
+        Some(error) => error.kind() == io::ErrorKind::BrokenPipe,
+        None => cause
+            .downcast_ref::<serde_json::Error>()
+            .is_some_and(|error| error.io_error_kind() == Some(io::ErrorKind::BrokenPipe)),
+    })
+}
+
+/// The whole chain of a failure as one line; a refusal of the daemon as a sentence.
+fn line(error: &anyhow::Error) -> String {
+    let mut pieces: Vec<String> = Vec::new();
+    for cause in error.chain() {
+        if let Some(status) = cause.downcast_ref::<Status>() {
+            pieces.push(sentence(status));
+            break;
+        }
+        let text = one_line(&cause.to_string());
+        // Many errors repeat their source in their own words.
+        if !pieces.last().is_some_and(|piece| piece.ends_with(&text)) {
+            pieces.push(text);
+        }
+    }
+    pieces.join(": ")
+}
+
+/// What the daemon's refusal means, in one sentence.
+pub(super) fn sentence(status: &Status) -> String {
+    let message = one_line(status.message());
+    let Some(info) = status.get_details_error_info() else { return foreign(status.code(), &message) };
+    match hint(&info.reason) {
+        Some(hint) => format!("{message}; {hint}"),
+        None => format!("{message} ({})", info.reason),
+    }
+}
+
+/// The reason that the daemon gave for a refusal, if the refusal is the daemon's own.
+pub(super) fn reason(status: &Status) -> Option<String> {
+    status.get_details_error_info().map(|info| info.reason)
+}
+
+/// What somebody at a terminal can do about a refusal.
+fn hint(reason: &str) -> Option<&'static str> {
+    match reason {
+        "SESSION_NOT_FOUND" => Some("`longhand sessions` lists those there are"),
+        "PRESET_NOT_FOUND" => Some("`longhand presets` lists those there are"),
+        "COMPACTION_NOT_FOUND" => Some("`longhand compactions SESSION` lists those there are"),
+        "COMPACTION_ACTIVE" => Some("wait for it, or see `longhand compactions SESSION`"),
+        "CURSOR_FOREIGN" => Some("the cursor is another store's: begin without --after"),
+        "CURSOR_OUT_OF_RANGE" => Some("begin without --after"),
+        "SHUTTING_DOWN" => Some("try again when it is back"),
+        "STORE_BUSY" => Some("try again"),
+        _ => None,
+    }
+}
+
+/// A status that carries no reason of Longhand's: it comes from the transport, or from another program.
+fn foreign(code: Code, message: &str) -> String {
+    match code {
+        Code::Unavailable => format!("the daemon cannot be reached any more: {message}"),
+        Code::Unimplemented => {
+            "the server does not know this request: it is no longhand daemon, or an older one".into()
+        }
+        Code::Unknown | Code::Internal => format!("the connection to the daemon broke: {message}"),
+        _ => format!("{}: {message}", code.description()),
+    }
+}
+
+fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use anyhow::Context;
+    use std::collections::HashMap;
+    use tonic_types::ErrorDetails;
+
+    fn refusal(code: Code, reason: &str, message: &str) -> Status {
+        let details = ErrorDetails::with_error_info(reason, "longhand", HashMap::new());
+        Status::with_error_details(code, message, details)
+    }
+
+    #[test]
+    fn refusals_become_sentences() {
+        for (status, expected) in [
+            (
+                refusal(Code::NotFound, "SESSION_NOT_FOUND", "there is no session \"x\""),
+                "there is no session \"x\"; `longhand sessions` lists those there are",
+            ),
+            (refusal(Code::Aborted, "REVISION_MISMATCH", "moved\nto 7"), "moved to 7 (REVISION_MISMATCH)"),
+            (Status::unavailable("gone"), "the daemon cannot be reached any more: gone"),
+            (
+                Status::permission_denied("no"),
+                "The caller does not have permission to execute the specified operation: no",
+            ),
+        ] {
+            assert_eq!(sentence(&status), expected);
+        }
+    }
+
+    #[test]
+    fn a_chain_is_one_line_and_ends_with_the_sentence() {
+        let status = refusal(Code::NotFound, "MESSAGE_NOT_FOUND", "there is no message");
+        let error = Err::<(), _>(status).context("cannot fork").expect_err("an error");
+        assert_eq!(line(&error), "cannot fork: there is no message (MESSAGE_NOT_FOUND)");
+    }
+
+    #[test]
+    fn misuse_and_failure_have_their_own_codes() {
+        assert_eq!(exit_code(&anyhow::Error::new(Usage("no".into()))), USAGE);
+        assert_eq!(exit_code(&anyhow::Error::new(config::Error::Invalid("no".into()))), USAGE);
+        assert_eq!(exit_code(&anyhow::Error::new(Status::not_found("no"))), FAILED);
+    }
+
+    #[test]
+    fn a_reader_that_went_away_is_no_failure() {
+        let gone = anyhow::Error::new(io::Error::from(io::ErrorKind::BrokenPipe));
+        assert!(is_broken_pipe(&gone.context("cannot print")));
+        assert!(!is_broken_pipe(&anyhow::Error::new(io::Error::from(io::ErrorKind::NotFound))));
+    }
+}

@@ -1,0 +1,108 @@
+//! Playing a transcript as an agent would write it: one message at a time, each reply to a view that was asked for.
+
+use super::play::{Ids, Player};
+use crate::cli::output::hex;
+use crate::cli::view::{self, View};
+use crate::pb;
+use anyhow::Context;
+use serde::Serialize;
+use std::io::Write;
+
+/// How long an agent waits for a reduction when the view does not fit, in seconds.
+const WAIT_SECONDS: i64 = 60;
+/// How many messages are asked for at a time when looking what is there already.
+const PAGE_SIZE: i32 = 1000;
+
+/// The view that a reply was given.
+#[derive(Debug, Serialize)]
+struct ServedView<'a> {
+    message_client_id: &'a str,
+    revision: i64,
+    view_hash: String,
+    context_tokens: i64,
+    fits: bool,
+    messages: usize,
+}
+
+impl Player {
+    /// Plays messages one by one; those that are there already are passed over.
+    pub(super) async fn play_live(
+        &mut self,
+        session: &pb::Session,
+        messages: Vec<pb::NewMessage>,
+        ids: &mut Ids,
+    ) -> anyhow::Result<()> {
+        let there = self.known_entries(&session.session_id).await?;
+        let mut held = View::default();
+        for message in messages {
+            let own = message.client_id.clone().unwrap_or_default();
+            if let Some(id) = there.get(&own) {
+                ids.insert(own, id.clone());
+                self.report.existed += 1;
+                self.progress.add(1, None, self.clock.now());
+                continue;
+            }
+            let is_reply = message.role() == pb::Role::Assistant && message.kind() == pb::MessageKind::Normal;
+            if is_reply {
+                held = self.ask(&session.session_id, held).await?;
+            }
+            self.append(&session.session_id, vec![message], ids).await?;
+            if is_reply {
+                self.note_view(&own, &held)?;
+            }
+            if !self.pace.is_zero() {
+                tokio::time::sleep(self.pace).await;
+            }
+        }
+        Ok(())
+    }
+
+    /// The ids of the entries that an earlier, interrupted import left.
+    async fn known_entries(&mut self, session_id: &str) -> anyhow::Result<Ids> {
+        let mut request = pb::ListMessagesRequest {
+            session_id: session_id.to_owned(),
+            page_size: PAGE_SIZE,
+            ..pb::ListMessagesRequest::default()
+        };
+        let mut known = Ids::new();
+        loop {
+            let page = self.client.messages.list_messages(request.clone()).await?.into_inner();
+            // What a fork inherited is another session's, and not what is to be written here.
+            let own = page.messages.into_iter().filter(|message| message.session_id == session_id);
+            known.extend(own.filter_map(|message| Some((message.client_id?, message.message_id))));
+            if page.next_page_token.is_empty() {
+                return Ok(known);
+            }
+            request.page_token = page.next_page_token;
+        }
+    }
+
+    /// Asks for the view as an agent does before a reply: a view that does not fit waits for the pending reduction.
+    async fn ask(&mut self, session_id: &str, held: View) -> anyhow::Result<View> {
+        let request = pb::GetContextRequest {
+            session_id: session_id.to_owned(),
+            overflow_action: pb::OverflowAction::Wait.into(),
+            wait_timeout: Some(prost_types::Duration { seconds: WAIT_SECONDS, nanos: 0 }),
+            ..pb::GetContextRequest::default()
+        };
+        let began = self.clock.now();
+        let view = view::refresh(&mut self.client, request, held).await.context("the context was refused")?;
+        let micros = self.clock.now().0 - began.0;
+        let faults = view::pairing_faults(&view.messages);
+        self.report.contexts.add(view.header.fits, faults.len(), micros);
+        Ok(view)
+    }
+
+    fn note_view(&mut self, own: &str, view: &View) -> anyhow::Result<()> {
+        let Some(file) = &mut self.views else { return Ok(()) };
+        let served = ServedView {
+            message_client_id: own,
+            revision: view.header.revision,
+            view_hash: hex(&view.header.view_hash),
+            context_tokens: view.header.context_tokens,
+            fits: view.header.fits,
+            messages: view.messages.len(),
+        };
+        writeln!(file, "{}", serde_json::to_string(&served)?).context("cannot note the view")
+    }
+}

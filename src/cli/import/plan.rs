@@ -1,0 +1,451 @@
+//! What an import will write: sessions, forks and children, and what goes into each in which order.
+
+use super::convert;
+use super::source::Source;
+use crate::interop::{Entry, ImportedCompaction, Transcript};
+use crate::limits;
+use crate::pb;
+use prost::Message;
+use serde::Serialize;
+use std::collections::HashSet;
+
+/// What is chosen beside the file; another choice makes another session.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(super) struct Combination {
+    /// The preset, or empty for the daemon's default.
+    pub(super) preset: String,
+    /// The model window, in tokens; 0 when none is known.
+    pub(super) window: i64,
+    /// The most the model writes in one reply, in tokens.
+    pub(super) output: Option<i64>,
+    /// Whether the entries are played as an agent would write them.
+    pub(super) live: bool,
+}
+
+/// A session to write. What is named by a client's id here is known to the daemon under an id of its own.
+#[derive(Debug)]
+pub(super) struct PlannedSession {
+    /// Its own id, by which it is found again.
+    pub(super) client_id: String,
+    /// Its title.
+    pub(super) title: String,
+    /// How it begins.
+    pub(super) beginning: Beginning,
+    /// What it names as its source, as JSON.
+    pub(super) metadata_json: String,
+    /// What goes into it.
+    pub(super) entries: Vec<Entry>,
+}
+
+/// How a session begins.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Beginning {
+    /// As a session of its own, or as the child of another.
+    New {
+        /// The client id of the session it works for.
+        parent: Option<String>,
+    },
+    /// As a fork.
+    Fork {
+        /// The client id of the session it leaves.
+        of: String,
+        /// The client id of the last entry they share.
+        after: String,
+    },
+}
+
+/// What the sessions of one file share: the ids of entries.
+pub(super) type Group = Vec<PlannedSession>;
+
+#[derive(Serialize)]
+struct Metadata<'a> {
+    source: MetadataSource<'a>,
+    #[serde(flatten)]
+    combination: &'a Combination,
+}
+
+#[derive(Serialize)]
+struct MetadataSource<'a> {
+    format: &'a str,
+    id: &'a str,
+    file: &'a str,
+    branch: &'a str,
+}
+
+/// Plans the sessions of all files; the first file is the main one, the others are its children.
+pub(super) fn groups(sources: Vec<Source>, combination: &Combination, own_id: Option<String>) -> Vec<Group> {
+    let mut planner = Planner { combination, taken: HashSet::new(), groups: Vec::new() };
+    let mut main: Option<String> = None;
+    for source in sources {
+        let id = match (&main, &own_id) {
+            (Some(main), _) => format!("{main}/{}", source.transcript.source_id),
+            (None, Some(own)) => own.clone(),
+            (None, None) => main_id(&source, combination),
+        };
+        let id = planner.add(source.transcript, &source.file, id, main.clone());
+        main.get_or_insert(id);
+    }
+    planner.groups
+}
+
+/// The id of a transcript's session: the same for the same transcript and combination, readable where that is possible.
+fn main_id(source: &Source, combination: &Combination) -> String {
+    let Transcript { format, source_id, .. } = &source.transcript;
+    let own = if source_id.is_empty() { &source.content_hash[..16] } else { source_id };
+    let choice = format!("{combination:?}");
+    let choice = blake3::hash(choice.as_bytes()).to_hex();
+    format!("{}:{own}:{}", format.name(), &choice[..8])
+}
+
+struct Planner<'a> {
+    combination: &'a Combination,
+    taken: HashSet<String>,
+    groups: Vec<Group>,
+}
+
+impl Planner<'_> {
+    /// Plans one transcript and the children in it; gives back the client id of its main session.
+    fn add(&mut self, transcript: Transcript, file: &str, wanted: String, parent: Option<String>) -> String {
+        let Transcript { format, source_id, title, branches, children, .. } = transcript;
+        let title = shortened_title(if title.is_empty() { file } else { &title });
+        let mut ids: Vec<String> = Vec::new();
+        let mut group = Vec::new();
+        for (index, branch) in branches.into_iter().enumerate() {
+            let main = ids.first().cloned();
+            let id = self.claim(main.as_ref().map_or(wanted.clone(), |main| format!("{main}#{}", branch.name)));
+            let beginning = match branch.fork_after {
+                Some(after) if index > 0 => Beginning::Fork { of: ids[branch.from].clone(), after },
+                _ => Beginning::New { parent: parent.clone() },
+            };
+            let source = MetadataSource { format: format.name(), id: &source_id, file, branch: &branch.name };
+            group.push(PlannedSession {
+                client_id: id.clone(),
+                title: title.clone(),
+                beginning,
+                metadata_json: metadata(&Metadata { source, combination: self.combination }),
+                entries: branch.entries,
+            });
+            ids.push(id);
+        }
+        self.groups.push(group);
+        let main = ids.into_iter().next().unwrap_or(wanted);
+        for child in children {
+            let wanted = format!("{main}/{}", child.source_id);
+            self.add(child, file, wanted, Some(main.clone()));
+        }
+        main
+    }
+
+    /// An id that is short enough for the daemon and not taken here.
+    fn claim(&mut self, wanted: String) -> String {
+        let mut id = fitting(&wanted);
+        let mut number = 2;
+        while !self.taken.insert(id.clone()) {
+            id = fitting(&format!("{wanted}:{number}"));
+            number += 1;
+        }
+        id
+    }
+}
+
+fn fitting(id: &str) -> String {
+    if id.len() <= limits::NAME_BYTES_MAX { id.to_owned() } else { format!("import:{}", blake3::hash(id.as_bytes())) }
+}
+
+fn shortened_title(title: &str) -> String {
+    let end = title.floor_char_boundary(limits::TITLE_BYTES_MAX);
+    title[..end].to_owned()
+}
+
+/// The metadata as JSON. It holds nothing that JSON cannot say.
+fn metadata(metadata: &Metadata<'_>) -> String {
+    serde_json::to_string(metadata).unwrap_or_default()
+}
+
+/// One request of an import that does not play live.
+#[derive(Debug)]
+pub(super) enum Step {
+    /// Append messages, together.
+    Append(Vec<pb::NewMessage>),
+    /// Apply a summary that the agent made; its record follows.
+    Supply(Supply),
+    /// See to it that the session has its model window. It comes behind the last summary that the agent made: without a
+    /// window the daemon triggers none, so that none of its own comes between those.
+    SetWindow,
+}
+
+/// A summary that the agent made, with entries named by their client ids.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Supply {
+    /// The agent's id for it.
+    pub(super) client_id: String,
+    /// The line it stands on.
+    pub(super) line: usize,
+    /// The summary.
+    pub(super) text: String,
+    /// The first entry kept verbatim; none keeps nothing.
+    pub(super) tail_start: Option<String>,
+    /// The last entry that stood before it.
+    pub(super) until: String,
+}
+
+/// Whether the agent made a summary.
+pub(super) fn has_compactions(entries: &[Entry]) -> bool {
+    entries.iter().any(|entry| matches!(entry, Entry::Compaction(_)))
+}
+
+/// The requests that write entries, in order.
+pub(super) fn steps(entries: Vec<Entry>) -> Vec<Step> {
+    let compactions = entries.iter().filter(|entry| matches!(entry, Entry::Compaction(_))).count();
+    let mut batches = Batches::default();
+    let mut seen = 0;
+    let mut last = None;
+    if compactions == 0 {
+        batches.step(Step::SetWindow);
+    }
+    for entry in entries {
+        match entry {
+            Entry::Message { message, .. } => {
+                last.clone_from(&message.client_id);
+                batches.append(convert::message(message));
+            }
+            Entry::Record { message, .. } => batches.append(convert::message(message)),
+            Entry::Compaction(compaction) => {
+                seen += 1;
+                let (supply, record) = supply(compaction, last.as_deref());
+                batches.step(Step::Supply(supply));
+                // In a request of its own, so that it tells whether the summary was there already.
+                batches.step(Step::Append(vec![record]));
+                if seen == compactions {
+                    batches.step(Step::SetWindow);
+                }
+            }
+        }
+    }
+    batches.close();
+    batches.steps
+}
+
+fn supply(compaction: ImportedCompaction, last: Option<&str>) -> (Supply, pb::NewMessage) {
+    let until = match (&compaction.first_kept_client_id, last) {
+        (Some(_), Some(last)) => last.to_owned(),
+        (Some(_), None) | (None, _) => compaction.covers_until_client_id,
+    };
+    let supply = Supply {
+        client_id: compaction.client_id,
+        line: compaction.line,
+        text: compaction.summary_text,
+        tail_start: compaction.first_kept_client_id,
+        until,
+    };
+    (supply, convert::message(compaction.record))
+}
+
+/// Messages on their way into requests that are as large as the daemon takes.
+#[derive(Default)]
+struct Batches {
+    steps: Vec<Step>,
+    batch: Vec<pb::NewMessage>,
+    bytes: usize,
+}
+
+impl Batches {
+    fn append(&mut self, message: pb::NewMessage) {
+        let bytes = message.encoded_len();
+        let full = self.batch.len() == limits::BATCH_MESSAGES_MAX || self.bytes + bytes > limits::BATCH_BYTES_MAX;
+        if full {
+            self.close();
+        }
+        self.bytes += bytes;
+        self.batch.push(message);
+    }
+
+    fn step(&mut self, step: Step) {
+        self.close();
+        self.steps.push(step);
+    }
+
+    fn close(&mut self) {
+        if !self.batch.is_empty() {
+            self.steps.push(Step::Append(std::mem::take(&mut self.batch)));
+        }
+        self.bytes = 0;
+    }
+}
+
+/// The messages that an agent would write one by one. What an agent's own compaction leaves is its record.
+pub(super) fn messages(entries: Vec<Entry>) -> Vec<pb::NewMessage> {
+    entries
+        .into_iter()
+        .map(|entry| match entry {
+            Entry::Message { message, .. } | Entry::Record { message, .. } => convert::message(message),
+            Entry::Compaction(compaction) => convert::message(compaction.record),
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::interop::{Branch, Format};
+    use crate::model::message::{Finish, MessageKind, NewMessage, Role};
+    use crate::model::part::{NewPart, PartBody};
+
+    fn new_message(id: &str, text: &str) -> NewMessage {
+        NewMessage {
+            client_id: Some(id.into()),
+            role: Role::User,
+            kind: MessageKind::Normal,
+            parts: vec![NewPart::new(PartBody::Text(text.into()))],
+            finish: Some(Finish::default()),
+            model: String::new(),
+            provider: String::new(),
+            origin_time: None,
+            metadata_json: None,
+        }
+    }
+
+    fn entry(id: &str) -> Entry {
+        Entry::Message { line: 1, message: new_message(id, "hello") }
+    }
+
+    fn compaction(id: &str, kept: Option<&str>, until: &str) -> Entry {
+        Entry::Compaction(ImportedCompaction {
+            client_id: id.into(),
+            line: 9,
+            summary_text: "summary".into(),
+            first_kept_client_id: kept.map(str::to_owned),
+            covers_until_client_id: until.into(),
+            trigger: String::new(),
+            tokens_before: 0,
+            from_hook: false,
+            record: NewMessage { kind: MessageKind::Record, ..new_message(id, "record") },
+        })
+    }
+
+    /// The steps in short: ids of what is appended, `=` and the range of a summary, `w` for the window.
+    fn told(steps: &[Step]) -> Vec<String> {
+        let id = |message: &pb::NewMessage| message.client_id.clone().unwrap_or_default();
+        let tell = |step: &Step| match step {
+            Step::Append(messages) => messages.iter().map(id).collect::<Vec<_>>().join(" "),
+            Step::Supply(supply) => format!("={:?}..{}", supply.tail_start, supply.until),
+            Step::SetWindow => "w".to_owned(),
+        };
+        steps.iter().map(tell).collect()
+    }
+
+    #[test]
+    fn summaries_stand_between_the_messages_and_before_the_window() {
+        let kept = compaction("k1", Some("b"), "a");
+        let all = compaction("k2", None, "c");
+        let entries = vec![entry("a"), entry("b"), kept, entry("c"), all, entry("d"), entry("e")];
+        let steps = steps(entries);
+        assert_eq!(told(&steps), ["a b", "=Some(\"b\")..b", "k1", "c", "=None..c", "k2", "w", "d e"]);
+    }
+
+    #[test]
+    fn without_summaries_the_window_comes_first() {
+        assert_eq!(told(&steps(vec![entry("a"), entry("b")])), ["w", "a b"]);
+    }
+
+    #[test]
+    fn batches_stay_below_the_limits() {
+        let many: Vec<_> = (0..limits::BATCH_MESSAGES_MAX + 1).map(|index| entry(&index.to_string())).collect();
+        let large = "x".repeat(limits::BATCH_BYTES_MAX / 2);
+        let heavy = ["a", "b", "c"].map(|id| Entry::Message { line: 1, message: new_message(id, &large) });
+        for (entries, batches) in [(many, 2), (heavy.to_vec(), 3)] {
+            let count = entries.len();
+            let appended: Vec<_> = steps(entries)
+                .into_iter()
+                .filter_map(|step| if let Step::Append(batch) = step { Some(batch) } else { None })
+                .collect();
+            assert_eq!(appended.len(), batches);
+            assert_eq!(appended.iter().map(Vec::len).sum::<usize>(), count);
+            for batch in appended {
+                assert!(batch.len() <= limits::BATCH_MESSAGES_MAX);
+                assert!(batch.iter().map(Message::encoded_len).sum::<usize>() <= limits::BATCH_BYTES_MAX);
+            }
+        }
+    }
+
+    fn source(id: &str, branches: Vec<Branch>, children: Vec<Transcript>) -> Source {
+        let transcript = Transcript {
+            format: Format::Pi,
+            source_id: id.into(),
+            title: "title".into(),
+            branches,
+            children,
+            problems: Vec::new(),
+        };
+        Source { file: "file.jsonl".into(), content_hash: "0123456789abcdef0123".into(), transcript }
+    }
+
+    fn branch(name: &str, from: usize, fork_after: Option<&str>) -> Branch {
+        let (name, fork_after) = (name.to_owned(), fork_after.map(str::to_owned));
+        Branch { name, from, fork_after, entries: vec![entry("a")] }
+    }
+
+    fn combination(live: bool) -> Combination {
+        Combination { preset: "opencode@seed".into(), window: 64_000, output: None, live }
+    }
+
+    #[test]
+    fn branches_become_forks_and_children_know_their_parent() {
+        let branches =
+            vec![branch("main", 0, None), branch("x", 0, Some("a")), branch("y", 1, Some("b")), branch("z", 0, None)];
+        let child = source("agent", vec![branch("main", 0, None)], Vec::new()).transcript;
+        let sources =
+            vec![source("s", branches, vec![child]), source("agent", vec![branch("main", 0, None)], Vec::new())];
+        let groups = groups(sources, &combination(true), Some("own".into()));
+        let planned: Vec<_> = groups.iter().flatten().map(|s| (s.client_id.as_str(), s.beginning.clone())).collect();
+        let fork = |of: &str, after: &str| Beginning::Fork { of: of.into(), after: after.into() };
+        let own = || Beginning::New { parent: None };
+        let child = || Beginning::New { parent: Some("own".into()) };
+        assert_eq!(
+            planned,
+            [
+                ("own", own()),
+                ("own#x", fork("own", "a")),
+                ("own#y", fork("own#x", "b")),
+                ("own#z", own()),
+                ("own/agent", child()),
+                ("own/agent:2", child()),
+            ]
+        );
+    }
+
+    #[test]
+    fn the_same_choice_gives_the_same_id_and_another_choice_another() {
+        let id = |source_id: &str, live: bool| {
+            let groups =
+                groups(vec![source(source_id, vec![branch("main", 0, None)], Vec::new())], &combination(live), None);
+            groups[0][0].client_id.clone()
+        };
+        assert_eq!(id("s", true), id("s", true));
+        assert_ne!(id("s", true), id("s", false));
+        assert!(id("s", true).starts_with("pi:s:"), "{}", id("s", true));
+        assert!(id("", true).starts_with("pi:0123456789abcdef:"), "{}", id("", true));
+        assert!(id(&"x".repeat(300), true).len() <= limits::NAME_BYTES_MAX);
+    }
+
+    #[test]
+    fn metadata_names_the_source() {
+        let groups = groups(vec![source("s", vec![branch("main", 0, None)], Vec::new())], &combination(true), None);
+        assert_eq!(
+            groups[0][0].metadata_json,
+            "{\"source\":{\"format\":\"pi\",\"id\":\"s\",\"file\":\"file.jsonl\",\"branch\":\"main\"},\
+             \"preset\":\"opencode@seed\",\"window\":64000,\"output\":null,\"live\":true}"
+        );
+    }
+
+    #[test]
+    fn what_is_played_live_keeps_compactions_as_records() {
+        let played = messages(vec![entry("a"), compaction("k", None, "a"), entry("b")]);
+        let kinds: Vec<_> =
+            played.iter().map(|message| (message.client_id.as_deref().unwrap_or(""), message.kind())).collect();
+        assert_eq!(
+            kinds,
+            [("a", pb::MessageKind::Normal), ("k", pb::MessageKind::Record), ("b", pb::MessageKind::Normal)]
+        );
+    }
+}

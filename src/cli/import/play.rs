@@ -1,0 +1,245 @@
+//! Writing what was planned: sessions, forks, batches, summaries.
+
+use super::plan::{self, Beginning, Combination, Group, PlannedSession, Step, Supply};
+use super::report::{Progress, Report};
+use crate::cli::client::Client;
+use crate::cli::compactions::{self, is_live};
+use crate::cli::failure::{self, note};
+use crate::clock::Clock;
+use crate::pb;
+use anyhow::Context;
+use std::collections::HashMap;
+use std::fs::File;
+use std::time::Duration;
+use tonic::Status;
+
+/// How often a request is sent again that the daemon had no room for, or that a running reduction stood in the way of.
+const TRIES_MAX: u32 = 200;
+/// How long to wait before such a request is sent again.
+const RETRY_WAIT: Duration = Duration::from_millis(100);
+
+/// The ids of the entries of one file, by the ids they have there.
+pub(super) type Ids = HashMap<String, String>;
+
+/// Writes sessions to a daemon.
+pub(super) struct Player {
+    pub(super) client: Client,
+    pub(super) clock: Clock,
+    pub(super) report: Report,
+    pub(super) progress: Progress,
+    pub(super) views: Option<File>,
+    pub(super) pace: Duration,
+    combination: Combination,
+}
+
+impl Player {
+    /// A player for one import.
+    pub(super) fn new(
+        client: Client,
+        combination: Combination,
+        report: Report,
+        views: Option<File>,
+        pace: Duration,
+    ) -> Self {
+        let progress = Progress::new(report.entries());
+        Self { client, clock: Clock::default(), report, progress, views, pace, combination }
+    }
+
+    /// Writes everything; what is there already stays as it is.
+    pub(super) async fn play(&mut self, groups: Vec<Group>) -> anyhow::Result<()> {
+        let began = self.clock.now();
+        let result = self.play_groups(groups).await;
+        self.progress.clear();
+        result.context("the import stopped; the same command goes on from there")?;
+        self.report.close(began, self.clock.now());
+        Ok(())
+    }
+
+    /// What was done.
+    pub(super) fn into_report(self) -> Report {
+        self.report
+    }
+
+    async fn play_groups(&mut self, groups: Vec<Group>) -> anyhow::Result<()> {
+        for group in groups {
+            let mut ids = Ids::new();
+            for planned in group {
+                let session = self.session(&planned, &ids).await?;
+                if self.combination.live {
+                    let session = self.ensure_window(session).await?;
+                    self.play_live(&session, plan::messages(planned.entries), &mut ids).await?;
+                    self.close(session).await?;
+                } else {
+                    let session = self.play_steps(session, plan::steps(planned.entries), &mut ids).await?;
+                    self.close(session).await?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The session that was planned: the one that is there, or a new one.
+    async fn session(&mut self, planned: &PlannedSession, ids: &Ids) -> anyhow::Result<pb::Session> {
+        let request = pb::GetSessionRequest { session_id: planned.client_id.clone() };
+        match self.client.sessions.get_session(request).await {
+            Err(status) if failure::reason(&status).as_deref() == Some("SESSION_NOT_FOUND") => {}
+            found => return Ok(found?.into_inner().session.unwrap_or_default()),
+        }
+        let session = match &planned.beginning {
+            Beginning::New { parent } => self.create(planned, parent.clone()).await?,
+            Beginning::Fork { of, after } => {
+                let request = pb::ForkSessionRequest {
+                    session_id: of.clone(),
+                    message_id: Some(known(ids, after)),
+                    client_id: Some(planned.client_id.clone()),
+                    title: planned.title.clone(),
+                    ..pb::ForkSessionRequest::default()
+                };
+                self.client.sessions.fork_session(request).await?.into_inner().session
+            }
+        };
+        Ok(session.unwrap_or_default())
+    }
+
+    async fn create(
+        &mut self,
+        planned: &PlannedSession,
+        parent: Option<String>,
+    ) -> Result<Option<pb::Session>, Status> {
+        let window_now = self.combination.live || !plan::has_compactions(&planned.entries);
+        let request = pb::CreateSessionRequest {
+            client_id: Some(planned.client_id.clone()),
+            title: planned.title.clone(),
+            preset: self.combination.preset.clone(),
+            policy_override_json: String::new(),
+            window: self.window().filter(|_| window_now),
+            metadata_json: Some(planned.metadata_json.clone()),
+            parent_session_id: parent,
+        };
+        Ok(self.client.sessions.create_session(request).await?.into_inner().session)
+    }
+
+    /// The model window that was chosen, if one was.
+    fn window(&self) -> Option<pb::ModelWindow> {
+        (self.combination.window > 0).then(|| pb::ModelWindow {
+            model: String::new(),
+            context_tokens: self.combination.window,
+            input_tokens: None,
+            output_tokens: self.combination.output,
+        })
+    }
+
+    async fn ensure_window(&mut self, session: pb::Session) -> Result<pb::Session, Status> {
+        let window = self.window();
+        if window.is_none() || session.window == window {
+            return Ok(session);
+        }
+        let session_id = session.session_id;
+        let request = pb::UpdateSessionRequest { session_id, window, ..pb::UpdateSessionRequest::default() };
+        Ok(self.client.sessions.update_session(request).await?.into_inner().session.unwrap_or_default())
+    }
+
+    async fn play_steps(
+        &mut self,
+        session: pb::Session,
+        steps: Vec<Step>,
+        ids: &mut Ids,
+    ) -> anyhow::Result<pb::Session> {
+        let mut session = session;
+        for step in steps {
+            match step {
+                Step::Append(messages) => self.append(&session.session_id, messages, ids).await?,
+                Step::Supply(supply) => self.supply(&session.session_id, supply, ids).await?,
+                Step::SetWindow => session = self.ensure_window(session).await?,
+            }
+        }
+        Ok(session)
+    }
+
+    /// Appends messages; those that are there already are not written again.
+    pub(super) async fn append(
+        &mut self,
+        session_id: &str,
+        messages: Vec<pb::NewMessage>,
+        ids: &mut Ids,
+    ) -> anyhow::Result<()> {
+        let own: Vec<String> = messages.iter().map(|message| message.client_id.clone().unwrap_or_default()).collect();
+        let request = pb::AppendMessagesRequest { session_id: session_id.to_owned(), messages, ..Default::default() };
+        let mut tries = 1;
+        let response = loop {
+            match self.client.messages.append_messages(request.clone()).await {
+                Err(status) if tries < TRIES_MAX && failure::reason(&status).as_deref() == Some("STORE_BUSY") => {
+                    tries += 1;
+                    tokio::time::sleep(RETRY_WAIT).await;
+                }
+                response => break response.with_context(|| range(&own))?.into_inner(),
+            }
+        };
+        self.report.existed += i64::from(response.existed_count);
+        self.report.written += own.len() as i64 - i64::from(response.existed_count);
+        self.progress.add(own.len(), response.fill.as_ref(), self.clock.now());
+        ids.extend(own.into_iter().zip(response.message_ids));
+        Ok(())
+    }
+
+    /// Applies a summary of the agent's own. One that does not fit the history is told, and left as its record.
+    async fn supply(&mut self, session_id: &str, supply: Supply, ids: &Ids) -> anyhow::Result<()> {
+        let request = pb::SupplySummaryRequest {
+            session_id: session_id.to_owned(),
+            text: supply.text,
+            tail_start_message_id: supply.tail_start.map(|id| known(ids, &id)).unwrap_or_default(),
+            until_message_id: known(ids, &supply.until),
+            summarizer: "imported".to_owned(),
+            request_id: request_id(&supply.client_id),
+            ..pb::SupplySummaryRequest::default()
+        };
+        for _ in 0..TRIES_MAX {
+            let Err(status) = self.client.compactions.supply_summary(request.clone()).await else { return Ok(()) };
+            match failure::reason(&status).as_deref() {
+                Some("COMPACTION_ACTIVE") => self.wait_for_reductions(session_id).await?,
+                Some("NOTHING_TO_COMPACT" | "BOUNDARY_INVALID" | "MESSAGE_NOT_FOUND") => {
+                    let why = failure::sentence(&status);
+                    note(&format!("line {}: the agent's summary is kept as a record only: {why}", supply.line));
+                    return Ok(());
+                }
+                Some(_) | None => return Err(status).with_context(|| format!("line {}", supply.line)),
+            }
+        }
+        anyhow::bail!("line {}: a reduction is always in the way of the agent's summary", supply.line)
+    }
+
+    async fn wait_for_reductions(&mut self, session_id: &str) -> anyhow::Result<()> {
+        for _ in 0..TRIES_MAX {
+            if !compactions::all(&mut self.client, session_id).await?.iter().any(is_live) {
+                return Ok(());
+            }
+            tokio::time::sleep(RETRY_WAIT).await;
+        }
+        anyhow::bail!("a reduction of {session_id} does not end")
+    }
+
+    async fn close(&mut self, session: pb::Session) -> anyhow::Result<()> {
+        let reductions = compactions::all(&mut self.client, &session.session_id).await?;
+        self.report.session(&session, &reductions);
+        Ok(())
+    }
+}
+
+/// The daemon's id of an entry; an entry that it does not know keeps its own, for the daemon to refuse.
+fn known(ids: &Ids, own: &str) -> String {
+    ids.get(own).cloned().unwrap_or_else(|| own.to_owned())
+}
+
+/// Makes the request that supplies a summary the same request each time.
+fn request_id(client_id: &str) -> String {
+    blake3::hash(format!("import:{client_id}").as_bytes()).to_hex().to_string()
+}
+
+/// What to call the messages of a request that failed.
+fn range(ids: &[String]) -> String {
+    match ids {
+        [first, .., last] => format!("entries {first} to {last}"),
+        [only] => format!("entry {only}"),
+        [] => "no entry".to_owned(),
+    }
+}

@@ -1,0 +1,303 @@
+//! What an import says while it runs, and at its end.
+
+use super::source::Source;
+use crate::cli::compactions::is_live;
+use crate::cli::output::{Output, count};
+use crate::interop;
+use crate::model::time::Timestamp;
+use crate::pb;
+use serde::Serialize;
+use std::io::{IsTerminal, Write};
+
+/// How often the line that tells the progress changes, in microseconds.
+const PROGRESS_INTERVAL_MICROS: i64 = 100_000;
+/// How many contexts make the mean time at the beginning, and at the end.
+const SAMPLE: usize = 20;
+
+/// What an import did.
+#[derive(Debug, Default, Serialize)]
+pub(super) struct Report {
+    sessions: Vec<SessionReport>,
+    messages: usize,
+    parts: usize,
+    records: usize,
+    /// Compactions that the agent made.
+    agent_compactions: usize,
+    tokens: Tokens,
+    calls: usize,
+    unanswered_calls: usize,
+    problems: usize,
+    /// Messages and records that were written now.
+    pub(super) written: i64,
+    /// Messages and records that were there already.
+    pub(super) existed: i64,
+    reductions: Reductions,
+    pub(super) contexts: Contexts,
+    seconds: f64,
+    messages_per_second: f64,
+}
+
+#[derive(Debug, Serialize)]
+struct SessionReport {
+    session_id: String,
+    client_id: String,
+}
+
+/// The sums of what the replies reported.
+#[derive(Debug, Default, Serialize)]
+struct Tokens {
+    input: i64,
+    output: i64,
+    reasoning: i64,
+    cache_read: i64,
+    cache_write: i64,
+    cost_usd: Option<f64>,
+}
+
+/// The reductions of the sessions, by what became of them.
+#[derive(Debug, Default, Serialize)]
+struct Reductions {
+    summaries: usize,
+    supplied: usize,
+    prunes: usize,
+    pending: usize,
+    without_effect: usize,
+}
+
+/// The views that were asked for.
+#[derive(Debug, Default, Serialize)]
+pub(super) struct Contexts {
+    asked: usize,
+    fitted: usize,
+    unpaired: usize,
+    milliseconds_first: f64,
+    milliseconds_last: f64,
+    #[serde(skip)]
+    micros: Vec<i64>,
+}
+
+impl Contexts {
+    /// Counts a view: whether it fitted, what was wrong with its pairs, how long it took in microseconds.
+    pub(super) fn add(&mut self, fits: bool, unpaired: usize, micros: i64) {
+        self.asked += 1;
+        self.fitted += usize::from(fits);
+        self.unpaired += unpaired;
+        self.micros.push(micros);
+    }
+
+    fn close(&mut self) {
+        let end = self.micros.len();
+        self.milliseconds_first = mean_milliseconds(&self.micros[..end.min(SAMPLE)]);
+        self.milliseconds_last = mean_milliseconds(&self.micros[end.saturating_sub(SAMPLE)..]);
+    }
+}
+
+fn mean_milliseconds(micros: &[i64]) -> f64 {
+    if micros.is_empty() { 0.0 } else { micros.iter().sum::<i64>() as f64 / micros.len() as f64 / 1_000.0 }
+}
+
+impl Report {
+    /// A report that knows what stands in the files, and of nothing done yet.
+    pub(super) fn expecting(sources: &[Source], problems: usize) -> Self {
+        let mut report = Self { problems, ..Self::default() };
+        for source in sources {
+            let totals = interop::expectations(&source.transcript);
+            report.messages += totals.messages;
+            report.parts += totals.parts;
+            report.records += totals.records;
+            report.agent_compactions += totals.compactions;
+            report.calls += totals.calls;
+            report.unanswered_calls += totals.unanswered_calls;
+            report.tokens.add(&totals.usage);
+        }
+        report
+    }
+
+    /// How many entries the files have.
+    pub(super) fn entries(&self) -> usize {
+        self.messages + self.records + self.agent_compactions
+    }
+
+    /// Adds a session that was written, and what became of its reductions.
+    pub(super) fn session(&mut self, session: &pb::Session, reductions: &[pb::Compaction]) {
+        self.sessions.push(SessionReport {
+            session_id: session.session_id.clone(),
+            client_id: session.client_id.clone().unwrap_or_default(),
+        });
+        reductions.iter().for_each(|reduction| self.reductions.add(reduction));
+    }
+
+    /// Closes the report.
+    pub(super) fn close(&mut self, began: Timestamp, ended: Timestamp) {
+        self.contexts.close();
+        self.seconds = (ended.0 - began.0) as f64 / 1_000_000.0;
+        self.messages_per_second = if self.seconds > 0.0 { self.written as f64 / self.seconds } else { 0.0 };
+    }
+
+    /// Prints the report.
+    pub(super) fn print(&self, output: &mut Output) -> anyhow::Result<()> {
+        if output.json() {
+            output.value(self)?;
+        } else {
+            self.lines().iter().try_for_each(|line| output.line(line))?;
+        }
+        Ok(output.flush()?)
+    }
+
+    fn lines(&self) -> Vec<String> {
+        let told = |number: usize, thing: &str| count(number as i64, thing);
+        let (tokens, reductions, contexts) = (&self.tokens, &self.reductions, &self.contexts);
+        let mut lines: Vec<String> =
+            self.sessions.iter().map(|session| format!("{} ({})", session.session_id, session.client_id)).collect();
+        lines.push(format!(
+            "{}, {}, {}, {} of the agent's own, {} unanswered; {} reported",
+            told(self.messages, "message"),
+            told(self.parts, "part"),
+            told(self.records, "record"),
+            told(self.agent_compactions, "compaction"),
+            told(self.unanswered_calls, "call"),
+            told(self.problems, "problem"),
+        ));
+        lines.push(format!(
+            "usage as recorded: {} in, {} out, {} reasoning, {} read from cache, {} written to cache",
+            tokens.input, tokens.output, tokens.reasoning, tokens.cache_read, tokens.cache_write
+        ));
+        lines.push(format!(
+            "reductions: {} by Longhand, {} supplied, {}, {} under way, {} without effect",
+            told(reductions.summaries, "compaction"),
+            reductions.supplied,
+            told(reductions.prunes, "prune"),
+            reductions.pending,
+            reductions.without_effect
+        ));
+        if contexts.asked > 0 {
+            lines.push(format!(
+                "contexts: {} asked for, {} fitted, {} unpaired; {:.1} ms at the beginning, {:.1} ms at the end",
+                contexts.asked,
+                contexts.fitted,
+                told(contexts.unpaired, "call"),
+                contexts.milliseconds_first,
+                contexts.milliseconds_last
+            ));
+        }
+        lines.push(format!(
+            "{} written, {} there already, in {:.1} s: {:.0} per second",
+            self.written, self.existed, self.seconds, self.messages_per_second
+        ));
+        lines
+    }
+}
+
+impl Tokens {
+    fn add(&mut self, usage: &crate::model::usage::Usage) {
+        self.input += usage.input;
+        self.output += usage.output;
+        self.reasoning += usage.reasoning;
+        self.cache_read += usage.cache_read;
+        self.cache_write += usage.cache_write;
+        if let Some(cost) = usage.cost_usd {
+            self.cost_usd = Some(self.cost_usd.unwrap_or_default() + cost);
+        }
+    }
+}
+
+impl Reductions {
+    fn add(&mut self, reduction: &pb::Compaction) {
+        if is_live(reduction) {
+            self.pending += 1;
+        } else if reduction.state() != pb::CompactionState::Done {
+            self.without_effect += 1;
+        } else if reduction.kind() == pb::CompactionKind::Prune {
+            self.prunes += 1;
+        } else if reduction.trigger() == pb::CompactionTrigger::Supplied {
+            self.supplied += 1;
+        } else {
+            self.summaries += 1;
+        }
+    }
+}
+
+/// The line on a terminal that tells how far an import is.
+#[derive(Debug)]
+pub(super) struct Progress {
+    terminal: bool,
+    total: usize,
+    done: usize,
+    shown: Timestamp,
+}
+
+impl Progress {
+    /// A line that tells how many of the entries are done; silent where nobody looks.
+    pub(super) fn new(total: usize) -> Self {
+        Self { terminal: std::io::stderr().is_terminal(), total, done: 0, shown: Timestamp::default() }
+    }
+
+    /// Tells that more entries are done, and how full the context is now.
+    pub(super) fn add(&mut self, entries: usize, fill: Option<&pb::ContextFill>, now: Timestamp) {
+        self.done += entries;
+        if !self.terminal || now.0 - self.shown.0 < PROGRESS_INTERVAL_MICROS {
+            return;
+        }
+        self.shown = now;
+        let fill = fill.map(|fill| format!(", context {} of {} tokens", fill.context_tokens, fill.window_tokens));
+        let line = format!("{} of {} entries{}", self.done, self.total, fill.unwrap_or_default());
+        // A terminal that is gone is no reason to stop.
+        let _ = write!(std::io::stderr(), "\r\x1b[K{line}");
+    }
+
+    /// Takes the line away.
+    pub(super) fn clear(&self) {
+        if self.terminal {
+            let _ = write!(std::io::stderr(), "\r\x1b[K");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reductions_are_told_apart() {
+        let reduction = |state: pb::CompactionState, kind: pb::CompactionKind, trigger: pb::CompactionTrigger| {
+            pb::Compaction { state: state.into(), kind: kind.into(), trigger: trigger.into(), ..Default::default() }
+        };
+        use pb::{CompactionKind as Kind, CompactionState as State, CompactionTrigger as Trigger};
+        let mut report = Report::default();
+        report.session(
+            &pb::Session::default(),
+            &[
+                reduction(State::Done, Kind::Summary, Trigger::Threshold),
+                reduction(State::Done, Kind::Summary, Trigger::Supplied),
+                reduction(State::Done, Kind::Prune, Trigger::Routine),
+                reduction(State::Running, Kind::Summary, Trigger::Threshold),
+                reduction(State::Superseded, Kind::Summary, Trigger::Manual),
+            ],
+        );
+        let told = &report.reductions;
+        assert_eq!(
+            [told.summaries, told.supplied, told.prunes, told.pending, told.without_effect],
+            [1, 1, 1, 1, 1],
+            "{told:?}"
+        );
+    }
+
+    #[test]
+    fn times_are_means_of_the_first_and_the_last() {
+        let mut contexts = Contexts::default();
+        (0..SAMPLE).for_each(|_| contexts.add(true, 0, 1_000));
+        (0..SAMPLE).for_each(|_| contexts.add(false, 1, 3_000));
+        contexts.close();
+        assert_eq!((contexts.asked, contexts.fitted, contexts.unpaired), (2 * SAMPLE, SAMPLE, SAMPLE));
+        assert_eq!((contexts.milliseconds_first, contexts.milliseconds_last), (1.0, 3.0));
+    }
+
+    #[test]
+    fn the_report_is_one_json_object() {
+        let mut report = Report { written: 10, ..Report::default() };
+        report.close(Timestamp(0), Timestamp(2_000_000));
+        let value = serde_json::to_value(&report).expect("JSON");
+        assert_eq!(value["messages_per_second"], 5.0);
+        assert_eq!(value["contexts"]["asked"], 0);
+    }
+}

@@ -1,0 +1,228 @@
+//! Messages and their parts as people read them.
+
+use super::output::{Output, count, hex, shorten, time, word};
+use crate::pb;
+use crate::pb::part::Body;
+use std::io;
+
+/// How wide a record is printed when only a line of it is wanted.
+const RECORD_WIDTH: usize = 100;
+
+/// Prints a message of the history: a heading, and its parts whole.
+pub(super) fn print(output: &mut Output, message: &pb::Message, whole_records: bool) -> io::Result<()> {
+    output.line(&heading(message))?;
+    for part in &message.parts {
+        for line in part_lines(part, whole_records) {
+            output.line(&line)?;
+        }
+    }
+    if let Some(ended) = message.finish.as_ref().and_then(finish) {
+        output.line(&format!("  = {ended}"))?;
+    }
+    output.line("")
+}
+
+/// Who says it, where it stands, what it is called.
+pub(super) fn heading(message: &pb::Message) -> String {
+    let mut heading = format!("#{} {}", message.revision, role(message.role));
+    match message.kind() {
+        pb::MessageKind::Unspecified | pb::MessageKind::Normal => {}
+        kind @ (pb::MessageKind::Record
+        | pb::MessageKind::Edit
+        | pb::MessageKind::Summary
+        | pb::MessageKind::Marker) => {
+            heading += &format!(" ({})", word(kind.as_str_name(), "MESSAGE_KIND_"));
+        }
+    }
+    if !message.model.is_empty() {
+        heading += &format!(" {}", message.model);
+    }
+    heading += &format!(" · {}", time(message.origin_time.as_ref().or(message.create_time.as_ref())));
+    heading += &format!(" · {}", message.message_id);
+    if let Some(client_id) = &message.client_id {
+        heading += &format!(" · {client_id}");
+    }
+    if !message.actor.is_empty() {
+        heading += &format!(" · by {}", message.actor);
+    }
+    if message.sealed_revision.is_none() {
+        heading += " · open";
+    }
+    heading
+}
+
+/// The name of a role.
+pub(super) fn role(role: i32) -> String {
+    pb::Role::try_from(role).map_or_else(|_| "somebody".to_owned(), |role| word(role.as_str_name(), "ROLE_"))
+}
+
+/// A part, whole; the lines of its texts are indented, so that a heading is never mistaken for one.
+pub(super) fn part_lines(part: &pb::Part, whole_records: bool) -> Vec<String> {
+    let Some(body) = &part.body else { return vec!["  [a part of a kind that this version does not know]".into()] };
+    match body {
+        Body::Text(text) => indented(&text.text),
+        Body::Reasoning(reasoning) => under("  [reasoning]".into(), &reasoning.text),
+        Body::ToolCall(call) => under(format!("  → {} ({})", call.tool, call.call_id), &call.input_json),
+        Body::ToolResult(result) => tool_result(result),
+        Body::Media(media) => vec![format!("  [{}]", media_line(media))],
+        Body::Marker(marker) => under(format!("  [marker {}]", marker.name), &marker.text),
+        Body::Step(step) => vec![step_line(step)],
+        Body::Opaque(opaque) => {
+            let bytes = count(opaque.data.len() as i64, "byte");
+            vec![format!("  [{} block {}: {bytes}]", opaque.provider, opaque.kind)]
+        }
+        Body::Record(record) if whole_records => under(format!("  [record {}]", record.kind), &record.data),
+        Body::Record(record) => {
+            vec![format!("  [record {}] {}", record.kind, shorten(&record.data, RECORD_WIDTH))]
+        }
+    }
+}
+
+fn tool_result(result: &pb::ToolResultPart) -> Vec<String> {
+    let status = word(result.status().as_str_name(), "TOOL_RESULT_STATUS_");
+    let mut lines = under(format!("  ← {status} ({})", result.call_id), &result.output);
+    lines.extend(result.attachments.iter().map(|media| format!("  [{}]", media_line(media))));
+    lines
+}
+
+fn step_line(step: &pb::StepPart) -> String {
+    match &step.usage {
+        Some(usage) => format!("  [step {}: {}]", step.finish_reason, usage_text(usage)),
+        None => format!("  [step {}]", step.finish_reason),
+    }
+}
+
+fn media_line(media: &pb::MediaPart) -> String {
+    let source = match &media.source {
+        Some(pb::media_part::Source::Data(data)) => count(data.len() as i64, "byte"),
+        Some(pb::media_part::Source::Uri(uri)) => shorten(uri, RECORD_WIDTH),
+        None => "no source".to_owned(),
+    };
+    let name = if media.name.is_empty() { String::new() } else { format!(" {}", media.name) };
+    format!("media {}{name}: {source}", media.mime_type)
+}
+
+/// How a reply ended, what it cost, and the view it was given; none when there is nothing to tell.
+pub(super) fn finish(finish: &pb::Finish) -> Option<String> {
+    let mut pieces = Vec::new();
+    if finish.reason() != pb::FinishReason::Unspecified {
+        pieces.push(word(finish.reason().as_str_name(), "FINISH_REASON_"));
+    }
+    if !finish.detail.is_empty() {
+        pieces.push(shorten(&finish.detail, RECORD_WIDTH));
+    }
+    pieces.extend(finish.usage.as_ref().map(usage_text));
+    pieces.extend(given_view(finish));
+    (!pieces.is_empty()).then(|| pieces.join(" · "))
+}
+
+/// The view that a reply was given, if it says so.
+fn given_view(finish: &pb::Finish) -> Option<String> {
+    let hash = finish.view_hash.as_deref().map(|hash| format!("hash {}", hex(hash)));
+    match (finish.context_revision, hash) {
+        (Some(revision), Some(hash)) => Some(format!("was given the view at revision {revision}, {hash}")),
+        (Some(revision), None) => Some(format!("was given the view at revision {revision}")),
+        (None, Some(hash)) => Some(format!("was given a view with {hash}")),
+        (None, None) => None,
+    }
+}
+
+/// What a reply cost.
+pub(super) fn usage_text(usage: &pb::Usage) -> String {
+    let mut text = format!("{} in, {} out", usage.input_tokens, usage.output_tokens);
+    for (tokens, what) in [
+        (usage.reasoning_tokens, "reasoning"),
+        (usage.cache_read_tokens, "read from cache"),
+        (usage.cache_write_tokens, "written to cache"),
+    ] {
+        if tokens > 0 {
+            text += &format!(", {tokens} {what}");
+        }
+    }
+    if let Some(cost) = usage.cost_usd {
+        text += &format!(", ${cost:.4}");
+    }
+    text
+}
+
+fn under(heading: String, text: &str) -> Vec<String> {
+    let mut lines = vec![heading];
+    lines.extend(indented(text));
+    lines
+}
+
+fn indented(text: &str) -> Vec<String> {
+    text.lines().map(|line| if line.is_empty() { String::new() } else { format!("  {line}") }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn part(body: Body) -> pb::Part {
+        pb::Part { body: Some(body), ..pb::Part::default() }
+    }
+
+    #[test]
+    fn parts_are_printed_whole() {
+        let output = "x".repeat(5_000);
+        let result = pb::ToolResultPart {
+            call_id: "c1".into(),
+            status: pb::ToolResultStatus::Error.into(),
+            output: format!("first\n\n{output}"),
+            attachments: vec![pb::MediaPart { mime_type: "image/png".into(), ..pb::MediaPart::default() }],
+            ..pb::ToolResultPart::default()
+        };
+        assert_eq!(
+            part_lines(&part(Body::ToolResult(result)), false),
+            ["  ← error (c1)", "  first", "", &format!("  {output}"), "  [media image/png: no source]"]
+        );
+        let call = pb::ToolCallPart {
+            call_id: "c1".into(),
+            tool: "bash".into(),
+            input_json: "{\"a\": 1}".into(),
+            ..pb::ToolCallPart::default()
+        };
+        assert_eq!(part_lines(&part(Body::ToolCall(call)), false), ["  → bash (c1)", "  {\"a\": 1}"]);
+        assert_eq!(part_lines(&pb::Part::default(), false).len(), 1);
+    }
+
+    #[test]
+    fn records_are_one_line_unless_asked_for() {
+        let record = pb::RecordPart { kind: "custom".into(), data: format!("{{\n{}}}", "y".repeat(300)) };
+        let lines = part_lines(&part(Body::Record(record.clone())), false);
+        assert_eq!(lines.len(), 1);
+        assert!(lines[0].ends_with('…'), "{lines:?}");
+        assert!(part_lines(&part(Body::Record(record)), true).concat().contains(&"y".repeat(300)));
+    }
+
+    #[test]
+    fn a_reply_tells_which_view_it_was_given() {
+        let ended = pb::Finish {
+            reason: pb::FinishReason::ToolCalls.into(),
+            usage: Some(pb::Usage { input_tokens: 7, output_tokens: 2, cost_usd: Some(0.5), ..pb::Usage::default() }),
+            context_revision: Some(41),
+            view_hash: Some(vec![0xab]),
+            ..pb::Finish::default()
+        };
+        assert_eq!(
+            finish(&ended).as_deref(),
+            Some("tool calls · 7 in, 2 out, $0.5000 · was given the view at revision 41, hash ab")
+        );
+        assert_eq!(finish(&pb::Finish::default()), None);
+    }
+
+    #[test]
+    fn headings_say_what_is_unusual() {
+        let message = pb::Message {
+            revision: 3,
+            role: pb::Role::User.into(),
+            kind: pb::MessageKind::Record.into(),
+            message_id: "msg_1".into(),
+            client_id: Some("line:7".into()),
+            actor: "cli".into(),
+            ..pb::Message::default()
+        };
+        assert_eq!(heading(&message), "#3 user (record) · - · msg_1 · line:7 · by cli · open");
+    }
+}

@@ -1,0 +1,173 @@
+//! The command line: thin clients of the daemon, and the daemon itself behind `serve`.
+//!
+//! Every command is a file: its arguments, and a `run` that asks the daemon and prints what it says, for people or,
+//! with `--json`, for programs. What several commands share stands in files named after what it is.
+
+mod address;
+mod audit;
+mod client;
+mod compactions;
+mod context;
+mod demo;
+mod event_text;
+mod events;
+mod failure;
+mod import;
+mod json;
+mod message_text;
+mod output;
+mod presets;
+mod replay;
+mod serve;
+mod sessions;
+mod show;
+mod status;
+mod view;
+
+use client::Client;
+use output::Output;
+use std::process::ExitCode;
+
+/// What the command line says.
+#[derive(Debug, clap::Parser)]
+#[command(name = "longhand", version, max_term_width = 100)]
+#[command(about = "Keeps the longhand of every agent session and serves the shorthand that fits a model's window")]
+pub struct Cli {
+    #[command(flatten)]
+    globals: Globals,
+    #[command(subcommand)]
+    command: Command,
+}
+
+/// What every command takes.
+#[derive(Debug, Clone, clap::Args)]
+struct Globals {
+    /// Print JSON: the protobuf mapping, one object or one per line
+    #[arg(long, global = true)]
+    json: bool,
+    /// The daemon: http://host:port or unix:/path; default: the socket in the default data directory
+    #[arg(long, global = true, env = "LONGHAND_SERVER", value_name = "ADDRESS")]
+    server: Option<String>,
+    /// The name that the daemon notes beside everything done here
+    #[arg(long, global = true, default_value = "cli", value_name = "NAME")]
+    actor: String,
+}
+
+impl Globals {
+    async fn client(&self) -> anyhow::Result<Client> {
+        Client::connect(&address::in_force(self.server.as_deref())?, &self.actor).await
+    }
+
+    fn output(&self) -> Output {
+        Output::new(self.json)
+    }
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Command {
+    /// Run the daemon
+    Serve(serve::Arguments),
+    /// Show on a sample session, in a temporary folder, what the daemon does
+    Demo(demo::Arguments),
+    /// Bring in a transcript of pi or Claude Code
+    Import(import::Arguments),
+    /// List sessions, newest first
+    Sessions(sessions::Arguments),
+    /// Print the original history of a session
+    Show(show::Arguments),
+    /// Print a session's view: what a model should see
+    Context(context::Arguments),
+    /// List events, or follow them
+    Events(events::Arguments),
+    /// Print a session's audit log: everything that happened, in order
+    Replay(replay::Arguments),
+    /// Ask for a reduction by hand
+    Compact(compactions::StartArguments),
+    /// List a session's reductions, newest first
+    Compactions(compactions::ListArguments),
+    /// Take back the newest reduction in force
+    Undo(compactions::UndoArguments),
+    /// List the presets, or print one whole
+    Presets(presets::Arguments),
+    /// Check hash chains, or export their heads
+    Audit(audit::Arguments),
+    /// Say what the daemon is and how it fares
+    Status,
+}
+
+/// Reads the command line; what cannot be read is explained, and the exit code for that comes back.
+pub fn parse() -> Result<Cli, ExitCode> {
+    <Cli as clap::Parser>::try_parse().map_err(|error| {
+        let code = if error.use_stderr() { failure::USAGE } else { 0 };
+        // Nobody is left to be told when the terminal itself is gone.
+        let _ = error.print();
+        ExitCode::from(code)
+    })
+}
+
+/// Runs a command to its end; a failure is told in one line on standard error.
+pub async fn run(cli: Cli) -> ExitCode {
+    match dispatch(cli).await {
+        Ok(code) => code,
+        Err(error) => failure::report(&error),
+    }
+}
+
+async fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
+    let globals = &cli.globals;
+    match cli.command {
+        Command::Serve(arguments) => serve::run(globals, arguments).await,
+        Command::Demo(arguments) => demo::run(globals, arguments).await,
+        Command::Import(arguments) => import::run(globals, arguments).await,
+        Command::Sessions(arguments) => sessions::run(globals, arguments).await,
+        Command::Show(arguments) => show::run(globals, arguments).await,
+        Command::Context(arguments) => context::run(globals, arguments).await,
+        Command::Events(arguments) => events::run(globals, arguments).await,
+        Command::Replay(arguments) => replay::run(globals, arguments).await,
+        Command::Compact(arguments) => compactions::start(globals, arguments).await,
+        Command::Compactions(arguments) => compactions::list(globals, arguments).await,
+        Command::Undo(arguments) => compactions::undo(globals, arguments).await,
+        Command::Presets(arguments) => presets::run(globals, arguments).await,
+        Command::Audit(arguments) => audit::run(globals, arguments).await,
+        Command::Status => status::run(globals).await,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::{CommandFactory, Parser};
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn flags_for_all_commands_stand_anywhere() {
+        for line in [
+            "longhand --json --server unix:/s --actor ada events --content",
+            "longhand events --content --json --server unix:/s --actor ada",
+            "longhand audit verify ses_1 --expect heads --json --server unix:/s --actor ada",
+            "longhand import a.jsonl --live --views v --preset pi --window 9 --output 3 --as x --json --server unix:/s --actor ada",
+        ] {
+            let cli = Cli::try_parse_from(line.split(' ')).expect(line);
+            assert!(cli.globals.json, "{line}");
+            assert_eq!((cli.globals.server.as_deref(), cli.globals.actor.as_str()), (Some("unix:/s"), "ada"), "{line}");
+        }
+    }
+
+    #[test]
+    fn flags_that_make_no_sense_together_are_refused() {
+        for line in [
+            "longhand events --new --after x",
+            "longhand import a.jsonl --pace 5",
+            "longhand import a.jsonl --output 5",
+            "longhand context s --wait --shorten",
+            "longhand compact s --prune --instructions x",
+            "longhand",
+        ] {
+            assert!(Cli::try_parse_from(line.split(' ')).is_err(), "{line}");
+        }
+    }
+}

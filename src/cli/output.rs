@@ -1,0 +1,193 @@
+//! What is printed: lines, tables, JSON.
+
+use super::json;
+use prost::{Message, Name};
+use serde::Serialize;
+use std::io::{self, BufWriter, Stdout, Write};
+
+/// Standard output, for people or for programs. It is flushed when a command ends, and where a reader waits.
+pub(super) struct Output {
+    json: bool,
+    writer: BufWriter<Stdout>,
+}
+
+impl Output {
+    /// Standard output; `json` says that programs read it.
+    pub(super) fn new(json: bool) -> Self {
+        Self { json, writer: BufWriter::new(io::stdout()) }
+    }
+
+    /// Whether programs read it.
+    pub(super) fn json(&self) -> bool {
+        self.json
+    }
+
+    /// Prints a line.
+    pub(super) fn line(&mut self, text: &str) -> io::Result<()> {
+        writeln!(self.writer, "{text}")
+    }
+
+    /// Prints a message of the protocol as JSON, on one line.
+    pub(super) fn message<M: Message + Name>(&mut self, message: &M) -> anyhow::Result<()> {
+        Ok(self.line(&json::encode(message)?)?)
+    }
+
+    /// Prints a value of the command line's own as JSON, on one line.
+    pub(super) fn value<T: Serialize>(&mut self, value: &T) -> anyhow::Result<()> {
+        Ok(self.line(&serde_json::to_string(value)?)?)
+    }
+
+    /// Hands over what was printed so far.
+    pub(super) fn flush(&mut self) -> io::Result<()> {
+        self.writer.flush()
+    }
+}
+
+/// On which side a column's entries stand.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Align {
+    /// Words.
+    Left,
+    /// Numbers.
+    Right,
+}
+
+/// Rows under headings, with columns as wide as their widest entry.
+pub(super) struct Table {
+    columns: Vec<(&'static str, Align)>,
+    rows: Vec<Vec<String>>,
+}
+
+impl Table {
+    /// A table without rows.
+    pub(super) fn new(columns: &[(&'static str, Align)]) -> Self {
+        Self { columns: columns.to_vec(), rows: Vec::new() }
+    }
+
+    /// Adds a row with an entry for each column.
+    pub(super) fn row(&mut self, entries: Vec<String>) {
+        self.rows.push(entries);
+    }
+
+    /// The table's lines, headings first.
+    pub(super) fn lines(&self) -> Vec<String> {
+        let headings: Vec<String> = self.columns.iter().map(|(heading, _)| (*heading).to_owned()).collect();
+        let widths: Vec<usize> = (0..self.columns.len())
+            .map(|index| self.all(&headings).map(|row| width(&row[index])).max().unwrap_or(0))
+            .collect();
+        self.all(&headings).map(|row| self.line(row, &widths)).collect()
+    }
+
+    fn all<'a>(&'a self, headings: &'a Vec<String>) -> impl Iterator<Item = &'a Vec<String>> {
+        std::iter::once(headings).chain(&self.rows)
+    }
+
+    fn line(&self, row: &[String], widths: &[usize]) -> String {
+        let mut line = String::new();
+        for ((entry, width_max), (_, align)) in row.iter().zip(widths).zip(&self.columns) {
+            let padding = " ".repeat(width_max - width(entry));
+            match align {
+                Align::Left => line.extend([entry, &padding, "  "]),
+                Align::Right => line.extend([&padding, entry, "  "]),
+            }
+        }
+        line.truncate(line.trim_end().len());
+        line
+    }
+
+    /// Prints the table.
+    pub(super) fn print(&self, output: &mut Output) -> io::Result<()> {
+        self.lines().iter().try_for_each(|line| output.line(line))
+    }
+}
+
+fn width(text: &str) -> usize {
+    text.chars().count()
+}
+
+/// A text on one line of at most `width_max` characters; what is left out is told by `…`.
+pub(super) fn shorten(text: &str, width_max: usize) -> String {
+    let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    if width(&line) <= width_max {
+        return line;
+    }
+    let mut short: String = line.chars().take(width_max.saturating_sub(1)).collect();
+    short.push('…');
+    short
+}
+
+/// An instant, in UTC, to the second; `-` where there is none.
+pub(super) fn time(time: Option<&prost_types::Timestamp>) -> String {
+    instant(time).map_or_else(|| "-".to_owned(), |time| time.strftime("%Y-%m-%d %H:%M:%SZ").to_string())
+}
+
+/// The time of day of an instant, in UTC, to the millisecond.
+pub(super) fn time_of_day(time: Option<&prost_types::Timestamp>) -> String {
+    instant(time).map_or_else(|| "-".to_owned(), |time| time.strftime("%H:%M:%S%.3f").to_string())
+}
+
+fn instant(time: Option<&prost_types::Timestamp>) -> Option<jiff::Timestamp> {
+    time.and_then(|time| jiff::Timestamp::new(time.seconds, time.nanos).ok())
+}
+
+/// The name of an enum value without its prefix, as people read it: `ROLE_USER` is `user`.
+pub(super) fn word(name: &str, prefix: &str) -> String {
+    name.strip_prefix(prefix).unwrap_or(name).replace('_', " ").to_lowercase()
+}
+
+/// Bytes as hex digits.
+pub(super) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Tokens beside the window they are judged by.
+pub(super) fn fill(tokens: i64, window_tokens: i64) -> String {
+    if window_tokens <= 0 {
+        return format!("{tokens} tokens, no window known");
+    }
+    format!("{tokens} of {window_tokens} tokens ({} %)", tokens.saturating_mul(100) / window_tokens)
+}
+
+/// A number of things: `1 message`, `2 messages`.
+pub(super) fn count(number: i64, thing: &str) -> String {
+    if number == 1 { format!("1 {thing}") } else { format!("{number} {thing}s") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_are_aligned_by_their_widest_entry() {
+        let mut table = Table::new(&[("NAME", Align::Left), ("TOKENS", Align::Right), ("TITLE", Align::Left)]);
+        table.row(vec!["a".into(), "7".into(), "fé".into()]);
+        table.row(vec!["longer".into(), "1234567".into(), String::new()]);
+        assert_eq!(table.lines(), ["NAME     TOKENS  TITLE", "a             7  fé", "longer  1234567"]);
+    }
+
+    #[test]
+    fn long_texts_are_shortened_to_one_line() {
+        for (text, width_max, expected) in
+            [("a\n  b", 10, "a b"), ("abcdef", 6, "abcdef"), ("abcdefg", 6, "abcde…"), ("äöüß", 3, "äö…"), ("", 3, "")]
+        {
+            assert_eq!(shorten(text, width_max), expected);
+        }
+    }
+
+    #[test]
+    fn instants_are_printed_in_utc() {
+        let instant = prost_types::Timestamp { seconds: 1_700_000_000, nanos: 250_000_000 };
+        assert_eq!(time(Some(&instant)), "2023-11-14 22:13:20Z");
+        assert_eq!(time_of_day(Some(&instant)), "22:13:20.250");
+        assert_eq!(time(None), "-");
+    }
+
+    #[test]
+    fn small_things_read_well() {
+        assert_eq!(word("FINISH_REASON_TOOL_CALLS", "FINISH_REASON_"), "tool calls");
+        assert_eq!(hex(&[0, 171]), "00ab");
+        assert_eq!(fill(32_000, 64_000), "32000 of 64000 tokens (50 %)");
+        assert_eq!(fill(5, 0), "5 tokens, no window known");
+        assert_eq!((count(1, "part"), count(0, "part")), ("1 part".to_owned(), "0 parts".to_owned()));
+    }
+}

@@ -1,0 +1,131 @@
+//! `longhand replay`: the audit log of a session.
+
+use super::Globals;
+use super::event_text::sentence;
+use super::message_text::{finish, part_lines};
+use super::output::{Output, time};
+use crate::pb;
+use crate::pb::event::Body;
+use std::process::ExitCode;
+
+/// How many events are asked for at a time; each brings its message along.
+const PAGE_SIZE: i32 = 200;
+
+#[derive(Debug, clap::Args)]
+pub(super) struct Arguments {
+    /// The session, by id or client id
+    session: String,
+    /// Up to this revision
+    #[arg(long, value_name = "REVISION")]
+    to: Option<i64>,
+    /// Print records whole
+    #[arg(long)]
+    records: bool,
+}
+
+pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Result<ExitCode> {
+    let mut client = globals.client().await?;
+    let mut output = globals.output();
+    let mut request = pb::ListEventsRequest {
+        session_id: Some(arguments.session),
+        page_size: PAGE_SIZE,
+        to_revision: arguments.to,
+        include_content: true,
+        ..pb::ListEventsRequest::default()
+    };
+    loop {
+        let page = client.events.list_events(request.clone()).await?.into_inner();
+        for event in &page.events {
+            print(&mut output, event, arguments.records)?;
+        }
+        output.flush()?;
+        if page.next_cursor.is_empty() {
+            return Ok(ExitCode::SUCCESS);
+        }
+        request.after_cursor = page.next_cursor;
+    }
+}
+
+fn print(output: &mut Output, event: &pb::Event, whole_records: bool) -> anyhow::Result<()> {
+    if output.json() {
+        return output.message(event);
+    }
+    for line in entry(event, whole_records) {
+        output.line(&line)?;
+    }
+    Ok(())
+}
+
+/// An entry of the audit log: when, who and what, and the content that came with it.
+fn entry(event: &pb::Event, whole_records: bool) -> Vec<String> {
+    let actor = if event.actor.is_empty() { "-" } else { &event.actor };
+    let mut lines =
+        vec![format!("#{} {} {actor}: {}", event.revision, time(event.event_time.as_ref()), sentence(event))];
+    let Some(message) = &event.message else { return lines };
+    lines.extend(new_parts(event, message).flat_map(|part| part_lines(part, whole_records)));
+    let ended = message.finish.as_ref().filter(|_| seals(event)).and_then(finish);
+    lines.extend(ended.map(|ended| format!("  = {ended}")));
+    lines
+}
+
+/// The parts of a message that came with this event; those that came later are told by events of their own.
+fn new_parts<'a>(event: &'a pb::Event, message: &'a pb::Message) -> impl Iterator<Item = &'a pb::Part> {
+    message.parts.iter().filter(move |part| match &event.body {
+        Some(Body::MessageAppended(_)) => part.revision <= event.revision,
+        Some(Body::PartsClosed(closed)) => closed.part_ids.contains(&part.part_id),
+        Some(Body::MessageEdited(_) | Body::Compacted(_)) => true,
+        Some(_) | None => false,
+    })
+}
+
+/// Whether the event says how the message ended.
+fn seals(event: &pb::Event) -> bool {
+    match &event.body {
+        Some(Body::MessageAppended(appended)) => appended.sealed,
+        Some(Body::MessageFinished(_)) => true,
+        Some(_) | None => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text_part(id: &str, revision: i64) -> pb::Part {
+        let body = pb::part::Body::Text(pb::TextPart { text: id.to_owned() });
+        pb::Part { part_id: id.to_owned(), revision, body: Some(body), ..pb::Part::default() }
+    }
+
+    fn event(revision: i64, body: Body) -> pb::Event {
+        let finish = pb::Finish { context_revision: Some(4), view_hash: Some(vec![7]), ..pb::Finish::default() };
+        let message = pb::Message {
+            parts: vec![text_part("first", 5), text_part("second", 6), text_part("third", 7)],
+            finish: Some(finish),
+            ..pb::Message::default()
+        };
+        pb::Event { revision, actor: "ada".into(), message: Some(message), body: Some(body), ..pb::Event::default() }
+    }
+
+    #[test]
+    fn each_part_is_told_once_by_the_event_it_came_with() {
+        let appended = pb::MessageAppended { sealed: false, ..pb::MessageAppended::default() };
+        let closed = |id: &str| pb::PartsClosed { part_ids: vec![id.to_owned()], ..pb::PartsClosed::default() };
+        let told: Vec<Vec<String>> = [
+            event(5, Body::MessageAppended(appended)),
+            event(6, Body::PartsClosed(closed("second"))),
+            event(7, Body::PartsClosed(closed("third"))),
+            event(8, Body::MessageFinished(pb::MessageFinished::default())),
+        ]
+        .iter()
+        .map(|event| entry(event, false).split_off(1))
+        .collect();
+        assert_eq!(told[..3], [["  first"], ["  second"], ["  third"]]);
+        assert_eq!(told[3], ["  = was given the view at revision 4, hash 07"]);
+    }
+
+    #[test]
+    fn an_entry_says_when_and_who() {
+        let lines = entry(&event(9, Body::SessionArchived(pb::SessionArchived {})), false);
+        assert_eq!(lines, ["#9 - ada: session archived"]);
+    }
+}

@@ -1,0 +1,126 @@
+//! `longhand serve`: the daemon itself, until a signal stops it.
+
+use super::Globals;
+use crate::config::Config;
+use crate::daemon;
+use serde::Serialize;
+use std::io::{self, Write};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+/// What an interrupted process exits with, as shells have it.
+const INTERRUPTED: u8 = 130;
+
+#[derive(Debug, clap::Args)]
+pub(super) struct Arguments {
+    /// Where the database is; default: the platform's data directory
+    #[arg(long, value_name = "DIR")]
+    data_dir: Option<PathBuf>,
+    /// A loopback TCP address to listen on as well; default: none
+    #[arg(long, value_name = "HOST:PORT")]
+    listen: Option<SocketAddr>,
+    /// The Unix socket to listen on; default: longhand.sock in the data directory
+    #[arg(long, value_name = "PATH")]
+    socket: Option<PathBuf>,
+    /// A TOML file with more settings; what is given here wins over it
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+}
+
+impl Arguments {
+    fn config(self) -> Result<Config, crate::config::Error> {
+        let mut config = Config::load(self.config.as_deref())?;
+        config.data_dir = self.data_dir.unwrap_or(config.data_dir);
+        config.socket = self.socket.or(config.socket);
+        config.listen = self.listen.or(config.listen);
+        config.validate()?;
+        Ok(config)
+    }
+}
+
+/// Where the daemon listens, for programs.
+#[derive(Serialize)]
+struct Announcement {
+    socket: String,
+    tcp: Option<String>,
+}
+
+pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Result<ExitCode> {
+    let config = arguments.config()?;
+    let mut signals = Signals::catch()?;
+    let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+    let json = globals.json;
+    let serving = daemon::run(config, async { drop(stopped.await) }, move |listening| announce(listening, json));
+    // The first signal asks for a clean end, the second one does not wait for it.
+    let signalled = async {
+        signals.next().await;
+        drop(stop);
+        signals.next().await;
+    };
+    tokio::select! {
+        result = serving => result.map(|()| ExitCode::SUCCESS).map_err(anyhow::Error::from),
+        () = signalled => Ok(ExitCode::from(INTERRUPTED)),
+    }
+}
+
+/// Prints the one line that says where the daemon listens. Whoever started it may have stopped reading.
+fn announce(listening: &daemon::Listening, json: bool) {
+    let socket = format!("unix:{}", listening.socket.display());
+    let tcp = listening.tcp.map(|address| format!("http://{address}"));
+    let line = if json {
+        serde_json::to_string(&Announcement { socket, tcp }).unwrap_or_default()
+    } else {
+        let places: Vec<String> = std::iter::once(socket).chain(tcp).collect();
+        format!("longhand {} listens on {}", env!("CARGO_PKG_VERSION"), places.join(" and "))
+    };
+    let mut stdout = io::stdout();
+    let _ = writeln!(stdout, "{line}").and_then(|()| stdout.flush());
+}
+
+/// The signals that stop a daemon.
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Signals {
+    fn catch() -> io::Result<Self> {
+        Ok(Self { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
+    }
+
+    async fn next(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => (),
+            _ = self.interrupt.recv() => (),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn arguments() -> Arguments {
+        Arguments { data_dir: None, listen: None, socket: None, config: None }
+    }
+
+    #[test]
+    fn the_command_line_wins_over_the_file() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = folder.path().join("longhand.toml");
+        std::fs::write(&file, "data_dir = \"/file\"\nsocket = \"/file.sock\"\nworkers = 3\n").expect("a file");
+        let given = Arguments { data_dir: Some("/flag".into()), config: Some(file), ..arguments() };
+        let config = given.config().expect("a configuration");
+        assert_eq!(config.data_dir, PathBuf::from("/flag"));
+        assert_eq!(config.socket, Some(PathBuf::from("/file.sock")));
+        assert_eq!(config.workers, 3);
+    }
+
+    #[test]
+    fn an_address_that_others_reach_is_refused() {
+        let given = Arguments { listen: Some("0.0.0.0:7070".parse().expect("an address")), ..arguments() };
+        assert!(given.config().expect_err("a refusal").to_string().contains("loopback"));
+    }
+}

@@ -1,0 +1,53 @@
+//! `longhand show`: the original history.
+
+use super::Globals;
+use super::message_text;
+use crate::pb;
+use std::process::ExitCode;
+
+/// How many messages are asked for at a time.
+const PAGE_SIZE: i32 = 200;
+
+#[derive(Debug, clap::Args)]
+pub(super) struct Arguments {
+    /// The session, by id or client id
+    session: String,
+    /// Print records whole
+    #[arg(long)]
+    records: bool,
+    /// Print summaries and markers too
+    #[arg(long)]
+    derived: bool,
+    /// The history as it stood at this revision
+    #[arg(long, value_name = "REVISION")]
+    as_of: Option<i64>,
+}
+
+pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Result<ExitCode> {
+    let mut client = globals.client().await?;
+    let mut output = globals.output();
+    let mut request = pb::ListMessagesRequest {
+        session_id: arguments.session,
+        page_size: PAGE_SIZE,
+        page_token: String::new(),
+        reverse: false,
+        as_of_revision: arguments.as_of,
+        include_derived: arguments.derived,
+        exclude_records: false,
+    };
+    loop {
+        let page = client.messages.list_messages(request.clone()).await?.into_inner();
+        for message in &page.messages {
+            if output.json() {
+                output.message(message)?;
+            } else {
+                message_text::print(&mut output, message, arguments.records)?;
+            }
+        }
+        output.flush()?;
+        if page.next_page_token.is_empty() {
+            return Ok(ExitCode::SUCCESS);
+        }
+        request.page_token = page.next_page_token;
+    }
+}

@@ -1,0 +1,135 @@
+//! Views as an agent gets them, and whether a model would take them.
+
+use super::Client;
+use crate::pb;
+use crate::pb::get_context_response::Frame;
+use crate::pb::part::Body;
+
+/// A view, whole.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) struct View {
+    /// What came before the first message.
+    pub(super) header: pb::ContextHeader,
+    /// The messages.
+    pub(super) messages: Vec<pb::ContextMessage>,
+    /// What came after the last message.
+    pub(super) end: pb::ContextEnd,
+}
+
+/// Asks for a view, whole.
+pub(super) async fn fetch(client: &mut Client, request: pb::GetContextRequest) -> anyhow::Result<View> {
+    let mut frames = client.contexts.get_context(request).await?.into_inner();
+    let mut view = View::default();
+    let mut complete = false;
+    while let Some(response) = frames.message().await? {
+        match response.frame {
+            Some(Frame::Header(header)) => view.header = header,
+            Some(Frame::Messages(page)) => view.messages.extend(page.messages),
+            Some(Frame::End(end)) => {
+                view.end = end;
+                complete = true;
+            }
+            None => {}
+        }
+    }
+    anyhow::ensure!(complete, "the view ended before it was complete");
+    Ok(view)
+}
+
+/// Asks for the view after the one that is held: only what changed comes over the wire.
+pub(super) async fn refresh(
+    client: &mut Client,
+    mut request: pb::GetContextRequest,
+    held: View,
+) -> anyhow::Result<View> {
+    if !held.header.view_hash.is_empty() {
+        request.known_view_hash = Some(held.header.view_hash.clone());
+        request.known_revision = Some(held.header.revision);
+    }
+    let mut view = fetch(client, request).await?;
+    let mut messages = held.messages;
+    messages.truncate(usize::try_from(view.header.known_message_count)?);
+    messages.append(&mut view.messages);
+    let expected = usize::try_from(view.header.message_count)?;
+    anyhow::ensure!(
+        messages.len() == expected,
+        "the view at revision {} should have {expected} messages and has {}",
+        view.header.revision,
+        messages.len()
+    );
+    view.messages = messages;
+    Ok(view)
+}
+
+/// What a model's provider would refuse about a view: calls without a result directly after them, results without a
+/// call directly before them.
+pub(super) fn pairing_faults(messages: &[pb::ContextMessage]) -> Vec<String> {
+    let mut faults = Vec::new();
+    // The calls that wait for their results, and the message they stand in.
+    let mut open: Vec<&str> = Vec::new();
+    let mut calls_at = 0;
+    let bodies = messages.iter().enumerate().flat_map(|(index, message)| {
+        message.parts.iter().filter_map(move |part| Some((index, part.part.as_ref()?.body.as_ref()?)))
+    });
+    for (index, body) in bodies {
+        if let Body::ToolResult(result) = body {
+            match open.iter().position(|call_id| *call_id == result.call_id) {
+                Some(position) => drop(open.remove(position)),
+                None => faults.push(format!("the result of {} follows no call of it", result.call_id)),
+            }
+            continue;
+        }
+        if index != calls_at {
+            faults.extend(open.drain(..).map(unanswered));
+        }
+        if let Body::ToolCall(call) = body {
+            open.push(&call.call_id);
+            calls_at = index;
+        }
+    }
+    faults.extend(open.into_iter().map(unanswered));
+    faults
+}
+
+fn unanswered(call_id: &str) -> String {
+    format!("the call {call_id} is not followed by its result")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A message out of a short form: `c1` is a call, `r1` its result, anything else text.
+    fn message(parts: &[&str]) -> pb::ContextMessage {
+        let part = |form: &&str| {
+            let body = match form.split_at(1) {
+                ("c", id) => Body::ToolCall(pb::ToolCallPart { call_id: id.into(), ..Default::default() }),
+                ("r", id) => Body::ToolResult(pb::ToolResultPart { call_id: id.into(), ..Default::default() }),
+                _ => Body::Text(pb::TextPart { text: (*form).into() }),
+            };
+            let part = pb::Part { body: Some(body), ..pb::Part::default() };
+            pb::ContextPart { part: Some(part), ..pb::ContextPart::default() }
+        };
+        pb::ContextMessage { parts: parts.iter().map(part).collect(), ..pb::ContextMessage::default() }
+    }
+
+    #[test]
+    fn calls_and_results_must_stand_together() {
+        let cases: [(&[&[&str]], usize); 10] = [
+            (&[&["hello"], &["text", "c1"], &["r1"], &["done"]], 0),
+            (&[&["c1", "c2"], &["r2"], &["r1"]], 0),
+            (&[&["c1", "text", "c2"], &["r1", "r2"], &["c3"], &["r3"]], 0),
+            (&[&["c1", "r1", "text"]], 0),
+            (&[&["c1"], &["text"], &["r1"]], 2),
+            (&[&["c1"]], 1),
+            (&[&["r1"]], 1),
+            (&[&["c1"], &["r1"], &["r1"]], 1),
+            (&[&["c1"], &["c2"], &["r2"]], 1),
+            (&[&["c1"], &[], &["r1"]], 0),
+        ];
+        for (view, expected) in cases {
+            let messages: Vec<_> = view.iter().map(|parts| message(parts)).collect();
+            assert_eq!(pairing_faults(&messages).len(), expected, "{view:?}");
+        }
+    }
+}

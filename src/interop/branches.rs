@@ -1,0 +1,55 @@
+//! Compactions of an imported conversation, told what they cover.
+
+use super::{Branch, Entry, Problem};
+
+/// Gives every compaction the messages at the ends of its range.
+///
+/// Until then a compaction names the entry from which on the agent kept everything, whatever that entry is, and does
+/// not know how far it reaches. One with nothing before it stands for nothing, and stays as a record.
+pub(super) fn settle(branches: &mut [Branch], problems: &mut Vec<Problem>) {
+    for branch in 0..branches.len() {
+        for index in 0..branches[branch].entries.len() {
+            let Entry::Compaction(compaction) = &branches[branch].entries[index] else { continue };
+            let mut compaction = compaction.clone();
+            let before = lineage(branches, branch, index);
+            let tail = compaction.first_kept_client_id.take();
+            let place = tail.as_ref().map(|tail| before.iter().position(|entry| entry.client_id() == *tail));
+            let start = place.flatten().unwrap_or(before.len());
+            if place == Some(None) {
+                let message = "what the compaction kept does not stand before it: it is taken to keep nothing".into();
+                problems.push(Problem { line: compaction.line, message });
+            }
+            let message_id =
+                |entry: &&Entry| matches!(entry, Entry::Message { .. }).then(|| entry.client_id().to_owned());
+            compaction.first_kept_client_id = before[start..].iter().find_map(message_id);
+            let covered = before[..start].iter().rev().find_map(message_id);
+            let line = compaction.line;
+            let entry = match covered {
+                Some(covered) => {
+                    compaction.covers_until_client_id = covered;
+                    Entry::Compaction(compaction)
+                }
+                None => {
+                    let message = "the compaction has no message before what it kept: it stays as a record".into();
+                    problems.push(Problem { line, message });
+                    Entry::Record { line, message: compaction.record }
+                }
+            };
+            branches[branch].entries[index] = entry;
+        }
+    }
+}
+
+/// What stands before an entry, in its branch and in those that it leaves.
+fn lineage(branches: &[Branch], branch: usize, end: usize) -> Vec<&Entry> {
+    let mut before = Vec::new();
+    let (mut branch, mut end) = (&branches[branch], end);
+    loop {
+        before.extend(branch.entries[..end].iter().rev());
+        let Some(shared) = &branch.fork_after else { break };
+        branch = &branches[branch.from];
+        end = branch.entries.iter().position(|entry| entry.client_id() == shared).map_or(0, |place| place + 1);
+    }
+    before.reverse();
+    before
+}

@@ -1,0 +1,454 @@
+//! Claude Code transcripts, and those of its sub-agents.
+//!
+//! The lines are taken in the order of the file. Their tree is used for one thing only, to find prompts that were
+//! edited (`tree`): parallel tools, hooks and progress make it branch all the time without anything being given up.
+
+mod blocks;
+#[cfg(test)]
+mod tests;
+mod tree;
+
+use super::branches::settle;
+use super::draft::Draft;
+use super::ledger::{CLIENT_ID_BYTES, Ledger, Line, record};
+use super::raw::Object;
+use super::{Branch, Entry, Format, ImportedCompaction, Problem, Transcript, title_of};
+use crate::model::message::{FinishReason, Role};
+use crate::model::part::PartBody;
+use crate::model::usage::Usage;
+use std::collections::{HashMap, HashSet};
+use tree::Tree;
+
+/// Whether a line looks like one of this format.
+pub(super) fn is_line(line: &Object<'_>) -> bool {
+    let identified = ["sessionId", "uuid", "leafUuid", "messageId"].iter().any(|name| line.id(name).is_some());
+    identified && line.id("type").is_some()
+}
+
+/// Reads a transcript; that of a sub-agent has all its lines on the side chain.
+pub(super) fn read(lines: &[Line], problems: Vec<Problem>, metadata_bytes: usize, child: bool) -> Transcript {
+    let mut ledger = Ledger::new(problems);
+    let rows: Vec<Row<'_>> = lines.iter().map(Row::read).collect();
+    // A sub-agent's file may also be given as if it were a session's.
+    let child = child || !rows.iter().any(|row| row.talks && !row.sidechain);
+    let mut main = Vec::new();
+    let mut agents: Vec<(String, Vec<Row<'_>>)> = Vec::new();
+    let mut agent_of: HashMap<String, String> = HashMap::new();
+    for row in rows {
+        if child || !row.sidechain {
+            main.push(row);
+            continue;
+        }
+        let agent = agent(&row, &agent_of);
+        if let Some(uuid) = &row.uuid {
+            agent_of.insert(uuid.clone(), agent.clone());
+        }
+        match agents.iter_mut().find(|(other, _)| *other == agent) {
+            Some((_, rows)) => rows.push(row),
+            None => agents.push((agent, vec![row])),
+        }
+    }
+    let source_id = if child { own_id(&main, "agentId") } else { own_id(&main, "sessionId") };
+    let mut transcript = conversation(&main, source_id, metadata_bytes, &mut ledger);
+    for (agent, rows) in agents {
+        transcript.children.push(conversation(&rows, agent, metadata_bytes, &mut ledger));
+    }
+    transcript.problems = ledger.problems;
+    transcript.problems.sort_by_key(|problem| problem.line);
+    transcript
+}
+
+/// The sub-agent that a line of the side chain belongs to: old versions name none, and then the first line of the chain
+/// stands for it.
+fn agent(row: &Row<'_>, agent_of: &HashMap<String, String>) -> String {
+    let named = row.object.as_ref().and_then(|object| object.id("agentId"));
+    let inherited = || row.parent.as_ref().and_then(|parent| agent_of.get(parent)).cloned();
+    named.or_else(inherited).or_else(|| row.uuid.clone()).unwrap_or_else(|| format!("line:{}", row.line.number))
+}
+
+/// The last id of that name: a resumed session may begin with lines of an older one.
+fn own_id(rows: &[Row<'_>], name: &str) -> String {
+    let ids = rows.iter().rev().filter_map(|row| row.object.as_ref());
+    ids.into_iter().find_map(|object| object.id(name)).unwrap_or_default()
+}
+
+/// A line, with what decides about its place.
+struct Row<'a> {
+    line: &'a Line,
+    /// What stands on it; none if that is no object with a type, and then `problem` says why.
+    object: Option<Object<'a>>,
+    problem: String,
+    kind: String,
+    uuid: Option<String>,
+    parent: Option<String>,
+    sidechain: bool,
+    /// Whether it is a message of the conversation.
+    talks: bool,
+    /// Whether it is a message that a person, or a program in a person's place, began a turn with.
+    prompts: bool,
+    /// Whether it is where a compaction cut.
+    boundary: bool,
+    /// Whether it is the summary of a compaction.
+    summary: bool,
+}
+
+impl<'a> Row<'a> {
+    fn read(line: &'a Line) -> Self {
+        let parsed = Object::parse(line.text()).and_then(|object| match object.id("type") {
+            Some(kind) => Ok((object, kind)),
+            None => Err("the line has no type".to_owned()),
+        });
+        let mut row = Self {
+            line,
+            object: None,
+            problem: String::new(),
+            kind: String::new(),
+            uuid: None,
+            parent: None,
+            sidechain: false,
+            talks: false,
+            prompts: false,
+            boundary: false,
+            summary: false,
+        };
+        match parsed {
+            Ok((object, kind)) => {
+                row.uuid = object.id("uuid");
+                row.boundary = kind == "system" && object.string("subtype") == "compact_boundary";
+                // A boundary has no parent, but says what stood before it.
+                row.parent = object.id("parentUuid").or_else(|| object.id("logicalParentUuid"));
+                row.sidechain = object.flag("isSidechain");
+                row.talks = kind == "user" || kind == "assistant";
+                row.summary = kind == "user" && object.flag("isCompactSummary");
+                let meta = object.flag("isMeta") || row.summary;
+                row.prompts = kind == "user" && !meta && !blocks::has_results(&object);
+                row.object = Some(object);
+                row.kind = kind;
+            }
+            Err(problem) => row.problem = problem,
+        }
+        row
+    }
+
+    /// What a record of the line is called.
+    fn record_kind(&self) -> String {
+        match self.object.as_ref().and_then(|object| object.id("subtype")) {
+            Some(subtype) => format!("{}/{subtype}", self.kind),
+            None => self.kind.clone(),
+        }
+    }
+}
+
+/// An entry of a branch, or a reply that later lines may still add to.
+enum Slot<'a> {
+    Done(Entry),
+    Reply { client_id: String, draft: Draft<'a>, stop_reason: String },
+}
+
+impl Slot<'_> {
+    fn client_id(&self) -> &str {
+        match self {
+            Self::Done(entry) => entry.client_id(),
+            Self::Reply { client_id, .. } => client_id,
+        }
+    }
+}
+
+/// A conversation in the making.
+struct Writer<'a, 'b> {
+    ledger: &'b mut Ledger,
+    metadata_bytes: usize,
+    /// The branches so far: from where, after what, and what is on them.
+    branches: Vec<(usize, Option<String>, Vec<Slot<'a>>)>,
+    /// Where the reply with a provider's message id stands, by branch.
+    replies: HashMap<(usize, String), usize>,
+    /// The entry that each line became a part of.
+    entry_of: HashMap<String, String>,
+}
+
+fn conversation(rows: &[Row<'_>], source_id: String, metadata_bytes: usize, ledger: &mut Ledger) -> Transcript {
+    let tree = Tree::grow(rows);
+    let branches = vec![(0, None, Vec::new())];
+    let mut writer = Writer { ledger, metadata_bytes, branches, replies: HashMap::new(), entry_of: HashMap::new() };
+    let mut used = HashSet::new();
+    for (index, row) in rows.iter().enumerate() {
+        for fork in tree.forks.iter().filter(|fork| fork.leaves_at == index) {
+            writer.open(fork.branch, fork.from);
+        }
+        if used.contains(&index) {
+            continue;
+        }
+        let branch = tree.branch_of[index];
+        let summary = if row.boundary { tree.summary_of(rows, index) } else { row.summary.then_some(index) };
+        match summary {
+            Some(summary) => {
+                used.insert(summary);
+                writer.compaction(branch, row, &rows[summary]);
+            }
+            None => writer.row(branch, row),
+        }
+    }
+    let mut branches = writer.close();
+    settle(&mut branches, &mut ledger.problems);
+    let title = title(rows, &branches[0]);
+    Transcript { format: Format::ClaudeCode, source_id, title, branches, children: Vec::new(), problems: Vec::new() }
+}
+
+impl<'a> Writer<'a, '_> {
+    /// Notes where a branch leaves; its own lines come later.
+    fn open(&mut self, branch: usize, from: usize) {
+        while self.branches.len() <= branch {
+            self.branches.push((0, None, Vec::new()));
+        }
+        let shared = self.branches[from].2.last().map(|slot| slot.client_id().to_owned());
+        self.branches[branch].0 = from;
+        self.branches[branch].1 = shared;
+    }
+
+    fn push(&mut self, branch: usize, entries: impl IntoIterator<Item = Entry>) {
+        self.branches[branch].2.extend(entries.into_iter().map(Slot::Done));
+    }
+
+    fn row(&mut self, branch: usize, row: &Row<'a>) {
+        let Some(object) = &row.object else { return self.malformed(branch, row, &row.problem) };
+        if !row.talks {
+            return self.record(branch, row, object);
+        }
+        let Some(message) = object.object("message") else {
+            return self.malformed(branch, row, "the line has no message");
+        };
+        if row.kind == "assistant" {
+            self.reply(branch, row, object, &message);
+        } else {
+            self.user(branch, row, object, &message);
+        }
+    }
+
+    fn claim(&mut self, row: &Row<'a>) -> String {
+        let client_id = self.ledger.claim(row.line, row.uuid.as_deref());
+        if let Some(uuid) = &row.uuid {
+            self.entry_of.insert(uuid.clone(), client_id.clone());
+        }
+        client_id
+    }
+
+    fn malformed(&mut self, branch: usize, row: &Row<'a>, problem: &str) {
+        let message = self.ledger.malformed(row.line, format!("{problem}; kept as a record"));
+        self.push(branch, [Entry::Record { line: row.line.number, message }]);
+    }
+
+    fn record(&mut self, branch: usize, row: &Row<'a>, object: &Object<'a>) {
+        let client_id = self.claim(row);
+        let message = record(client_id, &row.record_kind(), row.line.text().to_owned(), object.time("timestamp"));
+        self.push(branch, [Entry::Record { line: row.line.number, message }]);
+    }
+
+    /// A line of the user's side: tool results become a message of their own, before what the user said.
+    fn user(&mut self, branch: usize, row: &Row<'a>, object: &Object<'a>, message: &Object<'a>) {
+        let mut said = Draft::new(Format::ClaudeCode, self.metadata_bytes, Role::User, row.line);
+        said.origin_time = object.time("timestamp");
+        let mut results = said.sibling(Role::Tool);
+        if let Err(problem) = blocks::user(&mut said, &mut results, message, self.ledger) {
+            return self.malformed(branch, row, problem);
+        }
+        let mut client_id = self.claim(row);
+        if !results.parts.is_empty() {
+            name_parts(&mut results, &client_id);
+            // The first message of the line keeps what is left of the line.
+            results.keep_rest(&mut said);
+            let entries = results.finish(client_id.clone(), self.ledger);
+            self.push(branch, entries);
+            if said.parts.is_empty() {
+                return;
+            }
+            client_id = self.ledger.claim(row.line, Some(&format!("{client_id}:text")));
+        }
+        name_parts(&mut said, &client_id);
+        let entries = said.finish(client_id, self.ledger);
+        self.push(branch, entries);
+    }
+
+    /// A line of a reply. A reply stands on one line for each of its blocks, with results of its calls in between.
+    fn reply(&mut self, branch: usize, row: &Row<'a>, object: &Object<'a>, message: &Object<'a>) {
+        let mut draft = Draft::new(Format::ClaudeCode, self.metadata_bytes, Role::Assistant, row.line);
+        if let Err(problem) = blocks::assistant(&mut draft, message, self.ledger) {
+            return self.malformed(branch, row, problem);
+        }
+        // Each line of a reply claims its own id, so that those of the parts are unique too.
+        let own = self.claim(row);
+        name_parts(&mut draft, &own);
+        draft.origin_time = object.time("timestamp");
+        draft.model = message.string("model");
+        draft.provider = if draft.model == "<synthetic>" { String::new() } else { "anthropic".to_owned() };
+        draft.finish.usage = message.object("usage").and_then(|usage| read_usage(&usage));
+        if object.flag("isApiErrorMessage") {
+            draft.finish.reason = Some(FinishReason::Error);
+            draft.finish.detail = object.id("error").unwrap_or_else(|| first_text(&draft));
+        }
+        let stop = message.string("stop_reason");
+        let key = message.id("id").map(|id| (branch, id));
+        let place = key.as_ref().and_then(|key| self.replies.get(key)).copied();
+        let slot = place.and_then(|place| self.branches[branch].2.get_mut(place));
+        if let Some(Slot::Reply { client_id, draft: reply, stop_reason }) = slot {
+            let usage = draft.finish.usage.take();
+            reply.finish.usage = usage.or(reply.finish.usage);
+            reply.join(draft);
+            if !stop.is_empty() {
+                *stop_reason = stop;
+            }
+            if let Some(uuid) = &row.uuid {
+                self.entry_of.insert(uuid.clone(), client_id.clone());
+            }
+            return;
+        }
+        if let Some(key) = key {
+            self.replies.insert(key, self.branches[branch].2.len());
+        }
+        self.branches[branch].2.push(Slot::Reply { client_id: own, draft, stop_reason: stop });
+    }
+
+    /// A compaction: its boundary and its summary, or the summary alone, as old versions have it.
+    fn compaction(&mut self, branch: usize, boundary: &Row<'a>, summary: &Row<'a>) {
+        let line = boundary.line;
+        let message = summary.object.as_ref().and_then(|object| object.object("message"));
+        let summary_text = message.map(|message| blocks::words(&message)).unwrap_or_default();
+        let Some(object) = boundary.object.as_ref().filter(|_| !summary_text.is_empty()) else {
+            self.malformed(branch, boundary, "the compaction has no summary");
+            if line != summary.line {
+                self.malformed(branch, summary, "the summary has no text");
+            }
+            return;
+        };
+        let metadata = object.object("compactMetadata");
+        let first_kept = metadata.as_ref().and_then(|metadata| self.first_kept(branch, metadata));
+        let client_id = self.claim(boundary);
+        let mut verbatim = line.text().to_owned();
+        if line != summary.line {
+            verbatim = format!("{verbatim}\n{}", summary.line.text());
+            if let Some(uuid) = &summary.uuid {
+                self.entry_of.insert(uuid.clone(), client_id.clone());
+            }
+        }
+        let record = record(client_id.clone(), "compact_boundary", verbatim, object.time("timestamp"));
+        let compaction = ImportedCompaction {
+            client_id,
+            line: line.number,
+            summary_text,
+            first_kept_client_id: first_kept,
+            covers_until_client_id: String::new(),
+            trigger: metadata.as_ref().map(|metadata| metadata.string("trigger")).unwrap_or_default(),
+            tokens_before: metadata.as_ref().map_or(0, |metadata| metadata.count("preTokens")),
+            from_hook: false,
+            record,
+        };
+        self.push(branch, [Entry::Compaction(compaction)]);
+        // No reply goes on behind a boundary.
+        self.replies.retain(|(other, _), _| *other != branch);
+    }
+
+    /// The entry from which on the messages before a boundary were kept, if any were.
+    fn first_kept(&mut self, branch: usize, metadata: &Object<'_>) -> Option<String> {
+        let mut kept = HashSet::new();
+        if let Some(uuids) = metadata.object("preservedMessages").and_then(|kept| kept.list("uuids")) {
+            kept.extend(uuids.into_iter().filter_map(super::raw::text).map(|uuid| uuid.text));
+        }
+        if let Some(segment) = metadata.object("preservedSegment") {
+            kept.extend(segment.id("headUuid"));
+        }
+        let kept: HashSet<&String> = kept.iter().filter_map(|uuid| self.entry_of.get(uuid)).collect();
+        let slots = self.branches[branch].2.iter().map(Slot::client_id);
+        slots.into_iter().find(|client_id| kept.iter().any(|kept| kept == client_id)).map(str::to_owned)
+    }
+
+    fn close(self) -> Vec<Branch> {
+        let mut closed = Vec::new();
+        for (index, (from, fork_after, slots)) in self.branches.into_iter().enumerate() {
+            let mut entries = Vec::new();
+            for slot in slots {
+                match slot {
+                    Slot::Done(entry) => entries.push(entry),
+                    Slot::Reply { client_id, mut draft, stop_reason } => {
+                        seal(&mut draft, &stop_reason);
+                        entries.extend(draft.finish(client_id, self.ledger));
+                    }
+                }
+            }
+            let first = entries.first().map(Entry::client_id).unwrap_or_default();
+            let name = if index == 0 { "main".to_owned() } else { first.to_owned() };
+            closed.push(Branch { name, from, fork_after, entries });
+        }
+        closed
+    }
+}
+
+/// Gives the parts of a line their ids: the line's own, counted if there are several.
+fn name_parts(draft: &mut Draft<'_>, own: &str) {
+    let several = draft.parts.len() > 1;
+    for (index, part) in draft.parts.iter_mut().enumerate() {
+        let id = if several { format!("{own}:{index}") } else { own.to_owned() };
+        part.client_id = Some(id).filter(|id| id.len() <= CLIENT_ID_BYTES);
+    }
+}
+
+/// Says why a reply ended. A line that was written while the reply still came has no reason.
+fn seal(draft: &mut Draft<'_>, stop_reason: &str) {
+    if draft.finish.reason.is_some() {
+        return;
+    }
+    let (reason, known) = match stop_reason {
+        "end_turn" | "stop_sequence" => (FinishReason::Stop, true),
+        // A paused turn goes on as one that waits for tools does.
+        "tool_use" | "pause_turn" => (FinishReason::ToolCalls, true),
+        "max_tokens" | "model_context_window_exceeded" => (FinishReason::Length, true),
+        "refusal" => (FinishReason::ContentFilter, true),
+        "" => (draft.reason_by_parts(), true),
+        _ => (draft.reason_by_parts(), false),
+    };
+    draft.finish.reason = Some(reason);
+    if !known {
+        draft.finish.detail = stop_reason.to_owned();
+    }
+}
+
+fn first_text(draft: &Draft<'_>) -> String {
+    let texts = draft.parts.iter().filter_map(|part| match &part.body {
+        PartBody::Text(text) => Some(text.clone()),
+        _ => None,
+    });
+    texts.into_iter().next().unwrap_or_default()
+}
+
+fn read_usage(usage: &Object<'_>) -> Option<Usage> {
+    super::content::reported(Usage {
+        input: usage.count("input_tokens"),
+        output: usage.count("output_tokens"),
+        reasoning: 0,
+        cache_read: usage.count("cache_read_input_tokens"),
+        cache_write: usage.count("cache_creation_input_tokens"),
+        total: None,
+        cost_usd: None,
+    })
+}
+
+/// The title somebody gave the session, or else its first prompt.
+fn title(rows: &[Row<'_>], main: &Branch) -> String {
+    let given = |kind: &str, name: &str| {
+        let titles = rows.iter().rev().filter(|row| row.kind == kind).filter_map(|row| row.object.as_ref());
+        titles.into_iter().find_map(|object| object.id(name)).map(|title| title_of(&title))
+    };
+    let prompts: HashSet<usize> = rows.iter().filter(|row| row.prompts).map(|row| row.line.number).collect();
+    let first_prompt = || {
+        let mut messages = main.entries.iter().filter_map(|entry| match entry {
+            Entry::Message { line, message } if prompts.contains(line) => Some(message),
+            _ => None,
+        });
+        messages.find_map(|message| match message.parts.first().map(|part| &part.body) {
+            Some(PartBody::Text(text)) => Some(title_of(text)).filter(|title| !title.is_empty()),
+            _ => None,
+        })
+    };
+    given("custom-title", "customTitle")
+        .or_else(|| given("ai-title", "aiTitle"))
+        .or_else(first_prompt)
+        .unwrap_or_default()
+}

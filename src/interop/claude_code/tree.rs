@@ -1,0 +1,133 @@
+//! Which lines of a Claude Code transcript were given up.
+//!
+//! When a person edits a prompt, the new one gets the same parent as the old one, and the conversation goes on behind
+//! it. So of several prompts that follow the same message, the one that leads to where the conversation stands was
+//! kept, and the others begin abandoned branches. If none leads there, something else made the tree branch, and nothing
+//! was given up.
+
+use super::Row;
+use std::collections::HashMap;
+
+/// A branch that was given up.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Fork {
+    /// Its number; the main branch is 0.
+    pub(super) branch: usize,
+    /// The branch that it leaves.
+    pub(super) from: usize,
+    /// The index of the first line that the two do not share.
+    pub(super) leaves_at: usize,
+}
+
+/// The lines of a conversation, sorted onto branches.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Tree {
+    /// The branch of each line.
+    pub(super) branch_of: Vec<usize>,
+    /// The branches but for the main one, in the order of their numbers.
+    pub(super) forks: Vec<Fork>,
+}
+
+/// The message that a prompt follows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Before {
+    Line(usize),
+    /// It is the first of its chain.
+    Nothing,
+}
+
+impl Tree {
+    /// Sorts lines onto branches.
+    pub(super) fn grow(rows: &[Row<'_>]) -> Self {
+        let parents = parents(rows);
+        let latest = latest(rows, &parents);
+        let mut rivals: HashMap<Before, Vec<usize>> = HashMap::new();
+        for index in (0..rows.len()).filter(|index| rows[*index].prompts) {
+            if let Some(before) = before(rows, &parents, index) {
+                rivals.entry(before).or_default().push(index);
+            }
+        }
+        rivals.retain(|_, prompts| prompts.len() > 1);
+        let groups = rivals.iter().flat_map(|(before, prompts)| prompts.iter().map(|prompt| (*prompt, *before)));
+        let group_of: HashMap<usize, Before> = groups.collect();
+        let mut tree = Self { branch_of: Vec::with_capacity(rows.len()), forks: Vec::new() };
+        // Where the conversation of each branch stands.
+        let mut tips = vec![rows.iter().rposition(|row| row.talks)];
+        for index in 0..rows.len() {
+            // What has no place in the tree belongs to the file, and so to its main branch.
+            let from = parents[index].map_or(0, |parent| tree.branch_of[parent]);
+            let group = group_of.get(&index);
+            let kept = group.and_then(|group| leading(*group, &group_of, &parents, tips[from]));
+            let Some(group) = group.filter(|_| kept.is_some_and(|kept| kept != index)) else {
+                tree.branch_of.push(from);
+                continue;
+            };
+            let branch = tips.len();
+            tree.forks.push(Fork { branch, from, leaves_at: rivals[group][0] });
+            tips.push(Some(latest[index]));
+            tree.branch_of.push(branch);
+        }
+        tree
+    }
+
+    /// The line that holds the summary of a boundary: the next message of the conversation on its branch.
+    pub(super) fn summary_of(&self, rows: &[Row<'_>], boundary: usize) -> Option<usize> {
+        let branch = self.branch_of[boundary];
+        let next = (boundary + 1..rows.len())
+            .find(|index| self.branch_of[*index] == branch && (rows[*index].talks || rows[*index].boundary));
+        next.filter(|index| rows[*index].summary)
+    }
+}
+
+/// The line that each line follows. One that is named but stands nowhere before it does not count.
+fn parents(rows: &[Row<'_>]) -> Vec<Option<usize>> {
+    let mut by_uuid: HashMap<&str, usize> = HashMap::new();
+    let mut parents = Vec::with_capacity(rows.len());
+    for (index, row) in rows.iter().enumerate() {
+        parents.push(row.parent.as_deref().and_then(|parent| by_uuid.get(parent)).copied());
+        if let Some(uuid) = &row.uuid {
+            by_uuid.entry(uuid).or_insert(index);
+        }
+    }
+    parents
+}
+
+/// The last message of the conversation that follows each line, or the line itself.
+fn latest(rows: &[Row<'_>], parents: &[Option<usize>]) -> Vec<usize> {
+    let mut latest: Vec<usize> = (0..rows.len()).collect();
+    for index in (0..rows.len()).rev() {
+        if let Some(parent) = parents[index].filter(|_| rows[index].talks || latest[index] > index) {
+            latest[parent] = latest[parent].max(latest[index]);
+        }
+    }
+    latest
+}
+
+/// The message or boundary that a prompt follows, past hooks and progress; none if the chain to it is broken.
+fn before(rows: &[Row<'_>], parents: &[Option<usize>], prompt: usize) -> Option<Before> {
+    let mut index = prompt;
+    loop {
+        match parents[index] {
+            Some(parent) if rows[parent].talks || rows[parent].boundary => return Some(Before::Line(parent)),
+            Some(parent) => index = parent,
+            None => return rows[index].parent.is_none().then_some(Before::Nothing),
+        }
+    }
+}
+
+/// The one of a group of prompts that leads to where a branch stands.
+fn leading(
+    group: Before,
+    group_of: &HashMap<usize, Before>,
+    parents: &[Option<usize>],
+    tip: Option<usize>,
+) -> Option<usize> {
+    let mut next = tip;
+    while let Some(index) = next {
+        if group_of.get(&index) == Some(&group) {
+            return Some(index);
+        }
+        next = parents[index];
+    }
+    None
+}

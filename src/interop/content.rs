@@ -1,0 +1,122 @@
+//! Blocks of content that every agent has: text, thoughts, media, and what only its provider understands.
+
+use super::draft::{Draft, Kept};
+use super::raw;
+use crate::model::part::{Media, MediaSource, Opaque, PartBody, ResultStatus, ToolCall, ToolResult};
+use crate::model::usage::Usage;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::value::RawValue;
+
+/// Adds a text part, if the value is a string.
+pub(super) fn text(draft: &mut Draft<'_>, value: &RawValue, pointer: String) -> Option<usize> {
+    words(draft, value, pointer, PartBody::Text)
+}
+
+/// Adds a reasoning part, if the value is a string.
+pub(super) fn reasoning(draft: &mut Draft<'_>, value: &RawValue, pointer: String) -> Option<usize> {
+    words(draft, value, pointer, PartBody::Reasoning)
+}
+
+fn words(draft: &mut Draft<'_>, value: &RawValue, pointer: String, body: fn(String) -> PartBody) -> Option<usize> {
+    let text = raw::text(value)?;
+    let part = draft.push(body(text.text));
+    if text.exact {
+        draft.cut(value, pointer, part, Kept::Body);
+    }
+    Some(part)
+}
+
+/// Adds a block that goes back to its provider as it is.
+pub(super) fn opaque(draft: &mut Draft<'_>, provider: &str, kind: &str, block: &RawValue, pointer: String) -> usize {
+    let data = block.get().as_bytes().to_vec();
+    let body = Opaque { provider: provider.to_owned(), kind: kind.to_owned(), data };
+    let part = draft.push(PartBody::Opaque(body));
+    draft.cut(block, pointer, part, Kept::Body);
+    part
+}
+
+/// Adds a tool call with its input as the model wrote it.
+pub(super) fn call(
+    draft: &mut Draft<'_>,
+    call_id: String,
+    tool: String,
+    input: Option<&RawValue>,
+    pointer: String,
+) -> usize {
+    let input_json = input.map_or("{}", RawValue::get).to_owned();
+    let part = draft.push(PartBody::ToolCall(ToolCall { call_id, tool, input_json, ..ToolCall::default() }));
+    if let Some(input) = input {
+        draft.cut(input, pointer, part, Kept::Body);
+    }
+    part
+}
+
+/// Media whose bytes stand in the transcript, if they are base64.
+pub(super) fn media(mime_type: String, name: String, data: &RawValue) -> Option<Media> {
+    let text = raw::text(data)?;
+    // Strict decoding: what it accepts is encoded to the same text again.
+    let bytes = STANDARD.decode(text.text).ok()?;
+    Some(Media { mime_type, name, source: MediaSource::Bytes(bytes) })
+}
+
+/// Adds a media part, whose bytes stood where `bytes` says.
+pub(super) fn attach(draft: &mut Draft<'_>, media: Media, bytes: Option<(&RawValue, String)>) -> usize {
+    let part = draft.push(PartBody::Media(media));
+    if let Some((value, pointer)) = bytes {
+        draft.cut(value, pointer, part, Kept::Body);
+    }
+    part
+}
+
+/// One thing that a tool gave back.
+pub(super) enum Output<'a> {
+    /// Words, and where they stand.
+    Text(&'a RawValue, String),
+    /// Media, the value their bytes came from, and where that stands.
+    Media(Media, Option<(&'a RawValue, String)>),
+    /// Something else, which is shown as the JSON it is.
+    Other(&'a RawValue),
+}
+
+/// Adds a tool result; its texts are joined by line ends.
+pub(super) fn result(draft: &mut Draft<'_>, call_id: String, status: ResultStatus, outputs: Vec<Output<'_>>) -> usize {
+    let mut texts = Vec::new();
+    let mut cuts = Vec::new();
+    let mut attachments = Vec::new();
+    let mut only_text = None;
+    for output in outputs {
+        match output {
+            Output::Text(value, pointer) => {
+                let text = raw::text(value);
+                only_text = text.as_ref().is_some_and(|text| text.exact).then_some((value, pointer));
+                texts.push(text.map_or_else(|| value.get().to_owned(), |text| text.text));
+            }
+            Output::Other(value) => texts.push(value.get().to_owned()),
+            Output::Media(media, bytes) => {
+                if let Some((value, pointer)) = bytes {
+                    cuts.push((value, pointer, Kept::Attachment(attachments.len())));
+                }
+                attachments.push(media);
+            }
+        }
+    }
+    // Of several texts none equals the output, so all of them stay where they are.
+    if let (Some((value, pointer)), [_]) = (only_text, texts.as_slice()) {
+        cuts.push((value, pointer, Kept::Body));
+    }
+    let output = texts.join("\n");
+    let body = ToolResult { call_id, status, output, attachments, start_time: None, end_time: None };
+    let part = draft.push(PartBody::ToolResult(body));
+    for (value, pointer, kept) in cuts {
+        draft.cut(value, pointer, part, kept);
+    }
+    part
+}
+
+/// Usage, unless it is all zeros: that is what agents write for replies that never came.
+pub(super) fn reported(usage: Usage) -> Option<Usage> {
+    let Usage { input, output, reasoning, cache_read, cache_write, total, cost_usd: _ } = usage;
+    let any = input != 0 || output != 0 || reasoning != 0 || cache_read != 0 || cache_write != 0;
+    (any || total.unwrap_or_default() != 0).then_some(usage)
+}

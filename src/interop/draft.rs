@@ -1,0 +1,248 @@
+//! Messages in the making: parts, and what of their lines did not become a part.
+
+use super::REST_RECORD;
+use super::ledger::{Ledger, Line, record};
+use super::raw::{Object, quote, step};
+use super::{Entry, Format};
+use crate::model::message::{Finish, FinishReason, MessageKind, NewMessage, Role};
+use crate::model::part::{NewPart, PartBody};
+use crate::model::time::Timestamp;
+use serde_json::value::RawValue;
+use std::ops::Range;
+
+/// How much of an error's words goes into the message's finish; the line has all of them.
+const DETAIL_BYTES: usize = 4 * 1024;
+
+/// Where a value that was cut out of a line is now.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Kept {
+    /// It is what the part says.
+    Body,
+    /// It is the bytes of one of the attachments of a tool result.
+    Attachment(usize),
+    /// It is the member of that name of the part's metadata.
+    Member(String),
+}
+
+#[derive(Debug, Clone)]
+struct Cut {
+    range: Range<usize>,
+    pointer: String,
+    part: usize,
+    kept: Kept,
+}
+
+#[derive(Debug, Clone)]
+struct Piece<'a> {
+    line: &'a Line,
+    cuts: Vec<Cut>,
+    /// What another message out of the same line has.
+    cut_by_sibling: Vec<Range<usize>>,
+    has_rest: bool,
+}
+
+impl<'a> Piece<'a> {
+    fn new(line: &'a Line, has_rest: bool) -> Self {
+        Self { line, cuts: Vec::new(), cut_by_sibling: Vec::new(), has_rest }
+    }
+}
+
+/// A message in the making.
+#[derive(Debug, Clone)]
+pub(super) struct Draft<'a> {
+    format: Format,
+    metadata_bytes: usize,
+    /// Who speaks.
+    pub(super) role: Role,
+    /// The parts so far.
+    pub(super) parts: Vec<NewPart>,
+    /// How it ends.
+    pub(super) finish: Finish,
+    /// The model that wrote it, or empty.
+    pub(super) model: String,
+    /// The provider of that model, or empty.
+    pub(super) provider: String,
+    /// When it was written.
+    pub(super) origin_time: Option<Timestamp>,
+    pieces: Vec<Piece<'a>>,
+}
+
+impl<'a> Draft<'a> {
+    /// A message that begins with a line and keeps what of it becomes no part.
+    pub(super) fn new(format: Format, metadata_bytes: usize, role: Role, line: &'a Line) -> Self {
+        Self {
+            format,
+            metadata_bytes,
+            role,
+            parts: Vec::new(),
+            finish: Finish::default(),
+            model: String::new(),
+            provider: String::new(),
+            origin_time: None,
+            pieces: vec![Piece::new(line, true)],
+        }
+    }
+
+    /// A second message out of the same lines: the first one keeps what becomes no part.
+    pub(super) fn sibling(&self, role: Role) -> Self {
+        let pieces = self.pieces.iter().map(|piece| Piece::new(piece.line, false)).collect();
+        Self { role, parts: Vec::new(), pieces, ..self.clone() }
+    }
+
+    /// Keeps what of the lines becomes a part neither here nor in a sibling; the sibling then keeps none of it.
+    pub(super) fn keep_rest(&mut self, sibling: &mut Self) {
+        for (own, other) in self.pieces.iter_mut().zip(&mut sibling.pieces) {
+            own.has_rest = true;
+            own.cut_by_sibling = other.cuts.iter().map(|cut| cut.range.clone()).collect();
+            other.has_rest = false;
+        }
+    }
+
+    /// Adds what another draft made of a later line.
+    pub(super) fn join(&mut self, other: Self) {
+        let offset = self.parts.len();
+        self.parts.extend(other.parts);
+        for mut piece in other.pieces {
+            for cut in &mut piece.cuts {
+                cut.part += offset;
+            }
+            self.pieces.push(piece);
+        }
+    }
+
+    /// The line that is being read.
+    pub(super) fn line(&self) -> &'a Line {
+        self.pieces[self.pieces.len() - 1].line
+    }
+
+    /// Why a reply ended, as far as its parts tell: it waits for its tools, or it is done.
+    pub(super) fn reason_by_parts(&self) -> FinishReason {
+        let calls = self.parts.iter().any(|part| matches!(part.body, PartBody::ToolCall(_)));
+        if calls { FinishReason::ToolCalls } else { FinishReason::Stop }
+    }
+
+    /// Adds a part, and says which it is.
+    pub(super) fn push(&mut self, body: PartBody) -> usize {
+        self.parts.push(NewPart::new(body));
+        self.parts.len() - 1
+    }
+
+    /// Cuts a value out of the line that is being read, because the message keeps it elsewhere, word for word.
+    pub(super) fn cut(&mut self, value: &RawValue, pointer: String, part: usize, kept: Kept) {
+        let Some(piece) = self.pieces.last_mut() else { return };
+        let (text, value) = (piece.line.text(), value.get());
+        let start = value.as_ptr().addr().wrapping_sub(text.as_ptr().addr());
+        let range = start..start.saturating_add(value.len());
+        // A value that is not a slice of the line stays in the rest, which is never wrong.
+        if range.end <= text.len() {
+            piece.cuts.push(Cut { range, pointer, part, kept });
+        }
+    }
+
+    /// Moves what a block has beside its content to the part's metadata, where whoever gives the block back to its
+    /// provider finds it; what is too large for that stays in the rest of the line.
+    pub(super) fn keep_members(&mut self, block: &Object<'a>, mapped: &[&str], pointer: &str, part: usize) {
+        let mut members = Vec::new();
+        for (name, value) in block.members().filter(|(name, _)| !mapped.contains(name)) {
+            // Of several members of one name only the last can be pointed at.
+            members.retain(|(other, _)| *other != name);
+            members.push((name, value));
+        }
+        let size: usize = members.iter().map(|(name, value)| quote(name).len() + value.get().len() + 2).sum();
+        if members.is_empty() || size + 2 > self.metadata_bytes {
+            return;
+        }
+        let written: Vec<_> = members.iter().map(|(name, value)| format!("{}:{}", quote(name), value.get())).collect();
+        self.parts[part].metadata_json = Some(format!("{{{}}}", written.join(",")));
+        for (name, value) in members {
+            self.cut(value, format!("{pointer}/{}", step(name)), part, Kept::Member(name.to_owned()));
+        }
+    }
+
+    /// The message, and the records that hold what was too much for its metadata.
+    pub(super) fn finish(mut self, client_id: String, ledger: &mut Ledger) -> Vec<Entry> {
+        let line = self.pieces[0].line.number;
+        self.finish.detail.truncate(self.finish.detail.floor_char_boundary(DETAIL_BYTES));
+        let mut records = Vec::new();
+        while self.metadata().len() > self.metadata_bytes {
+            // The largest rest goes first. Without any rest the metadata is only as large as the parts are many.
+            let with_rest = self.pieces.iter_mut().filter(|piece| piece.has_rest);
+            let Some(piece) = with_rest.max_by_key(|piece| piece.rest_length()) else { break };
+            let own = format!("{REST_RECORD}:{}", piece.line.number);
+            let data = wrap(self.format, &[piece.written(false, true)]);
+            piece.has_rest = false;
+            let id = ledger.claim(piece.line, Some(&own));
+            let message = record(id, REST_RECORD, data, self.origin_time);
+            records.push(Entry::Record { line: piece.line.number, message });
+        }
+        let message = NewMessage {
+            client_id: Some(client_id),
+            role: self.role,
+            kind: MessageKind::Normal,
+            metadata_json: Some(self.metadata()),
+            parts: self.parts,
+            finish: Some(self.finish),
+            model: self.model,
+            provider: self.provider,
+            origin_time: self.origin_time,
+        };
+        let mut entries = vec![Entry::Message { line, message }];
+        entries.append(&mut records);
+        entries
+    }
+
+    fn metadata(&self) -> String {
+        let pieces: Vec<_> = self.pieces.iter().map(|piece| piece.written(true, piece.has_rest)).collect();
+        wrap(self.format, &pieces)
+    }
+}
+
+fn wrap(format: Format, pieces: &[String]) -> String {
+    format!("{{\"format\":{},\"lines\":[{}]}}", quote(format.name()), pieces.join(","))
+}
+
+impl Piece<'_> {
+    fn rest_length(&self) -> usize {
+        self.line.text().len() - self.cuts.iter().map(|cut| cut.range.len()).sum::<usize>()
+    }
+
+    fn written(&self, with_cuts: bool, with_rest: bool) -> String {
+        let mut members = format!("\"line\":{}", self.line.number);
+        if with_cuts && !self.cuts.is_empty() {
+            let cuts: Vec<_> = self.cuts.iter().map(Cut::written).collect();
+            members.push_str(&format!(",\"cut\":[{}]", cuts.join(",")));
+        }
+        if with_rest {
+            members.push_str(",\"rest\":");
+            members.push_str(&self.rest());
+        }
+        format!("{{{members}}}")
+    }
+
+    fn rest(&self) -> String {
+        let text = self.line.text();
+        let mut cuts: Vec<_> = self.cuts.iter().map(|cut| cut.range.clone()).collect();
+        cuts.extend_from_slice(&self.cut_by_sibling);
+        cuts.sort_by_key(|range| range.start);
+        let mut rest = String::new();
+        let mut end = 0;
+        for range in cuts {
+            rest.push_str(text.get(end..range.start).unwrap_or_default());
+            rest.push_str("null");
+            end = range.end;
+        }
+        rest.push_str(text.get(end..).unwrap_or_default());
+        rest
+    }
+}
+
+impl Cut {
+    fn written(&self) -> String {
+        let kept = match &self.kept {
+            Kept::Body => String::new(),
+            Kept::Attachment(index) => format!(",{index}"),
+            Kept::Member(name) => format!(",{}", quote(name)),
+        };
+        format!("[{},{}{kept}]", quote(&self.pointer), self.part)
+    }
+}

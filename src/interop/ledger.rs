@@ -1,0 +1,206 @@
+//! What is kept while a file is read: its lines, the ids that are taken, and what was wrong.
+
+use super::{MALFORMED_RECORD, Problem};
+use crate::model::message::{Finish, MessageKind, NewMessage, Role};
+use crate::model::part::{NewPart, PartBody, Record};
+use crate::model::time::Timestamp;
+use std::collections::{HashMap, HashSet};
+use std::io::{self, BufRead};
+
+/// The longest `client_id` that the protocol takes, in bytes.
+pub(super) const CLIENT_ID_BYTES: usize = 128;
+
+/// The longest call id that the protocol takes, in bytes. Some providers hide a whole state in theirs.
+const CALL_ID_BYTES: usize = 256;
+
+/// One line of a file that has something on it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Line {
+    /// Its number, from 1.
+    pub(super) number: usize,
+    text: String,
+}
+
+impl Line {
+    /// What stands on it, without the line's end.
+    pub(super) fn text(&self) -> &str {
+        &self.text
+    }
+}
+
+/// Reads all lines, leaving out blank ones; what is not UTF-8 is replaced and reported.
+pub(super) fn read_lines(mut reader: impl BufRead) -> io::Result<(Vec<Line>, Vec<Problem>)> {
+    let mut lines = Vec::new();
+    let mut problems = Vec::new();
+    let mut bytes = Vec::new();
+    for number in 1.. {
+        bytes.clear();
+        if reader.read_until(b'\n', &mut bytes)? == 0 {
+            break;
+        }
+        let text = match std::str::from_utf8(&bytes) {
+            Ok(text) => text.to_owned(),
+            Err(error) => {
+                let message = format!("not UTF-8 from byte {} on: what is not was replaced", error.valid_up_to() + 1);
+                problems.push(Problem { line: number, message });
+                String::from_utf8_lossy(&bytes).into_owned()
+            }
+        };
+        // A byte order mark is no content, and JSON does not allow it.
+        let text = text.trim_end_matches(['\n', '\r']).trim_start_matches('\u{feff}');
+        if !text.trim().is_empty() {
+            lines.push(Line { number, text: text.to_owned() });
+        }
+    }
+    Ok((lines, problems))
+}
+
+/// What is kept while the lines of a file become entries.
+#[derive(Debug, Default)]
+pub(super) struct Ledger {
+    taken: HashSet<String>,
+    calls_taken: HashSet<String>,
+    calls: HashMap<String, String>,
+    /// What was wrong so far.
+    pub(super) problems: Vec<Problem>,
+}
+
+impl Ledger {
+    /// A ledger that goes on from what was wrong already.
+    pub(super) fn new(problems: Vec<Problem>) -> Self {
+        Self { problems, ..Self::default() }
+    }
+
+    /// Reports something that is wrong with a line.
+    pub(super) fn report(&mut self, line: &Line, message: impl Into<String>) {
+        self.problems.push(Problem { line: line.number, message: message.into() });
+    }
+
+    /// Gives a line its `client_id`: its own id if it has one that is short enough and not taken.
+    pub(super) fn claim(&mut self, line: &Line, own: Option<&str>) -> String {
+        let place = format!("line:{}", line.number);
+        let wanted = own.unwrap_or(&place);
+        let id = free(&self.taken, CLIENT_ID_BYTES, wanted, &place);
+        if id != wanted && wanted.len() > CLIENT_ID_BYTES {
+            self.report(line, format!("its id has more than {CLIENT_ID_BYTES} bytes: it is now {id}"));
+        } else if id != wanted {
+            self.report(line, format!("the id {wanted} is taken by an earlier line: it is now {id}"));
+        }
+        self.taken.insert(id.clone());
+        id
+    }
+
+    /// Gives a tool call its id: its own, if that is short enough and no earlier call has it.
+    pub(super) fn call(&mut self, line: &Line, own: &str) -> String {
+        let id = free(&self.calls_taken, CALL_ID_BYTES, own, &format!("line:{}", line.number));
+        if id != own && own.len() > CALL_ID_BYTES {
+            self.report(line, format!("a call id has more than {CALL_ID_BYTES} bytes: it is now {id}"));
+        } else if id != own {
+            self.report(line, format!("the call id {own} is taken by an earlier call: it is now {id}"));
+        }
+        self.calls_taken.insert(id.clone());
+        self.calls.insert(own.to_owned(), id.clone());
+        id
+    }
+
+    /// The id that the latest call has whose own id was `own`.
+    pub(super) fn answered(&mut self, line: &Line, own: &str) -> String {
+        match self.calls.get(own) {
+            Some(id) => id.clone(),
+            // No call stands before it, but its id has to be short enough all the same.
+            None if own.len() > CALL_ID_BYTES => self.call(line, own),
+            None => own.to_owned(),
+        }
+    }
+
+    /// Reports a line that could not be understood, and keeps it as a record.
+    pub(super) fn malformed(&mut self, line: &Line, message: impl Into<String>) -> NewMessage {
+        self.report(line, message);
+        let client_id = self.claim(line, None);
+        record(client_id, MALFORMED_RECORD, line.text().to_owned(), None)
+    }
+}
+
+/// An id like the wanted one that is short enough and not taken.
+fn free(taken: &HashSet<String>, bytes: usize, wanted: &str, place: &str) -> String {
+    let numbered = (2..=taken.len() + 2).map(|count| format!("{place}:{count}"));
+    let mut candidates = [wanted.to_owned(), format!("{wanted}:{place}"), place.to_owned()].into_iter().chain(numbered);
+    // One of more candidates than there are taken ids is free.
+    candidates.find(|id| id.len() <= bytes && !taken.contains(id)).unwrap_or_default()
+}
+
+/// A message of kind `Record`.
+pub(super) fn record(client_id: String, kind: &str, data: String, origin_time: Option<Timestamp>) -> NewMessage {
+    NewMessage {
+        client_id: Some(client_id),
+        role: Role::System,
+        kind: MessageKind::Record,
+        parts: vec![NewPart::new(PartBody::Record(Record { kind: kind.to_owned(), data }))],
+        finish: Some(Finish::default()),
+        model: String::new(),
+        provider: String::new(),
+        origin_time,
+        metadata_json: None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(number: usize) -> Line {
+        Line { number, text: String::new() }
+    }
+
+    #[test]
+    fn lines_keep_their_numbers_and_lose_only_their_ends() {
+        let bytes = b"\xef\xbb\xbf{}\r\n\n  \n{\"a\":\"\xff\"}\nlast";
+        let (lines, problems) = read_lines(&bytes[..]).unwrap();
+        let read: Vec<_> = lines.iter().map(|line| (line.number, line.text())).collect();
+        assert_eq!(read, [(1, "{}"), (4, "{\"a\":\"\u{fffd}\"}"), (5, "last")]);
+        assert_eq!(problems.len(), 1);
+        assert_eq!(problems[0].line, 4);
+    }
+
+    #[test]
+    fn ids_are_unique_short_and_reported_when_changed() {
+        let mut ledger = Ledger::default();
+        assert_eq!(ledger.claim(&line(1), Some("a")), "a");
+        assert_eq!(ledger.claim(&line(2), None), "line:2");
+        assert!(ledger.problems.is_empty());
+        assert_eq!(ledger.claim(&line(3), Some("a")), "a:line:3");
+        assert_eq!(ledger.claim(&line(4), Some(&"x".repeat(129))), "line:4");
+        assert_eq!(ledger.claim(&line(5), Some(&"y".repeat(128))), "y".repeat(128));
+        assert_eq!(ledger.claim(&line(6), Some(&"y".repeat(128))), "line:6");
+        let lines: Vec<_> = ledger.problems.iter().map(|problem| problem.line).collect();
+        assert_eq!(lines, [3, 4, 6]);
+    }
+
+    #[test]
+    fn a_file_that_sets_out_to_collide_still_gets_ids() {
+        let mut ledger = Ledger::default();
+        ledger.claim(&line(1), Some("line:3"));
+        ledger.claim(&line(2), Some("line:3:line:3"));
+        assert_eq!(ledger.claim(&line(3), None), "line:3:2");
+        let long = "z".repeat(128);
+        ledger.claim(&line(4), Some(&long));
+        ledger.claim(&line(5), Some("line:9"));
+        assert_eq!(ledger.claim(&line(9), Some(&long)), "line:9:2");
+    }
+
+    #[test]
+    fn a_call_id_that_comes_again_is_told_apart() {
+        let mut ledger = Ledger::default();
+        assert_eq!(ledger.call(&line(1), "read:0"), "read:0");
+        assert_eq!(ledger.answered(&line(9), "read:0"), "read:0");
+        assert_eq!(ledger.call(&line(3), "read:0"), "read:0:line:3");
+        assert_eq!(ledger.answered(&line(9), "read:0"), "read:0:line:3");
+        assert_eq!(ledger.answered(&line(9), "other"), "other");
+        assert_eq!(ledger.problems.len(), 1);
+        let long = "c".repeat(257);
+        assert_eq!(ledger.call(&line(5), &long), "line:5");
+        assert_eq!(ledger.answered(&line(6), &long), "line:5");
+        assert_eq!(ledger.answered(&line(7), &"d".repeat(257)), "line:7");
+        assert_eq!(ledger.problems.len(), 3);
+    }
+}

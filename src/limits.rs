@@ -1,0 +1,90 @@
+//! Every bound in one place. Sizes are bytes, times are milliseconds, unless the name says otherwise.
+
+/// A client id, a request id, an actor.
+pub const NAME_BYTES_MAX: usize = 128;
+/// A call id.
+pub const CALL_ID_BYTES_MAX: usize = 256;
+/// A session title.
+pub const TITLE_BYTES_MAX: usize = 512;
+/// Free JSON of a session.
+pub const SESSION_METADATA_BYTES_MAX: usize = 64 * 1024;
+/// Free JSON of a message or a part.
+pub const METADATA_BYTES_MAX: usize = 256 * 1024;
+/// A policy override.
+pub const POLICY_BYTES_MAX: usize = 64 * 1024;
+/// Instructions for one summary.
+pub const INSTRUCTIONS_BYTES_MAX: usize = 16 * 1024;
+/// The provider's words for a finish reason or an error.
+pub const FINISH_DETAIL_BYTES_MAX: usize = 64 * 1024;
+/// A supplied summary.
+pub const SUMMARY_BYTES_MAX: usize = 1024 * 1024;
+/// One message with all its parts.
+pub const MESSAGE_BYTES_MAX: usize = 8 * 1024 * 1024;
+/// All messages of one append.
+pub const BATCH_BYTES_MAX: usize = 12 * 1024 * 1024;
+/// Messages of one append.
+pub const BATCH_MESSAGES_MAX: usize = 512;
+/// Parts of one message, or of one AppendParts.
+pub const MESSAGE_PARTS_MAX: usize = 256;
+/// A draft's words.
+pub const DRAFT_BYTES_MAX: usize = 4 * 1024 * 1024;
+/// Drafts of one open message.
+pub const MESSAGE_DRAFTS_MAX: usize = 64;
+/// What one gRPC request may hold; above the batch limit, so that the batch limit is the one that speaks.
+pub const REQUEST_BYTES_MAX: usize = 16 * 1024 * 1024;
+/// A page when the caller names no size.
+pub const PAGE_SIZE_DEFAULT: i64 = 50;
+/// The longest page.
+pub const PAGE_SIZE_MAX: i64 = 1_000;
+/// Content of one page of messages or events; the page ends early rather than grow past it.
+pub const PAGE_BYTES_MAX: usize = 4 * 1024 * 1024;
+/// Content of one frame of a view.
+pub const FRAME_BYTES_MAX: usize = 1024 * 1024;
+/// Messages that one read of a view takes at a time.
+pub const VIEW_READ_MESSAGES: i64 = 512;
+/// A view, before rendering.
+pub const VIEW_BYTES_MAX: usize = 1024 * 1024 * 1024;
+/// Commands that wait for the writer.
+pub const WRITER_QUEUE_MAX: usize = 1_024;
+/// Commands that the writer commits together.
+pub const WRITER_BATCH_MAX: usize = 256;
+/// Session heads that the writer keeps in memory.
+pub const HEADS_MAX: usize = 10_000;
+/// Connections of the reader pool.
+pub const READERS: u32 = 4;
+/// Bodies from this size on are compressed when that pays.
+pub const COMPRESS_BYTES_MIN: usize = 1_024;
+/// Bodies and media above this size are blobs.
+pub const BLOB_BYTES_MIN: usize = 64 * 1024;
+/// What a stored body may grow to when it is decompressed.
+pub const DECOMPRESS_BYTES_MAX: usize = 64 * 1024 * 1024;
+/// Events that a subscription reads at a time.
+pub const SUBSCRIPTION_PAGE_EVENTS: i64 = 256;
+/// Sessions that one subscription names.
+pub const SUBSCRIPTION_SESSIONS_MAX: usize = 100;
+/// Open event streams.
+pub const STREAMS_MAX: usize = 4_096;
+/// Live frames kept for a slow watcher; older ones are left out.
+pub const LIVE_FRAMES_MAX: usize = 1_024;
+/// How often an idle stream says how far it is.
+pub const PROGRESS_INTERVAL_MS_DEFAULT: u64 = 10_000;
+/// How long GetContext waits for a reduction when the caller names no time.
+pub const WAIT_MS_DEFAULT: u64 = 30_000;
+/// The longest GetContext waits.
+pub const WAIT_MS_MAX: u64 = 120_000;
+/// How long a claim of a job holds without a heartbeat.
+pub const LEASE_MS: i64 = 30_000;
+/// How often a running job says that it is alive.
+pub const HEARTBEAT_MS: u64 = 10_000;
+/// The first wait before a job is tried again; it doubles with each attempt …
+pub const RETRY_MS_MIN: i64 = 1_000;
+/// … up to this.
+pub const RETRY_MS_MAX: i64 = 300_000;
+/// How long one call of a summarizer may take.
+pub const SUMMARIZE_MS_MAX: u64 = 600_000;
+/// Jobs that wait between the scheduler and its workers.
+pub const JOB_QUEUE_MAX: usize = 256;
+/// How often the scheduler looks for jobs whose time has come, beside being told.
+pub const SCHEDULER_TICK_MS: u64 = 1_000;
+/// How long a stopping daemon waits for its work to end.
+pub const DRAIN_MS_MAX: u64 = 10_000;

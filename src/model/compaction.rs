@@ -1,0 +1,155 @@
+//! Reductions and the jobs that carry them out.
+
+use super::Revision;
+use super::ids::{CompactionId, MessageId, SessionId};
+use super::time::Timestamp;
+use super::usage::Usage;
+
+/// What a reduction does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum CompactionKind {
+    /// Shortens old tool outputs, without a model.
+    Prune,
+    /// Puts a summary in place of an old range.
+    Summary,
+}
+
+/// Who asked for a reduction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Trigger {
+    /// Token usage crossed the policy's threshold.
+    Threshold,
+    /// The policy prunes whenever it pays, whatever the usage.
+    Routine,
+    /// Somebody asked by hand.
+    Manual,
+    /// A client brought the summary along (an import, a hook).
+    Supplied,
+}
+
+/// Where a reduction stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum CompactionState {
+    /// Waiting for a worker, or for its next attempt.
+    Ready,
+    /// A worker is at it.
+    Running,
+    /// It is in force, or was until undone.
+    Done,
+    /// It ended without effect; the failure says why.
+    Failed,
+    /// Somebody stopped it.
+    Cancelled,
+    /// History changed under it, and its result no longer fits.
+    Superseded,
+    /// It was tried as often as is allowed.
+    Dead,
+}
+
+impl CompactionState {
+    /// Whether it may still change the view.
+    pub fn is_live(self) -> bool {
+        matches!(self, Self::Ready | Self::Running)
+    }
+}
+
+/// What somebody who asks for a reduction can say.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CompactionRequest {
+    /// What to do.
+    pub kind: CompactionKind,
+    /// Who asks.
+    pub trigger: Trigger,
+    /// Added to the summarizer's instructions; empty for none.
+    pub instructions: String,
+}
+
+/// An inclusive range of revisions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RevisionRange {
+    /// First revision in the range.
+    pub first: Revision,
+    /// Last revision in the range.
+    pub last: Revision,
+}
+
+impl RevisionRange {
+    /// Whether the range holds `revision`.
+    pub fn contains(&self, revision: Revision) -> bool {
+        self.first <= revision && revision <= self.last
+    }
+
+    /// Whether the two ranges share a revision.
+    pub fn overlaps(&self, other: &Self) -> bool {
+        self.first <= other.last && other.first <= self.last
+    }
+}
+
+/// What a reduction did, in numbers.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Outcome {
+    /// The messages that the summary stands for.
+    pub covered: Vec<RevisionRange>,
+    /// How many messages that is.
+    pub covered_count: i64,
+    /// The first message kept verbatim beside the summary, if any is.
+    pub tail_start: Option<MessageId>,
+    /// The summary.
+    pub summary_message: Option<MessageId>,
+    /// Parts that were shortened.
+    pub pruned_count: i64,
+    /// Tokens of the view before, by the policy's estimate.
+    pub tokens_before: i64,
+    /// Tokens of the view after, by the same estimate.
+    pub tokens_after: i64,
+    /// Index of the first view message that changed: what stood before it is still in a provider's cache.
+    pub first_changed_index: i64,
+    /// Who wrote the summary, such as `extractive`.
+    pub summarizer: String,
+    /// What the summary cost.
+    pub usage: Option<Usage>,
+    /// From first claim to commit, in milliseconds.
+    pub duration_ms: i64,
+}
+
+/// Why a reduction ended without effect, for programs and for people.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Failure {
+    /// A stable, upper-case reason.
+    pub reason: String,
+    /// A sentence fragment.
+    pub message: String,
+}
+
+/// A reduction from request to end.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Compaction {
+    /// The server's id.
+    pub id: CompactionId,
+    /// The session it reduces.
+    pub session_id: SessionId,
+    /// What was asked.
+    pub request: CompactionRequest,
+    /// Where it stands.
+    pub state: CompactionState,
+    /// The revision whose view it works on; none before the first claim.
+    pub base_revision: Option<Revision>,
+    /// Tokens of the view when it was asked for.
+    pub tokens_at_request: i64,
+    /// The model window it was judged by, in tokens.
+    pub window_tokens: i64,
+    /// How many attempts began.
+    pub attempt: i64,
+    /// What it did, once done.
+    pub outcome: Option<Outcome>,
+    /// Why it did not, once failed, cancelled or superseded.
+    pub failure: Option<Failure>,
+    /// The revision at which it was undone, if it was.
+    pub undone_revision: Option<Revision>,
+    /// Who asked: the caller's name for itself, or empty.
+    pub actor: String,
+    /// When it was asked for.
+    pub create_time: Timestamp,
+    /// When it ended.
+    pub end_time: Option<Timestamp>,
+}

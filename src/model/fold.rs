@@ -1,0 +1,315 @@
+//! From marks to a layout: what a view shows once every rewind, edit, pin, undo and compaction is taken into account.
+//!
+//! The fold looks only at marks, never at messages, so its cost does not grow with the history. A summary stands as
+//! long as the conversation in front of its tail is the one it was written from; the fold therefore compares what the
+//! marks said at the summary's base with what they say now, instead of asking which kind of mark came in between.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::model::Revision;
+use crate::model::compaction::RevisionRange;
+use crate::model::layout::{Covered, Layout, OmitReason, Omitted, Place, Span};
+use crate::model::mark::{CompactedMark, Mark, MarkBody};
+
+#[cfg(test)]
+mod tests;
+
+/// The layout in force at revision `at`; later marks are ignored. `marks` are ascending by revision.
+pub fn fold(marks: &[Mark], at: Revision) -> Layout {
+    let state = State::at(marks, at);
+    let summary = newest_summary(&state);
+    Layout {
+        spans: spans(&state, summary.map(|(_, compacted)| compacted)),
+        covered: summary.map(|(mark, compacted)| Covered {
+            compaction: compacted.compaction,
+            mark,
+            summary: compacted.summary,
+            ranges: compacted.covered.clone(),
+        }),
+        omitted: state.omitted(),
+        pinned: state.pinned.iter().copied().collect(),
+        undone_prunes: state.undone_prunes,
+    }
+}
+
+/// What an undo takes back: the newest prune, or compaction whose summary stands, that is in force at revision `at`.
+pub fn newest_live_reduction(marks: &[Mark], at: Revision) -> Option<Revision> {
+    let state = State::at(marks, at);
+    let reduces = |mark: &Mark| match &mark.body {
+        MarkBody::Compacted(compacted) => stands(compacted, &state),
+        MarkBody::Pruned { .. } => true,
+        MarkBody::Rewound { .. } | MarkBody::Edited { .. } | MarkBody::Pinned { .. } | MarkBody::Undone { .. } => false,
+    };
+    state.live.iter().rev().find(|mark| reduces(mark)).map(|mark| mark.revision)
+}
+
+/// Whether a summary that was written from the view at `base` may still be committed at revision `at`.
+///
+/// It may not when the conversation that it would cover was rewound, edited or restored since, nor when another summary
+/// came into force or the one it was built on left it. Appends, pins and prunes do not matter. `covered` and
+/// `tail_start` are those of the mark that would be made.
+pub fn still_applies(
+    marks: &[Mark],
+    base: Revision,
+    covered: &[RevisionRange],
+    tail_start: Revision,
+    at: Revision,
+) -> bool {
+    let (then, now) = (State::at(marks, base), State::at(marks, at));
+    let summary = |state| newest_summary(state).map(|(mark, _)| mark);
+    summary(&then) == summary(&now) && unchanged(&then, &now, covered, tail_start)
+}
+
+/// What the marks up to one revision say together.
+struct State<'a> {
+    /// All marks up to that revision.
+    marks: &'a [Mark],
+    /// The marks that hold, ascending.
+    live: Vec<&'a Mark>,
+    /// What rewinds leave out: ascending, disjoint, each range with the newest mark that leaves it out.
+    rewound: Vec<Omitted>,
+    /// The newest edit of each target.
+    edits: BTreeMap<Revision, Edit>,
+    /// Replacements that are not shown although they are not rewound themselves.
+    hidden: Vec<Omitted>,
+    /// Every replacement that was ever made, whether its edit holds or not, with the message it was made for.
+    replacements: BTreeMap<Revision, Revision>,
+    /// Pinned messages: always the original, also where its replacement was named.
+    pinned: BTreeSet<Revision>,
+    /// Prune marks that were taken back, ascending.
+    undone_prunes: Vec<Revision>,
+}
+
+/// An edit that holds.
+#[derive(Clone, Copy)]
+struct Edit {
+    /// The mark that made it.
+    mark: Revision,
+    /// The message that stands in the target's place.
+    replacement: Revision,
+}
+
+impl<'a> State<'a> {
+    fn at(marks: &'a [Mark], at: Revision) -> Self {
+        let marks = &marks[..marks.partition_point(|mark| mark.revision <= at)];
+        let undone = undone(marks);
+        let live: Vec<&Mark> = marks.iter().filter(|mark| !undone.contains_key(&mark.revision)).collect();
+        let mut state = Self {
+            marks,
+            rewound: rewound(&live),
+            live,
+            edits: BTreeMap::new(),
+            hidden: Vec::new(),
+            replacements: BTreeMap::new(),
+            pinned: BTreeSet::new(),
+            undone_prunes: Vec::new(),
+        };
+        for mark in marks {
+            state.read(mark, undone.get(&mark.revision).copied());
+        }
+        state.hide_replacements(&undone);
+        state.pinned = state.pinned.iter().map(|target| *state.replacements.get(target).unwrap_or(target)).collect();
+        state
+    }
+
+    /// Takes in one mark, which `undone_by` took back if there is such a mark.
+    fn read(&mut self, mark: &Mark, undone_by: Option<Revision>) {
+        match (&mark.body, undone_by) {
+            (MarkBody::Edited { target, replacement }, undone_by) => {
+                self.replacements.insert(*replacement, *target);
+                if undone_by.is_none() {
+                    self.edits.insert(*target, Edit { mark: mark.revision, replacement: *replacement });
+                }
+            }
+            (MarkBody::Pinned { target }, None) => {
+                self.pinned.insert(*target);
+            }
+            (MarkBody::Pruned { .. }, Some(_)) => self.undone_prunes.push(mark.revision),
+            (MarkBody::Pinned { .. }, Some(_))
+            | (MarkBody::Pruned { .. }, None)
+            | (MarkBody::Compacted(_) | MarkBody::Rewound { .. } | MarkBody::Undone { .. }, _) => {}
+        }
+    }
+
+    /// Says of every replacement that is not shown why it is not, so that it is accounted for like any other message.
+    fn hide_replacements(&mut self, undone: &BTreeMap<Revision, Revision>) {
+        for mark in self.marks {
+            let MarkBody::Edited { target, replacement } = mark.body else { continue };
+            let reason = match (undone.get(&mark.revision), self.rewound_by(target), self.edits.get(&target)) {
+                (Some(undone_by), _, _) => Some((*undone_by, OmitReason::Edited)),
+                (None, Some(rewind), _) => Some((rewind, OmitReason::Rewound)),
+                (None, None, Some(newest)) if newest.mark != mark.revision => Some((newest.mark, OmitReason::Edited)),
+                (None, None, _) => None,
+            };
+            if let Some((mark, reason)) = reason
+                && self.rewound_by(replacement).is_none()
+            {
+                self.hidden.push(Omitted {
+                    range: RevisionRange { first: replacement, last: replacement },
+                    mark,
+                    reason,
+                });
+            }
+        }
+    }
+
+    /// The rewind that leaves `revision` out, if one does.
+    fn rewound_by(&self, revision: Revision) -> Option<Revision> {
+        let index = self.rewound.partition_point(|omitted| omitted.range.last < revision);
+        self.rewound.get(index).filter(|omitted| omitted.range.contains(revision)).map(|omitted| omitted.mark)
+    }
+
+    /// The edits of messages that are still in the conversation, ascending by target.
+    fn shown_edits(&self) -> impl Iterator<Item = (Revision, Edit)> {
+        let edits = self.edits.iter().map(|(target, edit)| (*target, *edit));
+        edits.filter(|(target, _)| self.rewound_by(*target).is_none())
+    }
+
+    /// The ranges that rewinds leave out.
+    fn rewound_ranges(&self) -> Vec<RevisionRange> {
+        self.rewound.iter().map(|omitted| omitted.range).collect()
+    }
+
+    /// Everything that marks leave out, ascending and disjoint.
+    fn omitted(&self) -> Vec<Omitted> {
+        let edited = self.shown_edits().map(|(target, edit)| Omitted {
+            range: RevisionRange { first: target, last: target },
+            mark: edit.mark,
+            reason: OmitReason::Edited,
+        });
+        let mut omitted: Vec<Omitted> = self.rewound.iter().chain(&self.hidden).cloned().chain(edited).collect();
+        omitted.sort_by_key(|omitted| omitted.range.first);
+        omitted
+    }
+}
+
+/// The marks that were taken back, each with the newest mark that did.
+///
+/// Walking from the newest mark on, every undo is met after all that could have undone it. One that names itself or a
+/// later mark says nothing.
+fn undone(marks: &[Mark]) -> BTreeMap<Revision, Revision> {
+    let mut undone = BTreeMap::new();
+    for mark in marks.iter().rev() {
+        if let MarkBody::Undone { mark: target } = mark.body
+            && target < mark.revision
+            && !undone.contains_key(&mark.revision)
+        {
+            undone.entry(target).or_insert(mark.revision);
+        }
+    }
+    undone
+}
+
+/// What live rewinds leave out: ascending and disjoint, the newest mark first where several leave out the same.
+fn rewound(live: &[&Mark]) -> Vec<Omitted> {
+    let mut ranges = Vec::new();
+    // A newer rewind reaches past the end of every older one, so what it leaves of an older one is the front.
+    let mut taken_from = Revision::MAX;
+    for mark in live.iter().rev() {
+        let MarkBody::Rewound { after } = mark.body else { continue };
+        let range = RevisionRange { first: after.saturating_add(1), last: mark.revision.min(taken_from) };
+        if range.first <= range.last {
+            taken_from = after;
+            ranges.push(Omitted { range, mark: mark.revision, reason: OmitReason::Rewound });
+        }
+    }
+    ranges.reverse();
+    ranges
+}
+
+/// The newest compaction whose summary stands, with the revision of its mark.
+fn newest_summary<'a>(state: &State<'a>) -> Option<(Revision, &'a CompactedMark)> {
+    state.live.iter().rev().find_map(|mark| match &mark.body {
+        MarkBody::Compacted(compacted) if stands(compacted, state) => Some((mark.revision, compacted)),
+        MarkBody::Compacted(_)
+        | MarkBody::Pruned { .. }
+        | MarkBody::Rewound { .. }
+        | MarkBody::Edited { .. }
+        | MarkBody::Pinned { .. }
+        | MarkBody::Undone { .. } => None,
+    })
+}
+
+/// Whether the conversation in front of a summary's tail is still the one it was written from.
+fn stands(compacted: &CompactedMark, now: &State<'_>) -> bool {
+    unchanged(&State::at(now.marks, compacted.base), now, &compacted.covered, compacted.tail_start)
+}
+
+/// Whether `now` says of the conversation in front of the tail what `then` said: no covered message was rewound, no
+/// message came back, and the same messages are replaced by the same others.
+fn unchanged(then: &State<'_>, now: &State<'_>, covered: &[RevisionRange], tail_start: Revision) -> bool {
+    let (rewound_then, rewound_now) = (then.rewound_ranges(), now.rewound_ranges());
+    // A replacement stands in its target's place: a rewind that passes only its own revision does not touch it.
+    let replacements: Vec<RevisionRange> =
+        then.replacements.keys().map(|&revision| RevisionRange { first: revision, last: revision }).collect();
+    let in_place = subtract(covered, &replacements);
+    let gone = subtract(&rewound_now, &rewound_then);
+    let back = subtract(&rewound_then, &rewound_now);
+    let edits = |state: &State<'_>| -> Vec<(Revision, Revision)> {
+        let before = state.shown_edits().take_while(|(target, _)| *target < tail_start);
+        before.map(|(target, edit)| (target, edit.replacement)).collect()
+    };
+    // Of ranges that hold revisions without a message, only what lies in front of the tail can matter.
+    let touches = |gone: &RevisionRange, covered: &RevisionRange| {
+        gone.first.max(covered.first) <= gone.last.min(covered.last).min(tail_start - 1)
+    };
+    !gone.iter().any(|gone| in_place.iter().any(|covered| touches(gone, covered)))
+        && back.iter().all(|range| range.first >= tail_start)
+        && edits(then) == edits(now)
+}
+
+/// What is left of `ranges` without `taken`; both are ascending and disjoint.
+fn subtract(ranges: &[RevisionRange], taken: &[RevisionRange]) -> Vec<RevisionRange> {
+    let mut left = Vec::new();
+    for range in ranges {
+        let mut first = range.first;
+        let from = taken.partition_point(|taken| taken.last < range.first);
+        for taken in taken[from..].iter().take_while(|taken| taken.first <= range.last) {
+            if first < taken.first {
+                left.push(RevisionRange { first, last: taken.first - 1 });
+            }
+            first = taken.last + 1;
+        }
+        if first <= range.last {
+            left.push(RevisionRange { first, last: range.last });
+        }
+    }
+    left
+}
+
+/// The pieces of the view, in order: the summary with what it brings, then everything from the tail on.
+fn spans(state: &State<'_>, summary: Option<&CompactedMark>) -> Vec<Span> {
+    let mut spans = Vec::new();
+    if let Some(compacted) = summary {
+        let marker = compacted.marker.map(|revision| Span::Placed { revision, place: Place::Marker });
+        spans.extend(marker);
+        spans.push(Span::Placed { revision: compacted.summary, place: Place::Summary });
+        spans.extend(pinned_spans(state, compacted));
+    }
+    let tail_start = summary.map_or(0, |compacted| compacted.tail_start);
+    let mut next = tail_start;
+    let rewound = state.rewound_ranges().into_iter().map(|range| (range, None));
+    let edited = state.shown_edits().map(|(target, edit)| {
+        let placed = Span::Placed { revision: edit.replacement, place: Place::Edit(target) };
+        (RevisionRange { first: target, last: target }, Some(placed))
+    });
+    let mut cuts: Vec<(RevisionRange, Option<Span>)> = rewound.chain(edited).collect();
+    cuts.sort_by_key(|(range, _)| range.first);
+    for (range, instead) in cuts.into_iter().filter(|(range, _)| range.last >= tail_start) {
+        if next < range.first {
+            spans.push(Span::Inline { first: next, last: Some(range.first - 1) });
+        }
+        spans.extend(instead);
+        next = range.last + 1;
+    }
+    spans.push(Span::Inline { first: next, last: None });
+    spans
+}
+
+/// The pinned messages that the summary covers, ascending by their place in the history.
+fn pinned_spans(state: &State<'_>, compacted: &CompactedMark) -> Vec<Span> {
+    let covers = |revision| compacted.covered.iter().any(|range| range.contains(revision));
+    let in_front = state.pinned.range(..compacted.tail_start).filter(|target| state.rewound_by(**target).is_none());
+    let shown = in_front.map(|target| state.edits.get(target).map_or(*target, |edit| edit.replacement));
+    shown.filter(|revision| covers(*revision)).map(|revision| Span::Placed { revision, place: Place::Pinned }).collect()
+}

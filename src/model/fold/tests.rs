@@ -1,0 +1,349 @@
+use proptest::prelude::*;
+use uuid::Uuid;
+
+use super::*;
+use crate::model::ids::CompactionId;
+
+mod oracle;
+
+use oracle::World;
+
+fn range(first: Revision, last: Revision) -> RevisionRange {
+    RevisionRange { first, last }
+}
+
+fn mark(revision: Revision, body: MarkBody) -> Mark {
+    Mark { revision, body }
+}
+
+fn rewound(revision: Revision, after: Revision) -> Mark {
+    mark(revision, MarkBody::Rewound { after })
+}
+
+fn edited(revision: Revision, target: Revision, replacement: Revision) -> Mark {
+    mark(revision, MarkBody::Edited { target, replacement })
+}
+
+fn pinned(revision: Revision, target: Revision) -> Mark {
+    mark(revision, MarkBody::Pinned { target })
+}
+
+fn undo(revision: Revision, target: Revision) -> Mark {
+    mark(revision, MarkBody::Undone { mark: target })
+}
+
+fn compaction(number: Revision) -> CompactionId {
+    CompactionId(Uuid::from_u128(u128::from(number.unsigned_abs())))
+}
+
+fn pruned(revision: Revision) -> Mark {
+    mark(revision, MarkBody::Pruned { compaction: compaction(revision), part_count: 1 })
+}
+
+/// A compaction whose marker and summary stand right before its mark.
+fn compacted(revision: Revision, base: Revision, covered: &[RevisionRange], tail_start: Revision) -> Mark {
+    let body = CompactedMark {
+        compaction: compaction(revision),
+        base,
+        covered: covered.to_vec(),
+        tail_start,
+        marker: Some(revision - 2),
+        summary: revision - 1,
+    };
+    mark(revision, MarkBody::Compacted(body))
+}
+
+/// A layout in short: `M12 S13 P4 E3>15 6-9 16-` for marker, summary, pinned, edit, inline.
+fn sketch(layout: &Layout) -> String {
+    let spans = layout.spans.iter().map(|span| match span {
+        Span::Inline { first, last: Some(last) } => format!("{first}-{last}"),
+        Span::Inline { first, last: None } => format!("{first}-"),
+        Span::Placed { revision, place: Place::Marker } => format!("M{revision}"),
+        Span::Placed { revision, place: Place::Summary } => format!("S{revision}"),
+        Span::Placed { revision, place: Place::Pinned } => format!("P{revision}"),
+        Span::Placed { revision, place: Place::Edit(target) } => format!("E{target}>{revision}"),
+    });
+    spans.collect::<Vec<_>>().join(" ")
+}
+
+/// What a layout leaves out, in short: `4-6@7 3@9` for messages 4 to 6 rewound by mark 7, and 3 edited by mark 9.
+fn omissions(layout: &Layout) -> String {
+    let omitted = layout.omitted.iter().map(|omitted| match omitted.reason {
+        OmitReason::Rewound => format!("{}-{}@{}", omitted.range.first, omitted.range.last, omitted.mark),
+        OmitReason::Edited => format!("{}@{}", omitted.range.first, omitted.mark),
+    });
+    omitted.collect::<Vec<_>>().join(" ")
+}
+
+/// A history in words, its marks, the sketch of its layout, and what that leaves out.
+type Case = (&'static str, Vec<Mark>, &'static str, &'static str);
+
+fn check(cases: Vec<Case>) {
+    for (name, marks, expected, left_out) in cases {
+        let layout = fold(&marks, 100);
+        assert_eq!(sketch(&layout), expected, "{name}");
+        assert_eq!(omissions(&layout), left_out, "{name}");
+    }
+}
+
+#[test]
+fn rewinds_and_edits() {
+    check(vec![
+        ("nothing", vec![], "0-", ""),
+        ("a rewind", vec![rewound(9, 4)], "0-4 10-", "5-9@9"),
+        ("a rewind of everything", vec![rewound(9, 0)], "0-0 10-", "1-9@9"),
+        ("a rewind of nothing", vec![rewound(9, 9)], "0-", ""),
+        ("a rewind undone", vec![rewound(9, 4), undo(12, 9)], "0-", ""),
+        ("an undo undone", vec![rewound(9, 4), undo(12, 9), undo(13, 12)], "0-4 10-", "5-9@9"),
+        ("an undo of itself", vec![rewound(9, 4), undo(12, 12)], "0-4 10-", "5-9@9"),
+        ("an undo of what is yet to come", vec![undo(8, 9), rewound(9, 4)], "0-4 10-", "5-9@9"),
+        ("two rewinds apart", vec![rewound(9, 4), rewound(15, 11)], "0-4 10-11 16-", "5-9@9 12-15@15"),
+        ("two rewinds overlapping", vec![rewound(9, 4), rewound(15, 7)], "0-4 16-", "5-7@9 8-15@15"),
+        ("a rewind over a rewind", vec![rewound(9, 4), rewound(15, 2)], "0-2 16-", "3-15@15"),
+        ("an edit", vec![edited(9, 3, 8)], "0-2 E3>8 4-", "3@9"),
+        ("an edit edited", vec![edited(9, 3, 8), edited(12, 3, 11)], "0-2 E3>11 4-", "3@12 8@12"),
+        (
+            "an edit of an edit undone",
+            vec![edited(9, 3, 8), edited(12, 3, 11), undo(13, 12)],
+            "0-2 E3>8 4-",
+            "3@9 11@13",
+        ),
+        ("an edit undone", vec![edited(9, 3, 8), undo(10, 9)], "0-", "8@10"),
+        ("an edit, rewound", vec![edited(9, 5, 8), rewound(12, 4)], "0-4 13-", "5-12@12"),
+        ("an edit of a rewound message", vec![rewound(7, 4), edited(9, 5, 8)], "0-4 8-", "5-7@7 8-8@7"),
+        ("an edit whose mark is rewound", vec![edited(9, 3, 8), rewound(12, 6)], "0-2 E3>8 4-6 13-", "3@9 7-12@12"),
+    ]);
+}
+
+#[test]
+fn summaries() {
+    let first = || compacted(20, 17, &[range(1, 8)], 9);
+    let second = || compacted(40, 37, &[range(1, 8), range(21, 30)], 31);
+    check(vec![
+        ("a summary", vec![first()], "M18 S19 9-", ""),
+        ("a summary undone", vec![first(), undo(22, 20)], "0-", ""),
+        ("a pin under a summary", vec![pinned(5, 3), pinned(6, 12), first()], "M18 S19 P3 9-", ""),
+        ("a pin that came later", vec![first(), pinned(25, 3)], "M18 S19 P3 9-", ""),
+        ("a pin undone", vec![pinned(5, 3), first(), undo(25, 5)], "M18 S19 9-", ""),
+        (
+            "a pinned message that was edited",
+            vec![pinned(5, 3), edited(7, 3, 6), compacted(20, 17, &[range(1, 2), range(4, 8)], 9)],
+            "M18 S19 P6 9-",
+            "3@7",
+        ),
+        (
+            "a pin that names a replacement",
+            vec![edited(5, 3, 4), pinned(6, 4), compacted(20, 17, &[range(1, 2), range(4, 8)], 9)],
+            "M18 S19 P4 9-",
+            "3@5",
+        ),
+        ("an edit under a summary", vec![first(), edited(23, 3, 22)], "0-2 E3>22 4-", "3@23"),
+        ("an edit under a summary, undone", vec![first(), edited(23, 3, 22), undo(24, 23)], "M18 S19 9-", "22@24"),
+        ("an edit in the tail", vec![first(), edited(23, 10, 22)], "M18 S19 9-9 E10>22 11-", "10@23"),
+        ("a rewind of the tail's end", vec![first(), rewound(25, 12)], "M18 S19 9-12 26-", "13-25@25"),
+        ("a rewind of the whole tail", vec![first(), rewound(25, 8)], "M18 S19 26-", "9-25@25"),
+        ("a rewind under the summary", vec![first(), rewound(25, 7)], "0-7 26-", "8-25@25"),
+        ("a rewind under the summary, undone", vec![first(), rewound(25, 7), undo(26, 25)], "M18 S19 9-", ""),
+        ("a chain", vec![first(), second()], "M38 S39 31-", ""),
+        ("a chain popped once", vec![first(), second(), undo(41, 40)], "M18 S19 9-", ""),
+        ("a chain popped twice", vec![first(), second(), undo(41, 40), undo(42, 20)], "0-", ""),
+        ("an older link undone", vec![first(), second(), undo(42, 20)], "M38 S39 31-", ""),
+        ("a chain cut by a rewind", vec![first(), second(), rewound(45, 25)], "M18 S19 9-25 46-", "26-45@45"),
+        ("a chain cut by an edit", vec![first(), second(), edited(45, 25, 44)], "M18 S19 9-24 E25>44 26-", "25@45"),
+        ("a chain cut through", vec![first(), second(), edited(45, 5, 44)], "0-4 E5>44 6-", "5@45"),
+        ("a pinned summary", vec![first(), pinned(25, 19), second()], "M38 S39 31-", ""),
+    ]);
+}
+
+#[test]
+fn marks_that_a_summary_was_written_from() {
+    check(vec![
+        (
+            "an edit that a summary was written from, undone",
+            vec![edited(5, 3, 4), compacted(20, 17, &[range(1, 2), range(4, 8)], 9), undo(21, 5)],
+            "0-",
+            "4@21",
+        ),
+        (
+            "an edit that a summary was written from, edited again",
+            vec![edited(5, 3, 4), compacted(20, 17, &[range(1, 2), range(4, 8)], 9), edited(23, 3, 22)],
+            "0-2 E3>22 4-",
+            "3@23 4@23",
+        ),
+        (
+            "a rewind before a summary, undone after it",
+            vec![rewound(7, 4), compacted(20, 17, &[range(1, 4), range(8, 8)], 9), undo(21, 7)],
+            "0-",
+            "",
+        ),
+        (
+            "a rewind before a summary",
+            vec![rewound(7, 4), compacted(20, 17, &[range(1, 4), range(8, 8)], 9)],
+            "M18 S19 9-",
+            "5-7@7",
+        ),
+        (
+            "a rewind past revisions between replacements",
+            vec![
+                edited(14, 3, 13),
+                edited(16, 5, 15),
+                compacted(20, 17, &[range(1, 2), range(4, 4), range(6, 7), range(13, 15)], 9),
+                rewound(25, 7),
+            ],
+            "M18 S19 26-",
+            "3@14 5@16 8-25@25",
+        ),
+        (
+            "a pinned message, rewound",
+            vec![pinned(5, 6), rewound(7, 4), compacted(20, 17, &[range(1, 8)], 9)],
+            "M18 S19 9-",
+            "5-7@7",
+        ),
+        (
+            "a rewind past the place of a replacement only",
+            vec![edited(14, 3, 13), compacted(20, 17, &[range(1, 2), range(4, 8), range(13, 13)], 9), rewound(25, 11)],
+            "M18 S19 9-11 26-",
+            "3@14 12-25@25",
+        ),
+    ]);
+}
+
+#[test]
+fn an_undone_prune_is_listed_and_a_live_one_is_not() {
+    let marks = [pruned(5), pruned(9), undo(11, 5), undo(12, 9), undo(13, 12)];
+    assert_eq!(fold(&marks, 10).undone_prunes, Vec::<Revision>::new());
+    assert_eq!(fold(&marks, 12).undone_prunes, [5, 9]);
+    assert_eq!(fold(&marks, 13).undone_prunes, [5]);
+}
+
+#[test]
+fn undo_pops_the_newest_reduction_in_force() {
+    let marks =
+        [compacted(20, 17, &[range(1, 8)], 9), pruned(25), compacted(40, 37, &[range(1, 30)], 31), edited(45, 25, 44)];
+    let cases = [(10, None), (20, Some(20)), (30, Some(25)), (40, Some(40)), (45, Some(25))];
+    for (at, expected) in cases {
+        assert_eq!(newest_live_reduction(&marks, at), expected, "at {at}");
+    }
+    let popped = [&marks[..], &[undo(46, 25)]].concat();
+    assert_eq!(newest_live_reduction(&popped, 46), Some(20));
+}
+
+#[test]
+fn a_finished_summary_applies_only_to_what_it_was_written_from() {
+    let before = || vec![compacted(20, 17, &[range(1, 8)], 9), edited(27, 12, 26)];
+    let cases: &[(&str, Mark, bool)] = &[
+        ("a pin", pinned(35, 3), true),
+        ("a prune", pruned(35), true),
+        ("a rewind of the tail", rewound(35, 24), true),
+        ("a rewind further back", rewound(35, 23), false),
+        ("an edit in the tail", edited(35, 28, 34), true),
+        ("an edit of the old tail", edited(35, 14, 34), false),
+        ("an edit edited again", edited(35, 12, 34), false),
+        ("an edit undone", undo(35, 27), false),
+        ("an edit under the summary before", edited(35, 4, 34), false),
+        ("the summary before undone", undo(35, 20), false),
+        ("another summary", compacted(35, 30, &[range(1, 14)], 15), false),
+    ];
+    let covered = [range(1, 11), range(13, 24), range(26, 26)];
+    for (name, mark, expected) in cases {
+        let marks = [before(), vec![mark.clone()]].concat();
+        assert_eq!(still_applies(&marks, 30, &covered, 25, 35), *expected, "{name}");
+        assert!(still_applies(&marks, 30, &covered, 25, 34), "{name}, one revision earlier");
+    }
+    let taken_back = [before(), vec![edited(33, 4, 32), undo(34, 33)]].concat();
+    assert!(still_applies(&taken_back, 30, &covered, 25, 34));
+}
+
+/// Any marks at all, well-formed or not.
+fn any_marks() -> impl Strategy<Value = Vec<Mark>> {
+    let revision = || -2_i64..60;
+    let body = prop_oneof![
+        revision().prop_map(|after| MarkBody::Rewound { after }),
+        (revision(), revision()).prop_map(|(target, replacement)| MarkBody::Edited { target, replacement }),
+        revision().prop_map(|target| MarkBody::Pinned { target }),
+        revision().prop_map(|mark| MarkBody::Undone { mark }),
+        Just(MarkBody::Pruned { compaction: compaction(1), part_count: 1 }),
+        (revision(), revision(), revision(), revision()).prop_map(|(base, first, last, tail_start)| {
+            let covered = if first <= last { vec![range(first, last)] } else { Vec::new() };
+            let marker = (base % 2 == 0).then_some(base);
+            let summary = base;
+            let compaction = compaction(2);
+            MarkBody::Compacted(CompactedMark { compaction, base, covered, tail_start, marker, summary })
+        }),
+    ];
+    proptest::collection::vec((1_i64..4, body), 0..20).prop_map(|steps| {
+        let mut revision = 0;
+        let numbered = steps.into_iter().map(|(step, body)| {
+            revision += step;
+            mark(revision, body)
+        });
+        numbered.collect()
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn every_message_is_accounted_for(steps in oracle::steps()) {
+        let world = World::play(&steps);
+        for at in 0..=world.revision {
+            let layout = fold(&world.marks, at);
+            prop_assert_eq!(world.shown_by(&layout, at), world.view(at), "what is shown at {}", at);
+            world.check_accounts(&layout, at)?;
+        }
+    }
+
+    #[test]
+    fn a_summary_may_be_committed_exactly_when_the_fold_would_show_it(steps in oracle::steps()) {
+        let world = World::play(&steps);
+        for (applied, mark) in &world.attempts {
+            let marks: Vec<Mark> = world.marks.iter().filter(|other| other.revision < mark.revision).cloned().collect();
+            let before = fold(&marks, mark.revision);
+            let shown = fold(&[marks, vec![mark.clone()]].concat(), mark.revision);
+            let would_show = shown.covered.map(|covered| covered.mark) == Some(mark.revision);
+            let MarkBody::Compacted(compacted) = &mark.body else { unreachable!("attempts are compactions") };
+            let base = fold(&world.marks, compacted.base);
+            let same_ground = before.covered.map(|covered| covered.mark) == base.covered.map(|covered| covered.mark);
+            prop_assert_eq!(*applied, would_show && same_ground);
+        }
+    }
+
+    #[test]
+    fn undoing_the_newest_reduction_gives_the_layout_before_it(steps in oracle::steps(), prune in any::<bool>()) {
+        let mut world = World::play(&steps);
+        let before = fold(&world.marks, world.revision);
+        let made = if prune { Some(world.prune()) } else { world.compact(2) };
+        if let Some(made) = made {
+            prop_assert_eq!(newest_live_reduction(&world.marks, made), Some(made));
+            let mut after = fold(&[world.marks, vec![undo(made + 1, made)]].concat(), made + 1);
+            if prune {
+                prop_assert_eq!(after.undone_prunes.pop(), Some(made));
+            }
+            prop_assert_eq!(after, before);
+        }
+    }
+
+    #[test]
+    fn a_layout_depends_on_nothing_later(marks in any_marks(), at in 0_i64..60) {
+        let earlier: Vec<Mark> = marks.iter().filter(|mark| mark.revision <= at).cloned().collect();
+        prop_assert_eq!(fold(&marks, at), fold(&earlier, Revision::MAX));
+        prop_assert_eq!(newest_live_reduction(&marks, at), newest_live_reduction(&earlier, Revision::MAX));
+    }
+
+    #[test]
+    fn any_marks_give_an_ordered_open_layout(marks in any_marks()) {
+        let layout = fold(&marks, 100);
+        let open = layout.spans.iter().filter(|span| matches!(span, Span::Inline { last: None, .. })).count();
+        prop_assert_eq!(open, 1);
+        let last_is_open = matches!(layout.spans.last(), Some(Span::Inline { last: None, .. }));
+        prop_assert!(last_is_open);
+        let mut next = Revision::MIN;
+        for span in &layout.spans {
+            if let Span::Inline { first, last } = span {
+                prop_assert!(next <= *first && last.is_none_or(|last| *first <= last));
+                next = last.map_or(Revision::MAX, |last| last + 1);
+            }
+        }
+    }
+}

@@ -1,0 +1,313 @@
+//! A slow world that knows what every view must show, message by message.
+
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+use proptest::test_runner::TestCaseError;
+
+use super::super::*;
+use super::{compaction, edited, mark, pinned, pruned, range, rewound, undo};
+
+/// Something that happens to a session. Numbers choose among what there is.
+#[derive(Debug, Clone)]
+pub(super) enum Step {
+    Message,
+    Noise,
+    Edit(usize),
+    Rewind(usize),
+    Pin(usize),
+    Prune,
+    Compact(usize),
+    Begin(usize),
+    Finish,
+    Undo(usize),
+    UndoNewest,
+}
+
+pub(super) fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let step = prop_oneof![
+        12 => Just(Step::Message),
+        3 => Just(Step::Noise),
+        3 => (0_usize..40).prop_map(Step::Edit),
+        2 => (0_usize..12).prop_map(Step::Rewind),
+        2 => (0_usize..40).prop_map(Step::Pin),
+        1 => Just(Step::Prune),
+        3 => (0_usize..4).prop_map(Step::Compact),
+        2 => (0_usize..4).prop_map(Step::Begin),
+        3 => Just(Step::Finish),
+        2 => (0_usize..40).prop_map(Step::Undo),
+        1 => Just(Step::UndoNewest),
+    ];
+    proptest::collection::vec(step, 0..40)
+}
+
+/// A message in the conversation: its place, and the message that stands there.
+type Stand = (Revision, Revision);
+
+#[derive(Default)]
+pub(super) struct World {
+    pub(super) revision: Revision,
+    pub(super) marks: Vec<Mark>,
+    /// Compactions that were finished after other things had happened: whether they applied, and their marks.
+    pub(super) attempts: Vec<(bool, Mark)>,
+    normal: Vec<Revision>,
+    /// Replacements, each with the revision of the mark that brought it.
+    replacements: BTreeMap<Revision, Revision>,
+    derived: Vec<Revision>,
+    begun: Option<CompactedMark>,
+}
+
+impl World {
+    pub(super) fn play(steps: &[Step]) -> Self {
+        let mut world = Self::default();
+        for step in steps {
+            world.step(step);
+        }
+        world
+    }
+
+    fn step(&mut self, step: &Step) {
+        match *step {
+            Step::Message => {
+                let revision = self.tick();
+                self.normal.push(revision);
+            }
+            Step::Noise => {
+                self.tick();
+            }
+            Step::Edit(choice) => {
+                if let Some((target, _)) = self.choose(choice) {
+                    let replacement = self.tick();
+                    let revision = self.tick();
+                    self.replacements.insert(replacement, revision);
+                    self.marks.push(edited(revision, target, replacement));
+                }
+            }
+            Step::Rewind(back) => {
+                let after = self.revision - Revision::try_from(back).expect("small");
+                let revision = self.tick();
+                self.marks.push(rewound(revision, after.max(0)));
+            }
+            Step::Pin(choice) => {
+                if let Some((place, stands)) = self.choose(choice) {
+                    let revision = self.tick();
+                    self.marks.push(pinned(revision, if choice % 2 == 0 { place } else { stands }));
+                }
+            }
+            Step::Prune => {
+                self.prune();
+            }
+            Step::Compact(keep) => {
+                self.compact(keep);
+            }
+            Step::Begin(keep) => self.begun = self.begin(keep),
+            Step::Finish => {
+                self.finish();
+            }
+            Step::Undo(choice) => {
+                if let Some(target) = (!self.marks.is_empty()).then(|| self.marks[choice % self.marks.len()].revision) {
+                    let revision = self.tick();
+                    self.marks.push(undo(revision, target));
+                }
+            }
+            Step::UndoNewest => {
+                if let Some(target) = newest_live_reduction(&self.marks, self.revision) {
+                    let revision = self.tick();
+                    self.marks.push(undo(revision, target));
+                }
+            }
+        }
+    }
+
+    fn tick(&mut self) -> Revision {
+        self.revision += 1;
+        self.revision
+    }
+
+    fn choose(&self, choice: usize) -> Option<Stand> {
+        let conversation = self.conversation(self.revision);
+        (!conversation.is_empty()).then(|| conversation[choice % conversation.len()])
+    }
+
+    pub(super) fn prune(&mut self) -> Revision {
+        let revision = self.tick();
+        self.marks.push(pruned(revision));
+        revision
+    }
+
+    /// Summarizes all but the last `keep` messages of the view at once, and gives the mark's revision.
+    pub(super) fn compact(&mut self, keep: usize) -> Option<Revision> {
+        self.begun = self.begin(keep);
+        self.finish()
+    }
+
+    fn begin(&self, keep: usize) -> Option<CompactedMark> {
+        let base = self.revision;
+        let conversation = self.conversation(base);
+        let old_tail = self.summary(base).map_or(0, |(_, compacted)| compacted.tail_start);
+        let end = conversation.len().saturating_sub(keep);
+        let (head, tail) = conversation.split_at(end);
+        let covers_more = head.iter().any(|(place, _)| *place >= old_tail);
+        covers_more.then(|| CompactedMark {
+            compaction: compaction(base),
+            base,
+            covered: self.ranges(head.iter().map(|(_, stands)| *stands).collect()),
+            tail_start: tail.first().map_or(base + 1, |(place, _)| *place),
+            marker: None,
+            summary: 0,
+        })
+    }
+
+    /// Ranges that hold exactly the given messages; revisions that are no messages may lie between originals.
+    fn ranges(&self, mut revisions: Vec<Revision>) -> Vec<RevisionRange> {
+        revisions.sort_unstable();
+        let mut ranges: Vec<RevisionRange> = Vec::new();
+        for revision in revisions {
+            let messages = || self.normal.iter().chain(self.replacements.keys()).chain(&self.derived);
+            match ranges.last_mut() {
+                Some(last)
+                    if self.normal.contains(&last.last)
+                        && self.normal.contains(&revision)
+                        && !messages().any(|other| last.last < *other && *other < revision) =>
+                {
+                    last.last = revision;
+                }
+                _ => ranges.push(range(revision, revision)),
+            }
+        }
+        ranges
+    }
+
+    fn finish(&mut self) -> Option<Revision> {
+        let begun = self.begun.take()?;
+        let applies = still_applies(&self.marks, begun.base, &begun.covered, begun.tail_start, self.revision);
+        let marker = (self.revision % 2 == 0).then(|| self.tick());
+        let summary = self.tick();
+        self.derived.extend(marker);
+        self.derived.push(summary);
+        let revision = self.tick();
+        let mark = mark(revision, MarkBody::Compacted(CompactedMark { marker, summary, ..begun }));
+        self.attempts.push((applies, mark.clone()));
+        if applies {
+            self.marks.push(mark);
+        }
+        applies.then_some(revision)
+    }
+
+    fn holds(&self, mark: &Mark, at: Revision) -> bool {
+        let undoes = |other: &&Mark| {
+            matches!(other.body, MarkBody::Undone { mark: target } if target == mark.revision) && other.revision <= at
+        };
+        mark.revision <= at && !self.marks.iter().filter(undoes).any(|undo| self.holds(undo, at))
+    }
+
+    fn held(&self, at: Revision) -> Vec<&Mark> {
+        self.marks.iter().filter(|mark| self.holds(mark, at)).collect()
+    }
+
+    fn is_rewound(&self, revision: Revision, at: Revision) -> bool {
+        let rewinds = |mark: &&Mark| match mark.body {
+            MarkBody::Rewound { after } => after < revision && revision <= mark.revision,
+            _ => false,
+        };
+        self.held(at).iter().any(rewinds)
+    }
+
+    /// The conversation without any summary: every message that is not rewound, with edits applied.
+    fn conversation(&self, at: Revision) -> Vec<Stand> {
+        let held = self.held(at);
+        let stands = |place: Revision| {
+            let mut edits = held.iter().rev().filter_map(|mark| match mark.body {
+                MarkBody::Edited { target, replacement } if target == place => Some(replacement),
+                _ => None,
+            });
+            edits.next().unwrap_or(place)
+        };
+        let places = self.normal.iter().copied().filter(|place| *place <= at && !self.is_rewound(*place, at));
+        places.map(|place| (place, stands(place))).collect()
+    }
+
+    fn in_front(&self, tail_start: Revision, at: Revision) -> Vec<Stand> {
+        self.conversation(at).into_iter().filter(|(place, _)| *place < tail_start).collect()
+    }
+
+    /// The newest summary whose ground is still the conversation.
+    fn summary(&self, at: Revision) -> Option<(Revision, &CompactedMark)> {
+        let stands = |it: &CompactedMark| {
+            let is_covered = |revision| it.covered.iter().any(|range| range.contains(revision));
+            // Revisions that are no message count too when they come and go: the fold knows no messages.
+            let comes_or_goes = |revision| match (self.is_rewound(revision, it.base), self.is_rewound(revision, at)) {
+                (true, false) => true,
+                (false, true) => is_covered(revision) && !self.replacements.contains_key(&revision),
+                (true, true) | (false, false) => false,
+            };
+            !(1..it.tail_start).any(comes_or_goes)
+                && self.in_front(it.tail_start, it.base) == self.in_front(it.tail_start, at)
+        };
+        self.held(at).into_iter().rev().find_map(|mark| match &mark.body {
+            MarkBody::Compacted(it) if stands(it) => Some((mark.revision, it)),
+            _ => None,
+        })
+    }
+
+    fn is_pinned(&self, place: Revision, at: Revision) -> bool {
+        let replaces = |mark: &Mark, pin| mark.body == MarkBody::Edited { target: place, replacement: pin };
+        let names_place = |pin: Revision| pin == place || self.marks.iter().any(|mark| replaces(mark, pin));
+        self.held(at).iter().any(|mark| matches!(mark.body, MarkBody::Pinned { target } if names_place(target)))
+    }
+
+    /// What a view shows, in order.
+    pub(super) fn view(&self, at: Revision) -> Vec<Revision> {
+        let summary = self.summary(at).map(|(_, compacted)| compacted);
+        let tail_start = summary.map_or(0, |compacted| compacted.tail_start);
+        let conversation = self.conversation(at);
+        let (front, tail): (Vec<Stand>, Vec<Stand>) =
+            conversation.into_iter().partition(|(place, _)| *place < tail_start);
+        let placed = summary.into_iter().flat_map(|compacted| compacted.marker.into_iter().chain([compacted.summary]));
+        let kept = front.into_iter().filter(|(place, _)| self.is_pinned(*place, at)).chain(tail);
+        placed.chain(kept.map(|(_, stands)| stands)).collect()
+    }
+
+    /// The messages a layout names, in order.
+    pub(super) fn shown_by(&self, layout: &Layout, at: Revision) -> Vec<Revision> {
+        let messages = layout.spans.iter().flat_map(|span| match *span {
+            Span::Placed { revision, .. } => vec![revision],
+            Span::Inline { first, last } => {
+                let last = last.unwrap_or(at).min(at);
+                self.normal.iter().copied().filter(|message| (first..=last).contains(message)).collect()
+            }
+        });
+        messages.collect()
+    }
+
+    /// Every message a client wrote is shown once, covered or left out by a mark that holds.
+    pub(super) fn check_accounts(&self, layout: &Layout, at: Revision) -> Result<(), TestCaseError> {
+        let summary = self.summary(at);
+        prop_assert_eq!(layout.covered.as_ref().map(|covered| covered.mark), summary.map(|(mark, _)| mark));
+        let shown = self.shown_by(layout, at);
+        let covered = |message| {
+            layout.covered.as_ref().is_some_and(|covered| covered.ranges.iter().any(|range| range.contains(message)))
+        };
+        let omitted = |message| layout.omitted.iter().filter(|omitted| omitted.range.contains(message)).count();
+        for &message in self.normal.iter().filter(|message| **message <= at) {
+            let times_shown = shown.iter().filter(|other| **other == message).count();
+            let pinned = usize::from(times_shown == 1 && covered(message) && self.is_pinned(message, at));
+            let accounts = times_shown + usize::from(covered(message)) + omitted(message) - pinned;
+            prop_assert_eq!(accounts, 1, "message {} at {}: {:?}", message, at, layout);
+        }
+        for (&message, _) in self.replacements.iter().filter(|(_, mark)| **mark <= at) {
+            let times_shown = shown.iter().filter(|other| **other == message).count();
+            prop_assert!(times_shown <= 1);
+            let accounts = times_shown + usize::from(covered(message)) + omitted(message);
+            prop_assert!(accounts >= 1, "replacement {} at {}: {:?}", message, at, layout);
+        }
+        for pair in layout.omitted.windows(2) {
+            prop_assert!(pair[0].range.last < pair[1].range.first, "{:?}", pair);
+        }
+        for omitted in &layout.omitted {
+            let says_so = |mark: &Mark| mark.revision == omitted.mark && self.holds(mark, at);
+            prop_assert!(self.marks.iter().any(says_so), "{:?} at {}", omitted, at);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,67 @@
+//! Marks: append-only statements about history.
+
+use super::Revision;
+use super::compaction::RevisionRange;
+use super::ids::CompactionId;
+
+/// A mark as it is stored.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Mark {
+    /// The revision at which it was made.
+    pub revision: Revision,
+    /// What it says.
+    pub body: MarkBody,
+}
+
+/// What a mark says.
+#[derive(Debug, Clone, PartialEq)]
+pub enum MarkBody {
+    /// A summary stands for ranges of history.
+    Compacted(CompactedMark),
+    /// Tool outputs are shortened to placeholders. The parts are listed beside the mark.
+    Pruned {
+        /// The reduction that did it.
+        compaction: CompactionId,
+        /// How many parts.
+        part_count: i64,
+    },
+    /// What came after `after`, up to the mark, is no longer part of the conversation.
+    Rewound {
+        /// The last revision that still counts.
+        after: Revision,
+    },
+    /// A message is replaced by another.
+    Edited {
+        /// The message that was edited: always the original, also when it is edited again.
+        target: Revision,
+        /// The message that stands in its place.
+        replacement: Revision,
+    },
+    /// A message must stay verbatim in every view.
+    Pinned {
+        /// The message.
+        target: Revision,
+    },
+    /// An earlier mark no longer holds.
+    Undone {
+        /// The mark that is taken back.
+        mark: Revision,
+    },
+}
+
+/// A summary stands for ranges of history.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CompactedMark {
+    /// The reduction that did it.
+    pub compaction: CompactionId,
+    /// The revision whose view was summarized; nothing after it is covered.
+    pub base: Revision,
+    /// Every message the summary stands for, those of the summaries before it included; sorted and disjoint.
+    pub covered: Vec<RevisionRange>,
+    /// The first message kept verbatim; every inline message from here on stays. `base + 1` keeps nothing old.
+    pub tail_start: Revision,
+    /// The marker message that introduces the summary, if the policy has one.
+    pub marker: Option<Revision>,
+    /// The summary message.
+    pub summary: Revision,
+}

@@ -1,0 +1,146 @@
+//! Messages: the entries of a session's history.
+
+use super::Revision;
+use super::ids::{MessageId, SessionId};
+use super::part::{NewPart, Part};
+use super::time::Timestamp;
+use super::usage::Usage;
+
+/// Who speaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Role {
+    /// A person, or a program on a person's behalf.
+    User,
+    /// The model.
+    Assistant,
+    /// A tool; its message holds tool results.
+    Tool,
+    /// Instructions to the model.
+    System,
+}
+
+/// What a message is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum MessageKind {
+    /// Part of the conversation, written by a client.
+    Normal,
+    /// An opaque entry: never in a view, starts no turn.
+    Record,
+    /// What a client put in the place of an edited message; shown where that one stood.
+    Edit,
+    /// Stands for covered ranges of history.
+    Summary,
+    /// Where a compaction cut, with the words that introduce its summary to a model.
+    Marker,
+}
+
+impl MessageKind {
+    /// Whether Longhand made the message out of others. Lists leave derived messages out unless asked.
+    pub fn is_derived(self) -> bool {
+        matches!(self, Self::Summary | Self::Marker)
+    }
+
+    /// Whether the message stands in views at its own place in the history.
+    ///
+    /// The other kinds are in a view only where a layout puts them.
+    pub fn is_inline(self) -> bool {
+        matches!(self, Self::Normal)
+    }
+}
+
+/// Why a reply ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FinishReason {
+    /// The model was done. Final.
+    Stop,
+    /// The model waits for tools.
+    ToolCalls,
+    /// The model ran into its output limit. Final.
+    Length,
+    /// The provider refused to go on. Final.
+    ContentFilter,
+    /// The provider or the agent failed. Final.
+    Error,
+    /// Somebody stopped it. Final.
+    Aborted,
+}
+
+impl FinishReason {
+    /// Whether the reply ends its turn, as far as the reply itself can tell.
+    pub fn is_final(self) -> bool {
+        self != Self::ToolCalls
+    }
+}
+
+/// How a message was sealed.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Finish {
+    /// Why it ended; none for messages that are not replies.
+    pub reason: Option<FinishReason>,
+    /// The provider's own words for the reason or for the error.
+    pub detail: String,
+    /// What the reply cost.
+    pub usage: Option<Usage>,
+    /// The revision of the view that the reply was given.
+    pub context_revision: Option<Revision>,
+    /// The hash of the view that the reply was given.
+    pub view_hash: Option<Vec<u8>>,
+}
+
+/// A message as it is stored.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Message {
+    /// The server's id.
+    pub id: MessageId,
+    /// The session it was written to; in a fork that may be an ancestor.
+    pub session_id: SessionId,
+    /// The client's own id, unique in its session.
+    pub client_id: Option<String>,
+    /// The revision at which it came, which is also its place in the history.
+    pub revision: Revision,
+    /// Who speaks.
+    pub role: Role,
+    /// What it is for.
+    pub kind: MessageKind,
+    /// Its closed parts, in order.
+    pub parts: Vec<Part>,
+    /// The revision at which it was sealed; none while it is open.
+    pub sealed_revision: Option<Revision>,
+    /// How it was sealed; empty while it is open.
+    pub finish: Finish,
+    /// The model that wrote it, or empty.
+    pub model: String,
+    /// The provider of that model, or empty.
+    pub provider: String,
+    /// When the server got it.
+    pub create_time: Timestamp,
+    /// When it was written, by the client's clock. Decides nothing.
+    pub origin_time: Option<Timestamp>,
+    /// Who wrote it: the caller's name for itself, or empty.
+    pub actor: String,
+    /// Free JSON of the client, verbatim.
+    pub metadata_json: Option<String>,
+}
+
+/// A message that a client wants to append.
+#[derive(Debug, Clone, PartialEq)]
+pub struct NewMessage {
+    /// The client's own id, unique in its session, or none. It makes the append idempotent.
+    pub client_id: Option<String>,
+    /// Who speaks.
+    pub role: Role,
+    /// `Normal` or `Record`.
+    pub kind: MessageKind,
+    /// Its first parts.
+    pub parts: Vec<NewPart>,
+    /// How it ends, or none to leave it open.
+    pub finish: Option<Finish>,
+    /// The model that wrote it, or empty.
+    pub model: String,
+    /// The provider of that model, or empty.
+    pub provider: String,
+    /// When it was written, by the client's clock.
+    pub origin_time: Option<Timestamp>,
+    /// Free JSON, kept verbatim.
+    pub metadata_json: Option<String>,
+}

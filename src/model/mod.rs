@@ -1,0 +1,24 @@
+//! The nouns: what a session is made of.
+//!
+//! Nothing here knows about disks, wires, clocks or models, and nothing here decides anything.
+
+pub mod compaction;
+pub mod event;
+pub mod fold;
+pub mod ids;
+pub mod layout;
+pub mod mark;
+pub mod message;
+pub mod part;
+pub mod session;
+pub mod time;
+pub mod usage;
+pub mod view;
+
+/// A session's dense version number: the position of one event in its session, and the time axis of replay.
+///
+/// A fork goes on counting where it left its parent, so one axis runs through a whole lineage.
+pub type Revision = i64;
+
+/// The dense number of one event in its store, in commit order.
+pub type Seq = i64;

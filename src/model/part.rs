@@ -1,0 +1,186 @@
+//! Parts: the typed, immutable pieces of a message.
+
+use super::Revision;
+use super::ids::PartId;
+use super::time::Timestamp;
+use super::usage::Usage;
+
+/// A closed part as it is stored.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Part {
+    /// The server's id.
+    pub id: PartId,
+    /// The client's own id, unique in its message.
+    pub client_id: Option<String>,
+    /// The revision at which the part closed.
+    pub revision: Revision,
+    /// What the part says.
+    pub body: PartBody,
+    /// Free JSON of the client, verbatim.
+    pub metadata_json: Option<String>,
+}
+
+/// What a part says.
+#[derive(Debug, Clone, PartialEq)]
+pub enum PartBody {
+    /// Words for the reader.
+    Text(String),
+    /// Words the model thought.
+    Reasoning(String),
+    /// A request to run a tool.
+    ToolCall(ToolCall),
+    /// What a tool gave back.
+    ToolResult(ToolResult),
+    /// An image, a document, a sound.
+    Media(Media),
+    /// A point in the conversation that means something to clients, with a text for the model or none.
+    Marker(Marker),
+    /// The end of one step of a reply that has several.
+    Step(Step),
+    /// A provider's block that must be given back byte for byte.
+    Opaque(Opaque),
+    /// An entry of the history that is never in a view.
+    Record(Record),
+}
+
+impl PartBody {
+    /// The part's kind, as the protocol and the command line name it.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Text(_) => "text",
+            Self::Reasoning(_) => "reasoning",
+            Self::ToolCall(_) => "tool_call",
+            Self::ToolResult(_) => "tool_result",
+            Self::Media(_) => "media",
+            Self::Marker(_) => "marker",
+            Self::Step(_) => "step",
+            Self::Opaque(_) => "opaque",
+            Self::Record(_) => "record",
+        }
+    }
+}
+
+/// A request to run a tool.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct ToolCall {
+    /// Joins the call to its result; unique among the calls of a session's live history.
+    pub call_id: String,
+    /// The tool's name.
+    pub tool: String,
+    /// The input as the model wrote it: JSON text, verbatim.
+    pub input_json: String,
+    /// When the tool began, by the client's clock.
+    pub start_time: Option<Timestamp>,
+    /// When the tool ended, by the client's clock.
+    pub end_time: Option<Timestamp>,
+}
+
+/// How a tool ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ResultStatus {
+    /// It did what it was asked.
+    Completed,
+    /// It failed; the output says how.
+    Error,
+    /// It was stopped before it ended.
+    Interrupted,
+}
+
+/// What a tool gave back.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ToolResult {
+    /// The call this answers.
+    pub call_id: String,
+    /// How the tool ended.
+    pub status: ResultStatus,
+    /// The output as text.
+    pub output: String,
+    /// Media that came with the output.
+    pub attachments: Vec<Media>,
+    /// When the tool began, by the client's clock.
+    pub start_time: Option<Timestamp>,
+    /// When the tool ended, by the client's clock.
+    pub end_time: Option<Timestamp>,
+}
+
+/// An image, a document, a sound.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Media {
+    /// The MIME type, such as `image/png`.
+    pub mime_type: String,
+    /// A file name, or empty.
+    pub name: String,
+    /// Where the bytes are.
+    pub source: MediaSource,
+}
+
+/// Where media bytes are.
+#[derive(Debug, Clone, PartialEq)]
+pub enum MediaSource {
+    /// Here.
+    Bytes(Vec<u8>),
+    /// At an address the daemon never opens.
+    Uri(String),
+}
+
+impl Default for MediaSource {
+    fn default() -> Self {
+        Self::Bytes(Vec::new())
+    }
+}
+
+/// A point in the conversation that means something to clients.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Marker {
+    /// What it marks, such as `compaction`.
+    pub name: String,
+    /// What a model reads there; empty keeps it out of views.
+    pub text: String,
+}
+
+/// The end of one step of a reply.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Step {
+    /// The provider's finish reason for the step.
+    pub finish_reason: String,
+    /// What the step cost.
+    pub usage: Option<Usage>,
+}
+
+/// A provider's block that must be given back byte for byte.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Opaque {
+    /// The provider it belongs to.
+    pub provider: String,
+    /// The provider's name for the kind of block.
+    pub kind: String,
+    /// The block, verbatim.
+    pub data: Vec<u8>,
+}
+
+/// An entry of the history that is never in a view and starts no turn.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Record {
+    /// What the entry is, in its source's words.
+    pub kind: String,
+    /// The entry, verbatim.
+    pub data: String,
+}
+
+/// A part that a client wants to append; the server gives it an id.
+#[derive(Debug, Clone, PartialEq)]
+pub struct NewPart {
+    /// The client's own id, unique in its message, or none.
+    pub client_id: Option<String>,
+    /// What the part says.
+    pub body: PartBody,
+    /// Free JSON, kept verbatim.
+    pub metadata_json: Option<String>,
+}
+
+impl NewPart {
+    /// A part with a body and nothing else.
+    pub fn new(body: PartBody) -> Self {
+        Self { client_id: None, body, metadata_json: None }
+    }
+}

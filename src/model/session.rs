@@ -1,0 +1,50 @@
+//! Sessions.
+
+use super::Revision;
+use super::ids::SessionId;
+use super::time::Timestamp;
+use super::usage::ModelWindow;
+
+/// Whether a session takes writes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SessionState {
+    /// It does.
+    Active,
+    /// It is put away: it can be read, forked and restored, not written.
+    Archived,
+}
+
+/// One conversation, as it stands now.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Session {
+    /// The server's id.
+    pub id: SessionId,
+    /// The client's own id, unique in the store.
+    pub client_id: Option<String>,
+    /// What people call it.
+    pub title: String,
+    /// Whether it takes writes.
+    pub state: SessionState,
+    /// The session that this one works for (a sub-agent's parent).
+    pub parent: Option<SessionId>,
+    /// The session this one was forked from, and the last revision they share.
+    pub fork: Option<(SessionId, Revision)>,
+    /// The preset its policy started from, such as `opencode@seed`.
+    pub preset: String,
+    /// The model window in force when a caller names none.
+    pub window: ModelWindow,
+    /// Free JSON of the client, verbatim.
+    pub metadata_json: Option<String>,
+    /// The newest revision.
+    pub revision: Revision,
+    /// The newest revision that changed history, marks or policy.
+    pub history_revision: Revision,
+    /// Messages a client wrote, records and inherited ones excluded.
+    pub message_count: i64,
+    /// Tokens of the view, by trusted usage plus estimate.
+    pub context_tokens: i64,
+    /// When the server made it.
+    pub create_time: Timestamp,
+    /// When it last changed.
+    pub update_time: Timestamp,
+}

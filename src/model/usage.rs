@@ -1,0 +1,45 @@
+//! Token usage and model windows.
+
+/// What a provider said one reply cost. Counts are tokens and never negative.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Usage {
+    /// Tokens read that no cache served.
+    pub input: i64,
+    /// Tokens written, reasoning excluded.
+    pub output: i64,
+    /// Tokens spent on reasoning.
+    pub reasoning: i64,
+    /// Tokens read from the provider's prompt cache.
+    pub cache_read: i64,
+    /// Tokens written to the provider's prompt cache.
+    pub cache_write: i64,
+    /// The provider's own total, where it gives one. Zero counts as absent.
+    pub total: Option<i64>,
+    /// What the reply cost in US dollars, where it is known.
+    pub cost_usd: Option<f64>,
+}
+
+impl Usage {
+    /// The provider's total, or else the sum of input, output and both cache counts.
+    ///
+    /// Reasoning is left out of the sum, as OpenCode and pi do.
+    pub fn context_tokens(&self) -> i64 {
+        match self.total {
+            Some(total) if total > 0 => total,
+            _ => self.input + self.output + self.cache_read + self.cache_write,
+        }
+    }
+}
+
+/// How much a model can take. Counts are tokens; zero context means "unknown", which never triggers anything.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ModelWindow {
+    /// The model's name, as the provider spells it; empty when it does not matter.
+    pub model: String,
+    /// Input and output together.
+    pub context: i64,
+    /// A separate limit on input, where the model has one.
+    pub input: Option<i64>,
+    /// The most the model writes in one reply.
+    pub output: Option<i64>,
+}

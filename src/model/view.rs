@@ -1,0 +1,81 @@
+//! Views: history as a model should see it.
+
+use super::Revision;
+use super::ids::{CompactionId, MessageId, PartId};
+use super::layout::Place;
+use super::message::{Message, Role};
+use super::part::PartBody;
+
+/// A stored message on its way into a view: what the layout chose, with the prune marks that touch it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SourceMessage {
+    /// The message, with the parts that were closed by the view's revision.
+    pub message: Message,
+    /// Why it stands here, when that is not its own place.
+    pub place: Option<Place>,
+    /// Its pruned parts, and the reduction that pruned each.
+    pub pruned: Vec<(PartId, CompactionId)>,
+}
+
+/// A message of a view.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ViewMessage {
+    /// The stored message it shows; none for a message that pairing made.
+    pub source: Option<MessageId>,
+    /// The revision of that message; zero for a message that pairing made.
+    pub revision: Revision,
+    /// Who speaks.
+    pub role: Role,
+    /// What it is doing in the view.
+    pub standing: Standing,
+    /// What it says.
+    pub parts: Vec<ViewPart>,
+}
+
+/// What a view message is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Standing {
+    /// An original message, whole or shortened.
+    Shown,
+    /// Introduces the summary.
+    Marker,
+    /// Stands for covered history.
+    Summary,
+    /// Made by pairing: the error result of a call that was never answered.
+    Paired,
+}
+
+/// A part of a view message.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ViewPart {
+    /// The stored part it shows; none for a part that pairing made. It is the id by which the original can be read.
+    pub source: Option<PartId>,
+    /// What the model sees.
+    pub body: PartBody,
+    /// What was taken away, if anything was.
+    pub shortened: Option<Shortened>,
+}
+
+/// What was taken away from a part.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Shortened {
+    /// A prune mark replaced the output by a placeholder.
+    Pruned {
+        /// Characters of the original, in the policy's unit.
+        original_length: i64,
+    },
+    /// The policy cuts long outputs in every view.
+    Truncated {
+        /// Characters that were left out, in the policy's unit.
+        omitted_length: i64,
+    },
+}
+
+/// A view, whole.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct View {
+    /// The messages, in the order the model reads them.
+    pub messages: Vec<ViewMessage>,
+    /// Tokens, by the policy's estimate.
+    pub estimated_tokens: i64,
+}

@@ -1,0 +1,11 @@
+//! The generated protocol types of `longhand.v1`; their documentation is the comments in `proto/`.
+
+#[expect(missing_docs, reason = "the generator leaves oneofs and client modules without comments")]
+mod generated {
+    tonic::include_proto!("longhand.v1");
+}
+
+pub use generated::*;
+
+/// The compiled protos, for reflection and for the JSON mapping.
+pub const DESCRIPTORS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/longhand_descriptor.bin"));

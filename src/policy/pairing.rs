@@ -1,0 +1,192 @@
+//! Pairing: every call with its result directly behind it, whatever other writers put in between.
+//!
+//! There is one canonical form. Calls stand in assistant messages. Their results stand in tool messages directly
+//! behind, in call order, one for each stored message that results came from; a call without a result gets an
+//! interrupted one. What stands behind a result in the same reply follows in a message of its own, because the model
+//! wrote it after it had read the result. A result that answers no call is told as words of a user message at its own
+//! place.
+
+use std::collections::HashMap;
+
+use crate::model::message::Role;
+use crate::model::part::{PartBody, ResultStatus, ToolResult};
+use crate::model::view::{Standing, ViewMessage, ViewPart};
+
+mod check;
+#[cfg(test)]
+mod tests;
+
+pub use check::violations;
+
+/// Puts the messages of a view into the canonical form; `interrupted_text` is the output of a call without a result.
+///
+/// Messages without parts go. Doing it again changes nothing.
+pub fn pair(interrupted_text: &str, messages: Vec<ViewMessage>) -> Vec<ViewMessage> {
+    let (pieces, mut answers) = take_apart(messages);
+    let mut paired = Vec::new();
+    for piece in pieces.done {
+        let results = tool_messages(interrupted_text, &piece, &mut answers);
+        paired.push(piece.message);
+        paired.extend(results);
+    }
+    paired
+}
+
+/// Separates results from the rest: the rest in pieces, and for each call, in reading order, its result.
+fn take_apart(messages: Vec<ViewMessage>) -> (Pieces, Vec<Option<Answer>>) {
+    let mut matches = match_results(&messages).into_iter();
+    let mut pieces = Pieces::default();
+    let mut answers = Vec::new();
+    for (from, message) in messages.into_iter().enumerate() {
+        let ViewMessage { source, revision, role, standing, parts } = message;
+        let header = |role| ViewMessage { source, revision, role, standing, parts: Vec::new() };
+        // Words beside results cannot stay in a tool message; of the other roles, the user is nearest to a tool.
+        let role_of_words = if role == Role::Tool { Role::User } else { role };
+        for part in parts {
+            match &part.body {
+                PartBody::ToolCall(_) => {
+                    pieces.add_call(header(Role::Assistant), from, part, answers.len());
+                    answers.push(None);
+                }
+                PartBody::ToolResult(result) => match matches.next().flatten() {
+                    Some(call) => {
+                        pieces.close(from, call);
+                        answers[call] = Some(Answer { from, header: header(Role::Tool), part });
+                    }
+                    None => {
+                        let told = tell(&part, result);
+                        told.into_iter().for_each(|part| pieces.add(header(Role::User), from, part));
+                    }
+                },
+                PartBody::Text(_)
+                | PartBody::Reasoning(_)
+                | PartBody::Media(_)
+                | PartBody::Marker(_)
+                | PartBody::Step(_)
+                | PartBody::Opaque(_)
+                | PartBody::Record(_) => pieces.add(header(role_of_words), from, part),
+            }
+        }
+    }
+    (pieces, answers)
+}
+
+/// For each result, in reading order, the call that it answers, by the call's number in reading order: the nearest
+/// earlier call with its id that has no answer yet.
+fn match_results(messages: &[ViewMessage]) -> Vec<Option<usize>> {
+    let mut unanswered: HashMap<&str, Vec<usize>> = HashMap::new();
+    let (mut calls, mut matches) = (0, Vec::new());
+    for part in messages.iter().flat_map(|message| &message.parts) {
+        if let PartBody::ToolCall(call) = &part.body {
+            unanswered.entry(&call.call_id).or_default().push(calls);
+            calls += 1;
+        } else if let PartBody::ToolResult(result) = &part.body {
+            matches.push(unanswered.get_mut(result.call_id.as_str()).and_then(Vec::pop));
+        }
+    }
+    matches
+}
+
+/// A result on its way behind its call.
+struct Answer {
+    /// The index of the message it came from.
+    from: usize,
+    /// A tool message that takes after that one, still empty.
+    header: ViewMessage,
+    /// The result.
+    part: ViewPart,
+}
+
+/// A stretch of one message that stays together.
+struct Piece {
+    /// The index of the message it came from.
+    from: usize,
+    /// What it holds: anything but results.
+    message: ViewMessage,
+    /// The numbers of its calls, in reading order.
+    calls: Vec<usize>,
+    /// Whether nothing may join it any more.
+    closed: bool,
+}
+
+/// The messages without their results, cut where the canonical form needs it.
+#[derive(Default)]
+struct Pieces {
+    done: Vec<Piece>,
+}
+
+impl Pieces {
+    /// Adds a part to the newest piece if that came from the same message and takes it, else to a new one.
+    fn add(&mut self, header: ViewMessage, from: usize, part: ViewPart) {
+        match self.done.last_mut() {
+            Some(piece) if piece.from == from && piece.message.role == header.role && !piece.closed => {
+                piece.message.parts.push(part);
+            }
+            Some(_) | None => {
+                let message = ViewMessage { parts: vec![part], ..header };
+                self.done.push(Piece { from, message, calls: Vec::new(), closed: false });
+            }
+        }
+    }
+
+    /// Adds a call. No piece holds two calls with one id: their results could not be told apart.
+    fn add_call(&mut self, header: ViewMessage, from: usize, part: ViewPart, number: usize) {
+        if let Some(piece) = self.done.last_mut() {
+            piece.closed |= piece.message.parts.iter().any(|other| call_id(other) == call_id(&part));
+        }
+        self.add(header, from, part);
+        if let Some(piece) = self.done.last_mut() {
+            piece.calls.push(number);
+        }
+    }
+
+    /// Notes that the message with index `from` answers a call: if the call is its own, what follows was written later.
+    fn close(&mut self, from: usize, call: usize) {
+        if let Some(piece) = self.done.last_mut() {
+            piece.closed |= piece.from == from && piece.calls.contains(&call);
+        }
+    }
+}
+
+/// The id of the call that a part is, if it is one.
+fn call_id(part: &ViewPart) -> Option<&str> {
+    if let PartBody::ToolCall(call) = &part.body { Some(&call.call_id) } else { None }
+}
+
+/// The tool messages that stand behind a piece.
+fn tool_messages(interrupted_text: &str, piece: &Piece, answers: &mut [Option<Answer>]) -> Vec<ViewMessage> {
+    let mut messages: Vec<(Option<usize>, ViewMessage)> = Vec::new();
+    for (&call, call_id) in piece.calls.iter().zip(piece.message.parts.iter().filter_map(call_id)) {
+        let Some(Answer { from, header, part }) = answers[call].take() else {
+            messages.push((None, interrupted(interrupted_text, call_id)));
+            continue;
+        };
+        match messages.iter_mut().find(|(other, _)| *other == Some(from)) {
+            Some((_, message)) => message.parts.push(part),
+            None => messages.push((Some(from), ViewMessage { parts: vec![part], ..header })),
+        }
+    }
+    messages.into_iter().map(|(_, message)| message).collect()
+}
+
+/// The result of a call that was never answered.
+fn interrupted(text: &str, call_id: &str) -> ViewMessage {
+    let result = ToolResult {
+        call_id: call_id.to_owned(),
+        status: ResultStatus::Interrupted,
+        output: text.to_owned(),
+        attachments: Vec::new(),
+        start_time: None,
+        end_time: None,
+    };
+    let part = ViewPart { source: None, body: PartBody::ToolResult(result), shortened: None };
+    ViewMessage { source: None, revision: 0, role: Role::Tool, standing: Standing::Paired, parts: vec![part] }
+}
+
+/// A result without a call, as words for the model; media that came with it follow.
+fn tell(part: &ViewPart, result: &ToolResult) -> Vec<ViewPart> {
+    let words = format!("[Tool result for call {}, which is not in this view]\n{}", result.call_id, result.output);
+    let media = result.attachments.iter().cloned().map(PartBody::Media);
+    let bodies = std::iter::once(PartBody::Text(words)).chain(media);
+    bodies.map(|body| ViewPart { source: part.source, body, shortened: part.shortened }).collect()
+}

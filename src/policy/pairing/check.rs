@@ -1,0 +1,68 @@
+//! An independent check of what pairing promises. It shares no code with `pair`, so that a test can trust it.
+
+use std::collections::BTreeMap;
+
+use crate::model::message::Role;
+use crate::model::part::PartBody;
+use crate::model::view::ViewMessage;
+
+/// What is wrong with the calls and results of a view, one sentence each; empty when a model can be given the view.
+pub fn violations(messages: &[ViewMessage]) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut index = 0;
+    while index < messages.len() {
+        let answers = messages[index + 1..].iter().take_while(|message| message.role == Role::Tool).count();
+        let behind = &messages[index + 1..index + 1 + answers];
+        check_roles(index, &messages[index], &mut found);
+        for (offset, message) in behind.iter().enumerate() {
+            check_roles(index + 1 + offset, message, &mut found);
+        }
+        check_answers(index, &messages[index], behind, &mut found);
+        index += 1 + answers;
+    }
+    found
+}
+
+/// Each role may say only what providers let it say, and must say something.
+fn check_roles(index: usize, message: &ViewMessage, found: &mut Vec<String>) {
+    if message.parts.is_empty() {
+        found.push(format!("message {index} is empty"));
+    }
+    for part in &message.parts {
+        let fits = match &part.body {
+            PartBody::ToolCall(_) => message.role == Role::Assistant,
+            PartBody::ToolResult(_) => message.role == Role::Tool,
+            PartBody::Text(_)
+            | PartBody::Reasoning(_)
+            | PartBody::Media(_)
+            | PartBody::Marker(_)
+            | PartBody::Opaque(_) => message.role != Role::Tool,
+            PartBody::Step(_) | PartBody::Record(_) => false,
+        };
+        if !fits {
+            found.push(format!("message {index} has a {} part in the role {:?}", part.body.kind(), message.role));
+        }
+    }
+}
+
+/// The calls of a message and the results in the tool messages behind it must be the same ids, each once.
+fn check_answers(index: usize, message: &ViewMessage, behind: &[ViewMessage], found: &mut Vec<String>) {
+    let mut seen: BTreeMap<&str, (usize, usize)> = BTreeMap::new();
+    for part in &message.parts {
+        if let PartBody::ToolCall(call) = &part.body {
+            seen.entry(&call.call_id).or_default().0 += 1;
+        }
+    }
+    // A view that begins with a tool message has nothing in front of it that could have called.
+    let results = if message.role == Role::Tool { std::slice::from_ref(message) } else { &[] };
+    for part in results.iter().chain(behind).flat_map(|message| &message.parts) {
+        if let PartBody::ToolResult(result) = &part.body {
+            seen.entry(&result.call_id).or_default().1 += 1;
+        }
+    }
+    for (call_id, (calls, results)) in seen {
+        if (calls, results) != (1, 1) {
+            found.push(format!("call {call_id} of message {index} stands there {calls} times, with {results} results"));
+        }
+    }
+}

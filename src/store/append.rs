@@ -1,0 +1,450 @@
+//! Plain appends: messages, parts, drafts, seals. They need no precondition, so any number of writers interleave.
+
+use super::chain::{self, Digest};
+use super::codec;
+use super::error::{Error, Kind, Result};
+use super::head::{Receipt, Rule, SessionKey};
+use super::messages;
+use super::tx::{Caller, MessageInput, PartInput, RequestKey, Tx, salt};
+use crate::clock::fresh_id;
+use crate::limits;
+use crate::model::Revision;
+use crate::model::event::EventBody;
+use crate::model::ids::{MessageId, PartId};
+use crate::model::message::{Finish, MessageKind, NewMessage, Role};
+use crate::model::part::{NewPart, PartBody};
+use sqlx::Row as _;
+use uuid::Uuid;
+
+/// What one message or one set of parts weighs under the policy's counting.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Weight {
+    /// Tokens that it adds to a view.
+    pub tokens: i64,
+    /// Those of them that a prune could take away later.
+    pub output_tokens: i64,
+}
+
+/// Appends messages.
+#[derive(Clone)]
+pub(crate) struct Append {
+    pub(crate) session: SessionKey,
+    pub(crate) caller: Caller,
+    pub(crate) expected_revision: Option<Revision>,
+    pub(crate) rule: Rule,
+    pub(crate) messages: Vec<AppendMessage>,
+}
+
+/// One message of an append, encoded already.
+#[derive(Clone)]
+pub(crate) struct AppendMessage {
+    /// The message as the client sent it, for comparing with one that is there already.
+    pub(crate) original: NewMessage,
+    pub(crate) input: MessageInput,
+    pub(crate) weight: Weight,
+}
+
+/// Adds closed parts to an open message.
+#[derive(Clone)]
+pub(crate) struct AppendParts {
+    pub(crate) session: SessionKey,
+    pub(crate) caller: Caller,
+    pub(crate) rule: Rule,
+    pub(crate) message: MessageId,
+    pub(crate) parts: Vec<AppendPart>,
+}
+
+/// One part of an append.
+#[derive(Clone)]
+pub(crate) enum AppendPart {
+    /// A part with its body.
+    Whole(PartInput, Weight),
+    /// A draft that closes with the words it has. `weigh` says what they weigh.
+    Draft(PartId, Option<String>, Weigh),
+}
+
+/// Says what the words of a draft weigh; the policy's counting, handed in by the caller.
+pub type Weigh = std::sync::Arc<dyn Fn(&PartBody) -> Weight + Send + Sync>;
+
+/// Adds words to a draft.
+#[derive(Clone)]
+pub(crate) struct AppendDraft {
+    pub(crate) session: SessionKey,
+    pub(crate) message: MessageId,
+    /// None begins a draft.
+    pub(crate) part: Option<PartId>,
+    pub(crate) reasoning: bool,
+    pub(crate) offset: i64,
+    pub(crate) delta: String,
+}
+
+/// Seals an open message.
+#[derive(Clone)]
+pub(crate) struct FinishMessage {
+    pub(crate) session: SessionKey,
+    pub(crate) caller: Caller,
+    pub(crate) rule: Rule,
+    pub(crate) message: MessageId,
+    pub(crate) finish: Finish,
+    pub(crate) weigh: Weigh,
+}
+
+const SELECT_REQUEST: &str = "select payload_hash, receipt from request where session_id = $1 and request_id = $2";
+const SELECT_CLIENTS: &str = "select m.client_id, m.public_id from json_each($2) wanted \
+     join message m on m.session_id = $1 and m.client_id = wanted.value";
+const SELECT_DRAFTS: &str = "select public_id, kind, body from draft where message_id = $1 order by id";
+const SELECT_DRAFT: &str = "select id, kind, octet_length(body) from draft where message_id = $1 and public_id = $2";
+const COUNT_DRAFTS: &str = "select count(*) from draft where message_id = $1";
+const INSERT_DRAFT: &str = "insert into draft (message_id, public_id, kind, body) values ($1, $2, $3, $4)";
+const EXTEND_DRAFT: &str = "update draft set body = body || $2 where id = $1";
+const DELETE_DRAFTS: &str = "delete from draft where message_id = $1";
+const DELETE_DRAFT: &str = "delete from draft where message_id = $1 and public_id = $2";
+const SEAL: &str =
+    "update message set sealed_revision = $2, seal = $3 where id = $1 and sealed_revision is null";
+
+/// The statements of this file, for the test that prepares them all.
+pub(crate) const STATEMENTS: &[&str] = &[
+    SELECT_REQUEST,
+    SELECT_CLIENTS,
+    SELECT_DRAFTS,
+    SELECT_DRAFT,
+    COUNT_DRAFTS,
+    INSERT_DRAFT,
+    EXTEND_DRAFT,
+    DELETE_DRAFTS,
+    DELETE_DRAFT,
+    SEAL,
+];
+
+/// The kept answer to a request that was seen before, if it was.
+pub(crate) async fn answered(tx: &mut Tx<'_>, key: i64, caller: &Caller) -> Result<Option<Receipt>> {
+    let Some(RequestKey { id, payload_hash }) = &caller.request else { return Ok(None) };
+    if let Some(answer) = caller.request.as_ref().and_then(|request| tx.fresh_request(key, request)) {
+        return answer.map(Some);
+    }
+    let row = sqlx::query(SELECT_REQUEST).bind(key).bind(id).fetch_optional(&mut *tx.conn).await?;
+    let Some(row) = row else { return Ok(None) };
+    let kept: Vec<u8> = row.try_get(0)?;
+    if kept != payload_hash {
+        return Err(Error::RequestIdReused { request_id: id.clone() });
+    }
+    let receipt: &[u8] = row.try_get(1)?;
+    let receipt = prost::Message::decode(receipt).map_err(|error| Error::corrupt("request", error))?;
+    Receipt::from_disk(receipt).map(Some)
+}
+
+/// Finds which of the client ids are taken, and by which message.
+async fn taken(tx: &mut Tx<'_>, key: i64, messages: &[AppendMessage]) -> Result<Vec<Option<Uuid>>> {
+    let wanted: Vec<&str> =
+        messages.iter().filter_map(|message| message.original.client_id.as_deref()).collect();
+    let mut taken = vec![None; messages.len()];
+    if wanted.is_empty() {
+        return Ok(taken);
+    }
+    let list = serde_json::to_string(&wanted).unwrap_or_default();
+    let rows = sqlx::query(SELECT_CLIENTS).bind(key).bind(list).fetch_all(&mut *tx.conn).await?;
+    let mut known = std::collections::HashMap::new();
+    for row in rows {
+        known.insert(row.try_get::<String, _>(0)?, codec::uuid(row.try_get(1)?)?);
+    }
+    for (slot, message) in taken.iter_mut().zip(messages) {
+        if let Some(client_id) = &message.original.client_id {
+            *slot = known.get(client_id).copied().or_else(|| tx.fresh_client(key, client_id));
+        }
+    }
+    Ok(taken)
+}
+
+/// Whether a stored message is what the client sends again.
+async fn same(tx: &mut Tx<'_>, key: i64, id: Uuid, sent: &NewMessage) -> Result<bool> {
+    tx.flush().await?;
+    let stored = messages::by_public_id(tx.conn, key, MessageId(id)).await?;
+    let head = stored.role == sent.role && stored.kind == sent.kind && stored.model == sent.model;
+    let parts = stored.parts.len() >= sent.parts.len()
+        && stored.parts.iter().zip(&sent.parts).all(|(stored, sent)| {
+            stored.body == sent.body
+                && stored.client_id == sent.client_id
+                && stored.metadata_json == sent.metadata_json
+        });
+    // A message that was left open may have grown since.
+    let seal = match &sent.finish {
+        Some(finish) => *finish == stored.finish && stored.parts.len() == sent.parts.len(),
+        None => true,
+    };
+    Ok(head && parts && seal && stored.metadata_json == sent.metadata_json)
+}
+
+impl Append {
+    /// Validates first, then writes: an error leaves nothing behind.
+    pub(crate) async fn apply(self, tx: &mut Tx<'_>) -> Result<Receipt> {
+        let key = self.session.0;
+        tx.head(key).await?;
+        if let Some(receipt) = answered(tx, key, &self.caller).await? {
+            return Ok(receipt);
+        }
+        let head = tx.loaded(key)?;
+        head.writable()?;
+        head.expect(self.expected_revision)?;
+        let taken = taken(tx, key, &self.messages).await?;
+        for (taken, message) in taken.iter().zip(&self.messages) {
+            if let Some(id) = taken
+                && !same(tx, key, *id, &message.original).await?
+            {
+                let client_id = message.original.client_id.clone().unwrap_or_default();
+                return Err(Error::ClientIdReused { client_id });
+            }
+        }
+        let mut receipt = Receipt::default();
+        for (taken, message) in taken.into_iter().zip(self.messages) {
+            if let Some(id) = taken.or_else(|| {
+                message.original.client_id.as_deref().and_then(|client_id| tx.fresh_client(key, client_id))
+            }) {
+                receipt.existed_count += 1;
+                receipt.ids.push(id);
+                continue;
+            }
+            receipt.ids.push(append_one(tx, key, &self.caller, &self.rule, message)?);
+        }
+        receipt.fill = tx.loaded(key)?.fill(&self.rule);
+        tx.end_mutation(key, &self.caller, receipt)
+    }
+}
+
+fn append_one(tx: &mut Tx<'_>, key: i64, caller: &Caller, rule: &Rule, message: AppendMessage) -> Result<Uuid> {
+    let AppendMessage { original, input, weight } = message;
+    let finish = input.finish.clone();
+    let (id, _) = tx.message(key, caller, input)?;
+    if original.kind == MessageKind::Normal {
+        let head = tx.loaded(key)?;
+        head.weigh(weight.tokens, weight.output_tokens);
+        if original.role == Role::User {
+            head.hold_turns = (head.hold_turns - 1).max(0);
+        }
+        if let Some(finish) = finish {
+            record_usage(tx, key, caller, rule, id, &finish, weight.tokens)?;
+        }
+        tx.loaded(key)?.judge(rule);
+    }
+    Ok(id)
+}
+
+/// Takes over a reply's usage, with an event that says whether it counts.
+fn record_usage(
+    tx: &mut Tx<'_>,
+    key: i64,
+    caller: &Caller,
+    rule: &Rule,
+    id: Uuid,
+    finish: &Finish,
+    own_tokens: i64,
+) -> Result<()> {
+    let Some(usage) = finish.usage else { return Ok(()) };
+    let head = tx.loaded(key)?;
+    let trusted = head.take_usage(usage.context_tokens(), finish.context_revision, own_tokens);
+    head.judge(rule);
+    let body = EventBody::UsageRecorded {
+        message: MessageId(id),
+        usage,
+        trusted,
+        context_tokens: head.context_tokens(),
+        window_tokens: rule.window_tokens,
+        due: head.due_revision.is_some(),
+    };
+    tx.event(key, caller, &body, &Digest::default())?;
+    Ok(())
+}
+
+/// An open message of a session, or why there is none.
+async fn open_message(tx: &mut Tx<'_>, key: i64, id: MessageId) -> Result<i64> {
+    let head = tx.head(key).await?;
+    head.writable()?;
+    if let Some(open) = head.open.get(&id.0) {
+        return Ok(open.row);
+    }
+    tx.flush().await?;
+    messages::by_public_id(tx.conn, key, id).await?;
+    Err(Error::MessageSealed)
+}
+
+/// The words of one draft as a part's body.
+fn draft_body(kind: i32, text: String) -> PartBody {
+    if kind == 2 { PartBody::Reasoning(text) } else { PartBody::Text(text) }
+}
+
+/// The drafts of a message: id and body.
+async fn drafts(tx: &mut Tx<'_>, row: i64) -> Result<Vec<(Uuid, PartBody)>> {
+    let rows = sqlx::query(SELECT_DRAFTS).bind(row).fetch_all(&mut *tx.conn).await?;
+    rows.into_iter()
+        .map(|row| Ok((codec::uuid(row.try_get(0)?)?, draft_body(row.try_get(1)?, row.try_get(2)?))))
+        .collect()
+}
+
+fn draft_input(id: Uuid, body: &PartBody, metadata_json: Option<&str>) -> PartInput {
+    PartInput { public_id: id, client_id: None, encoded: codec::encode_part(body, metadata_json, salt()) }
+}
+
+/// Adds parts to an open message, with their event.
+fn close_parts(
+    tx: &mut Tx<'_>,
+    key: i64,
+    caller: &Caller,
+    message: MessageId,
+    parts: Vec<(PartInput, Weight)>,
+) -> Result<Vec<Uuid>> {
+    let revision = tx.next_revision(key)?;
+    let head = tx.loaded(key)?;
+    let open = head.open.get_mut(&message.0).ok_or(Error::MessageSealed)?;
+    let (row, first) = (open.row, open.next_position);
+    open.next_position += i64::try_from(parts.len()).unwrap_or(i64::MAX);
+    for (_, weight) in &parts {
+        open.tokens += weight.tokens;
+    }
+    for (_, weight) in &parts {
+        head.weigh(weight.tokens, weight.output_tokens);
+    }
+    let mut digest = Digest::default();
+    let ids: Vec<Uuid> = parts.iter().map(|(part, _)| part.public_id).collect();
+    for (position, (part, _)) in (first..).zip(parts) {
+        tx.part(&mut digest, row, position, revision, part);
+    }
+    let body = EventBody::PartsClosed { message, parts: ids.iter().copied().map(PartId).collect() };
+    tx.event(key, caller, &body, &digest)?;
+    Ok(ids)
+}
+
+impl AppendParts {
+    /// Validates first, then writes.
+    pub(crate) async fn apply(self, tx: &mut Tx<'_>) -> Result<Receipt> {
+        let key = self.session.0;
+        tx.head(key).await?;
+        if let Some(receipt) = answered(tx, key, &self.caller).await? {
+            return Ok(receipt);
+        }
+        let row = open_message(tx, key, self.message).await?;
+        let drafts = drafts(tx, row).await?;
+        let mut parts = Vec::with_capacity(self.parts.len());
+        let mut closed = Vec::new();
+        for part in self.parts {
+            parts.push(match part {
+                AppendPart::Whole(input, weight) => (input, weight),
+                AppendPart::Draft(id, metadata_json, weigh) => {
+                    let (_, body) = drafts
+                        .iter()
+                        .find(|(draft, _)| *draft == id.0)
+                        .ok_or_else(|| Error::not_found(Kind::Draft, id))?;
+                    closed.push(id.0);
+                    (draft_input(id.0, body, metadata_json.as_deref()), weigh(body))
+                }
+            });
+        }
+        for id in closed {
+            sqlx::query(DELETE_DRAFT).bind(row).bind(id.as_bytes().to_vec()).execute(&mut *tx.conn).await?;
+        }
+        let ids = close_parts(tx, key, &self.caller, self.message, parts)?;
+        let head = tx.loaded(key)?;
+        head.judge(&self.rule);
+        let receipt = Receipt { ids, fill: head.fill(&self.rule), ..Receipt::default() };
+        tx.end_mutation(key, &self.caller, receipt)
+    }
+}
+
+/// Where a draft stands after words were added.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DraftReceipt {
+    /// The draft, and later its part.
+    pub part: PartId,
+    /// Bytes of the draft now.
+    pub length: i64,
+}
+
+impl AppendDraft {
+    /// Validates first, then writes. Drafts are outside history: no event, no revision.
+    pub(crate) async fn apply(self, tx: &mut Tx<'_>) -> Result<DraftReceipt> {
+        let row = open_message(tx, self.session.0, self.message).await?;
+        tx.flush().await?;
+        let added = i64::try_from(self.delta.len()).unwrap_or(i64::MAX);
+        let limit = i64::try_from(limits::DRAFT_BYTES_MAX).unwrap_or(i64::MAX);
+        let Some(part) = self.part else {
+            if self.offset != 0 {
+                return Err(Error::OffsetMismatch { offset: self.offset, length: 0 });
+            }
+            let count: i64 = sqlx::query_scalar(COUNT_DRAFTS).bind(row).fetch_one(&mut *tx.conn).await?;
+            let most = i64::try_from(limits::MESSAGE_DRAFTS_MAX).unwrap_or(i64::MAX);
+            if count >= most {
+                return Err(Error::LimitExceeded { what: "drafts of one message", limit: most, actual: count + 1 });
+            }
+            if added > limit {
+                return Err(Error::LimitExceeded { what: "bytes of a draft", limit, actual: added });
+            }
+            let id = fresh_id();
+            sqlx::query(INSERT_DRAFT)
+                .bind(row)
+                .bind(id.as_bytes().to_vec())
+                .bind(if self.reasoning { 2 } else { 1 })
+                .bind(self.delta)
+                .execute(&mut *tx.conn)
+                .await?;
+            return Ok(DraftReceipt { part: PartId(id), length: added });
+        };
+        let found = sqlx::query(SELECT_DRAFT)
+            .bind(row)
+            .bind(part.0.as_bytes().to_vec())
+            .fetch_optional(&mut *tx.conn)
+            .await?
+            .ok_or_else(|| Error::not_found(Kind::Draft, part))?;
+        let (draft, length): (i64, i64) = (found.try_get(0)?, found.try_get(2)?);
+        if length != self.offset {
+            return Err(Error::OffsetMismatch { offset: self.offset, length });
+        }
+        if length + added > limit {
+            return Err(Error::LimitExceeded { what: "bytes of a draft", limit, actual: length + added });
+        }
+        sqlx::query(EXTEND_DRAFT).bind(draft).bind(self.delta).execute(&mut *tx.conn).await?;
+        Ok(DraftReceipt { part, length: length + added })
+    }
+}
+
+impl FinishMessage {
+    /// Validates first, then writes. Drafts that are still open close with the words they have.
+    pub(crate) async fn apply(self, tx: &mut Tx<'_>) -> Result<Receipt> {
+        let key = self.session.0;
+        tx.head(key).await?;
+        if let Some(receipt) = answered(tx, key, &self.caller).await? {
+            return Ok(receipt);
+        }
+        let row = open_message(tx, key, self.message).await?;
+        let drafts = drafts(tx, row).await?;
+        if !drafts.is_empty() {
+            sqlx::query(DELETE_DRAFTS).bind(row).execute(&mut *tx.conn).await?;
+            let parts = drafts.iter().map(|(id, body)| (draft_input(*id, body, None), (self.weigh)(body))).collect();
+            close_parts(tx, key, &self.caller, self.message, parts)?;
+        }
+        // The row itself may still be waiting in this transaction.
+        let seal = codec::encode_finish(&self.finish);
+        let revision = tx.next_revision(key)?;
+        let mut digest = Digest::default();
+        chain::seal(&mut digest, self.message.0.as_bytes(), &seal);
+        let body = EventBody::MessageFinished { message: self.message, reason: self.finish.reason };
+        tx.event(key, &self.caller, &body, &digest)?;
+        let open = tx.loaded(key)?.open.remove(&self.message.0);
+        let own = open.map_or(0, |open| open.tokens);
+        record_usage(tx, key, &self.caller, &self.rule, self.message.0, &self.finish, own)?;
+        let head = tx.loaded(key)?;
+        head.judge(&self.rule);
+        let receipt = Receipt { ids: vec![self.message.0], fill: head.fill(&self.rule), ..Receipt::default() };
+        let receipt = tx.end_mutation(key, &self.caller, receipt)?;
+        tx.flush().await?;
+        sqlx::query(SEAL).bind(row).bind(revision).bind(seal).execute(&mut *tx.conn).await?;
+        Ok(receipt)
+    }
+}
+
+/// Encodes what a client wants to append, in the client's own time rather than the writer's.
+pub(crate) fn encode(message: NewMessage, actor: &str, weight: Weight) -> AppendMessage {
+    AppendMessage { input: MessageInput::from_client(&message, actor, weight.tokens), original: message, weight }
+}
+
+/// Encodes a part that a client wants to append.
+pub(crate) fn encode_new_part(part: &NewPart, weight: Weight) -> AppendPart {
+    AppendPart::Whole(PartInput::from_client(part), weight)
+}

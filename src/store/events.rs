@@ -1,0 +1,186 @@
+//! Reads of the log.
+
+use super::codec;
+use super::error::{Error, Result};
+use super::lineage::{Lineage, Reader};
+use crate::limits;
+use crate::model::event::{Event, EventKind};
+use crate::model::ids::SessionId;
+use crate::model::time::Timestamp;
+use crate::model::{Revision, Seq};
+use sqlx::Row as _;
+use sqlx::sqlite::SqliteRow;
+
+macro_rules! select_event {
+    ($rest:literal) => {
+        concat!(
+            "select e.seq, s.public_id, e.revision, e.kind, e.ends_mutation, e.time, e.actor, e.request_id, ",
+            "e.body, e.hash, e.session_id from event e join session s on s.id = e.session_id ",
+            $rest
+        )
+    };
+}
+
+const OF_STORE: &str = select_event!("where e.seq > $1 order by e.seq limit $2");
+const OF_SESSION: &str = select_event!("where e.session_id = $3 and e.seq > $1 order by e.seq limit $2");
+const OF_STRETCH: &str =
+    select_event!("where e.session_id = $1 and e.revision between $2 and $3 order by e.revision limit $4");
+const AT_SEQ: &str = "select hash from event where seq = $1";
+const PLACE: &str = "select session_id, revision from event where seq = $1";
+const HEAD_SEQ: &str = "select coalesce(max(seq), 0) from event";
+const HASH_AT: &str = "select hash from event where session_id = $1 and revision = $2";
+
+/// The statements of this file, for the test that prepares them all.
+pub(crate) const STATEMENTS: &[&str] =
+    &[OF_STORE, OF_SESSION, OF_STRETCH, AT_SEQ, PLACE, HEAD_SEQ, HASH_AT];
+
+fn from_row(row: &SqliteRow) -> Result<(i64, Event)> {
+    let hash: Vec<u8> = row.try_get(9)?;
+    let event = Event {
+        seq: row.try_get(0)?,
+        session_id: SessionId(codec::uuid(row.try_get(1)?)?),
+        revision: row.try_get(2)?,
+        ends_mutation: row.try_get(4)?,
+        time: Timestamp(row.try_get(5)?),
+        actor: row.try_get(6)?,
+        request_id: row.try_get(7)?,
+        body: codec::decode_event(row.try_get(3)?, row.try_get(8)?)?,
+        hash: hash.try_into().map_err(|_| Error::corrupt("event", "a hash is not 32 bytes"))?,
+    };
+    Ok((row.try_get(10)?, event))
+}
+
+/// Which events a read wants.
+#[derive(Debug, Clone, Default)]
+pub struct EventFilter {
+    /// Only these sessions, by key; none for all.
+    pub sessions: Vec<super::head::SessionKey>,
+    /// Only these kinds; none for all.
+    pub kinds: Vec<EventKind>,
+}
+
+impl EventFilter {
+    fn admits(&self, key: i64, event: &Event) -> bool {
+        (self.sessions.is_empty() || self.sessions.iter().any(|session| session.0 == key))
+            && (self.kinds.is_empty() || self.kinds.contains(&event.body.kind()))
+    }
+}
+
+/// A piece of the log: what matched, and how far was looked.
+#[derive(Debug, Clone, Default)]
+pub struct EventPage {
+    /// The events that matched, in order.
+    pub events: Vec<Event>,
+    /// Everything up to here was looked at.
+    pub scanned: Seq,
+    /// Whether the log goes on behind it.
+    pub more: bool,
+}
+
+/// Events behind `after`, up to `head`. The page ends where a mutation ends, unless one alone is longer than a page.
+pub(crate) async fn tail(
+    reader: &mut Reader<'_>,
+    filter: &EventFilter,
+    after: Seq,
+    head: Seq,
+) -> Result<EventPage> {
+    let limit = limits::SUBSCRIPTION_PAGE_EVENTS;
+    let mut found = Vec::new();
+    if filter.sessions.is_empty() {
+        let rows = reader.all(sqlx::query(OF_STORE).bind(after).bind(limit)).await?;
+        for row in &rows {
+            found.push(from_row(row)?);
+        }
+    } else {
+        for session in &filter.sessions {
+            let query = sqlx::query(OF_SESSION).bind(after).bind(limit).bind(session.0);
+            for row in reader.all(query).await? {
+                found.push(from_row(&row)?);
+            }
+        }
+        found.sort_by_key(|(_, event)| event.seq);
+        found.truncate(usize::try_from(limit).unwrap_or(usize::MAX));
+    }
+    found.retain(|(_, event)| event.seq <= head);
+    let full = i64::try_from(found.len()).unwrap_or(i64::MAX) == limit;
+    if full && let Some(end) = found.iter().rposition(|(_, event)| event.ends_mutation) {
+        found.truncate(end + 1);
+    }
+    let scanned = if full { found.last().map_or(after, |(_, event)| event.seq) } else { head };
+    let events =
+        found.into_iter().filter(|(key, event)| filter.admits(*key, event)).map(|(_, event)| event).collect();
+    Ok(EventPage { events, scanned, more: scanned < head })
+}
+
+/// Events of a history by revision, those of ancestors included, oldest first.
+pub(crate) async fn of_history(
+    reader: &mut Reader<'_>,
+    lineage: &Lineage,
+    kinds: &[EventKind],
+    (first, last): (Revision, Revision),
+    limit: i64,
+) -> Result<(Vec<Event>, Option<Revision>)> {
+    let mut events = Vec::new();
+    let mut scanned = first - 1;
+    for (stretch, _) in lineage.all(reader).await? {
+        let (from, to) = (first.max(stretch.first), last.min(stretch.last));
+        if from > to {
+            continue;
+        }
+        let mut from = from;
+        loop {
+            let query =
+                sqlx::query(OF_STRETCH).bind(stretch.owner).bind(from).bind(to).bind(limits::SUBSCRIPTION_PAGE_EVENTS);
+            let rows = reader.all(query).await?;
+            let full = i64::try_from(rows.len()).unwrap_or(i64::MAX) == limits::SUBSCRIPTION_PAGE_EVENTS;
+            for row in &rows {
+                let (_, event) = from_row(row)?;
+                scanned = event.revision;
+                if kinds.is_empty() || kinds.contains(&event.body.kind()) {
+                    events.push(event);
+                }
+                if i64::try_from(events.len()).unwrap_or(i64::MAX) == limit {
+                    let next = (scanned < last.min(lineage.revision)).then_some(scanned + 1);
+                    return Ok((events, next));
+                }
+            }
+            if !full {
+                break;
+            }
+            from = scanned + 1;
+        }
+    }
+    Ok((events, None))
+}
+
+/// The hash of the event with this number.
+pub(crate) async fn hash_at_seq(reader: &mut Reader<'_>, seq: Seq) -> Result<Option<Vec<u8>>> {
+    let row = reader.one(sqlx::query(AT_SEQ).bind(seq)).await?;
+    Ok(row.map(|row| row.try_get(0)).transpose()?)
+}
+
+/// Whose event has this number, and at which revision.
+pub(crate) async fn place_of(reader: &mut Reader<'_>, seq: Seq) -> Result<Option<(i64, Revision)>> {
+    let row = reader.one(sqlx::query(PLACE).bind(seq)).await?;
+    row.map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).transpose()
+}
+
+/// The newest event's number.
+pub(crate) async fn head_seq(reader: &mut Reader<'_>) -> Result<Seq> {
+    let row = reader.one(sqlx::query(HEAD_SEQ)).await?;
+    row.map_or(Ok(0), |row| Ok(row.try_get(0)?))
+}
+
+/// The chain's hash at a revision of a history.
+pub(crate) async fn hash_at(
+    reader: &mut Reader<'_>,
+    lineage: &Lineage,
+    revision: Revision,
+) -> Result<Option<Vec<u8>>> {
+    if revision < 1 || revision > lineage.revision {
+        return Ok(None);
+    }
+    let stretch = lineage.owner_at(reader, revision).await?;
+    let row = reader.one(sqlx::query(HASH_AT).bind(stretch.owner).bind(revision)).await?;
+    Ok(row.map(|row| row.try_get(0)).transpose()?)
+}

@@ -1,0 +1,322 @@
+//! Heads: what a session's events add up to, in the writer's memory and in the `session` row.
+
+use super::codec::{self, Number};
+use super::error::{Error, Kind, Result};
+use crate::model::ids::{CompactionId, SessionId};
+use crate::model::session::SessionState;
+use crate::model::time::Timestamp;
+use crate::model::usage::ModelWindow;
+use crate::model::{Revision, Seq};
+use sqlx::{Row as _, SqliteConnection};
+use std::collections::{HashMap, VecDeque};
+use uuid::Uuid;
+
+/// Names a session inside the store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct SessionKey(pub(crate) i64);
+
+/// What the policy says about triggers, in plain numbers: the store compares, it does not decide.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Rule {
+    /// The window in force, in tokens; zero when none is known.
+    pub window_tokens: i64,
+    /// The tokens at which a summary is due.
+    pub due_tokens: Option<i64>,
+    /// The tool output tokens above which a prune could pay.
+    pub prune_tokens: Option<i64>,
+    /// After a prune was considered, this many more tool output tokens must come before it is again.
+    pub prune_step_tokens: i64,
+}
+
+/// How full a context is after a write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Fill {
+    /// Tokens of the view: trusted usage plus estimate.
+    pub context_tokens: i64,
+    /// The window they are judged by.
+    pub window_tokens: i64,
+    /// The tokens at which a summary is due.
+    pub due_tokens: Option<i64>,
+    /// Whether a reduction is due and not yet asked for.
+    pub due: bool,
+    /// The live reduction.
+    pub pending: Option<CompactionId>,
+}
+
+/// An open message, as far as appends need it.
+#[derive(Debug, Clone)]
+pub(crate) struct OpenMessage {
+    pub(crate) row: i64,
+    pub(crate) next_position: i64,
+    pub(crate) client_id: Option<String>,
+    /// What its parts weigh so far.
+    pub(crate) tokens: i64,
+}
+
+/// How many running totals a head remembers, to tie usage to the view it was measured on.
+const TOTALS_MAX: usize = 256;
+
+/// What a session's events add up to.
+#[derive(Debug, Clone)]
+pub(crate) struct Head {
+    pub(crate) key: i64,
+    pub(crate) id: SessionId,
+    pub(crate) fork_revision: Option<Revision>,
+    pub(crate) title: String,
+    pub(crate) state: SessionState,
+    pub(crate) metadata_json: Option<String>,
+    pub(crate) window: ModelWindow,
+    pub(crate) revision: Revision,
+    pub(crate) history_revision: Revision,
+    pub(crate) reduction_revision: Revision,
+    pub(crate) chain_hash: [u8; 32],
+    pub(crate) message_count: i64,
+    pub(crate) update_time: Timestamp,
+    pub(crate) view_tokens: i64,
+    pub(crate) appended_tokens: i64,
+    pub(crate) usage_tokens: Option<i64>,
+    pub(crate) usage_at: i64,
+    pub(crate) output_tokens: i64,
+    pub(crate) output_checked: i64,
+    pub(crate) due_revision: Option<Revision>,
+    pub(crate) failures: i64,
+    pub(crate) hold_turns: i64,
+    pub(crate) live_job: Option<CompactionId>,
+    pub(crate) open: HashMap<Uuid, OpenMessage>,
+    /// `(revision, appended_tokens)` of the last changes. Memory only: after a restart usage is tied to its own place.
+    pub(crate) totals: VecDeque<(Revision, i64)>,
+}
+
+const SELECT: &str = "select id, public_id, fork_revision, title, state, metadata_json, window, revision, \
+     history_revision, reduction_revision, chain_hash, message_count, update_time, view_tokens, appended_tokens, \
+     usage_tokens, usage_at, output_tokens, output_checked, due_revision, failures, hold_turns \
+     from session where id = $1";
+const SELECT_OPEN: &str = "select m.id, m.public_id, m.client_id, \
+     (select count(*) from part p where p.message_id = m.id) \
+     from message m where m.session_id = $1 and m.sealed_revision is null";
+const SELECT_LIVE_JOB: &str =
+    "select public_id from job where session_id = $1 and state in (1, 2) and queued = 0";
+const UPDATE: &str = "update session set title = $2, state = $3, metadata_json = $4, window = $5, revision = $6, \
+     history_revision = $7, reduction_revision = $8, chain_hash = $9, message_count = $10, update_time = $11, \
+     view_tokens = $12, appended_tokens = $13, usage_tokens = $14, usage_at = $15, output_tokens = $16, \
+     output_checked = $17, due_revision = $18, failures = $19, hold_turns = $20 where id = $1";
+
+/// The statements of this file, for the test that prepares them all.
+pub(crate) const STATEMENTS: &[&str] = &[SELECT, SELECT_OPEN, SELECT_LIVE_JOB, UPDATE];
+
+impl Head {
+    /// Reads a head from its row.
+    pub(crate) async fn load(conn: &mut SqliteConnection, key: i64) -> Result<Self> {
+        let row = sqlx::query(SELECT)
+            .bind(key)
+            .fetch_optional(&mut *conn)
+            .await?
+            .ok_or_else(|| Error::not_found(Kind::Session, key))?;
+        let hash: Vec<u8> = row.try_get("chain_hash")?;
+        let mut open = HashMap::new();
+        for row in sqlx::query(SELECT_OPEN).bind(key).fetch_all(&mut *conn).await? {
+            let message = OpenMessage {
+                row: row.try_get(0)?,
+                client_id: row.try_get(2)?,
+                next_position: row.try_get(3)?,
+                tokens: 0,
+            };
+            open.insert(codec::uuid(row.try_get(1)?)?, message);
+        }
+        let live: Option<Vec<u8>> =
+            sqlx::query_scalar(SELECT_LIVE_JOB).bind(key).fetch_optional(&mut *conn).await?;
+        Ok(Self {
+            key,
+            id: SessionId(codec::uuid(row.try_get("public_id")?)?),
+            fork_revision: row.try_get("fork_revision")?,
+            title: row.try_get("title")?,
+            state: SessionState::from_number(row.try_get("state")?)?,
+            metadata_json: row.try_get("metadata_json")?,
+            window: codec::decode_window(row.try_get("window")?)?,
+            revision: row.try_get("revision")?,
+            history_revision: row.try_get("history_revision")?,
+            reduction_revision: row.try_get("reduction_revision")?,
+            chain_hash: hash.try_into().map_err(|_| Error::corrupt("session", "chain_hash is not 32 bytes"))?,
+            message_count: row.try_get("message_count")?,
+            update_time: Timestamp(row.try_get("update_time")?),
+            view_tokens: row.try_get("view_tokens")?,
+            appended_tokens: row.try_get("appended_tokens")?,
+            usage_tokens: row.try_get("usage_tokens")?,
+            usage_at: row.try_get("usage_at")?,
+            output_tokens: row.try_get("output_tokens")?,
+            output_checked: row.try_get("output_checked")?,
+            due_revision: row.try_get("due_revision")?,
+            failures: row.try_get("failures")?,
+            hold_turns: row.try_get("hold_turns")?,
+            live_job: live.map(|id| codec::uuid(&id).map(CompactionId)).transpose()?,
+            open,
+            totals: VecDeque::new(),
+        })
+    }
+
+    /// Writes the head to its row.
+    pub(crate) async fn save(&self, conn: &mut SqliteConnection) -> Result<()> {
+        sqlx::query(UPDATE)
+            .bind(self.key)
+            .bind(&self.title)
+            .bind(self.state.number())
+            .bind(&self.metadata_json)
+            .bind(codec::encode_window(&self.window))
+            .bind(self.revision)
+            .bind(self.history_revision)
+            .bind(self.reduction_revision)
+            .bind(self.chain_hash.to_vec())
+            .bind(self.message_count)
+            .bind(self.update_time.0)
+            .bind(self.view_tokens)
+            .bind(self.appended_tokens)
+            .bind(self.usage_tokens)
+            .bind(self.usage_at)
+            .bind(self.output_tokens)
+            .bind(self.output_checked)
+            .bind(self.due_revision)
+            .bind(self.failures)
+            .bind(self.hold_turns)
+            .execute(conn)
+            .await?;
+        Ok(())
+    }
+
+    /// Refuses writes to an archived session.
+    pub(crate) fn writable(&self) -> Result<()> {
+        match self.state {
+            SessionState::Active => Ok(()),
+            SessionState::Archived => Err(Error::Archived),
+        }
+    }
+
+    /// Refuses when history, marks or policy changed after `expected`.
+    pub(crate) fn expect(&self, expected: Option<Revision>) -> Result<()> {
+        match expected {
+            Some(expected) if expected > self.revision => {
+                Err(Error::RevisionOutOfRange { revision: expected, newest: self.revision })
+            }
+            Some(expected) if self.history_revision > expected => {
+                Err(Error::RevisionMismatch { expected, current: self.history_revision })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Tokens of the view now: trusted usage plus the estimate of what came after, else the estimate alone.
+    pub(crate) fn context_tokens(&self) -> i64 {
+        match self.usage_tokens {
+            Some(usage) => usage + (self.appended_tokens - self.usage_at).max(0),
+            None => self.view_tokens,
+        }
+    }
+
+    /// Counts tokens that joined the view.
+    pub(crate) fn weigh(&mut self, tokens: i64, output_tokens: i64) {
+        self.view_tokens += tokens;
+        self.appended_tokens += tokens;
+        self.output_tokens += output_tokens;
+    }
+
+    /// Remembers the running total at the newest revision.
+    pub(crate) fn note_total(&mut self) {
+        if self.totals.len() == TOTALS_MAX {
+            self.totals.pop_front();
+        }
+        self.totals.push_back((self.revision, self.appended_tokens));
+    }
+
+    /// Takes over what a reply reports, if its view is not stale. `own` is what the reply itself weighs.
+    ///
+    /// Usage is tied to the view that the reply was given: what others wrote since then is estimated on top of it.
+    pub(crate) fn take_usage(&mut self, tokens: i64, context_revision: Option<Revision>, own: i64) -> bool {
+        if context_revision.unwrap_or(0) < self.reduction_revision || tokens <= 0 {
+            return false;
+        }
+        let seen = context_revision
+            .and_then(|revision| self.totals.iter().rev().find(|(at, _)| *at <= revision))
+            .map_or(self.appended_tokens - own, |(_, total)| *total);
+        self.usage_tokens = Some(tokens);
+        self.usage_at = seen + own;
+        true
+    }
+
+    /// Forgets usage: the view was changed under it.
+    pub(crate) fn reduce(&mut self, at: Revision) {
+        self.reduction_revision = at;
+        self.usage_tokens = None;
+    }
+
+    /// Sets the due mark when the rule says so.
+    pub(crate) fn judge(&mut self, rule: &Rule) {
+        if self.hold_turns > 0 || self.live_job.is_some() {
+            return;
+        }
+        let summary = rule.due_tokens.is_some_and(|due| self.context_tokens() >= due);
+        let prune = rule.prune_tokens.is_some_and(|least| self.output_tokens > least)
+            && self.output_tokens >= self.output_checked + rule.prune_step_tokens;
+        if summary || prune {
+            self.due_revision = Some(self.revision);
+        }
+    }
+
+    /// How full the context is.
+    pub(crate) fn fill(&self, rule: &Rule) -> Fill {
+        Fill {
+            context_tokens: self.context_tokens(),
+            window_tokens: rule.window_tokens,
+            due_tokens: rule.due_tokens,
+            due: self.due_revision.is_some(),
+            pending: self.live_job,
+        }
+    }
+}
+
+/// What a mutation answers.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Receipt {
+    /// The session's revision after it.
+    pub revision: Revision,
+    /// The store's newest event of it.
+    pub seq: Seq,
+    /// The ids it made or found, in the order of the request.
+    pub ids: Vec<Uuid>,
+    /// How many of the ids were there before.
+    pub existed_count: i64,
+    /// How full the context is.
+    pub fill: Fill,
+}
+
+impl Receipt {
+    /// The receipt as the `request` table keeps it.
+    pub(crate) fn to_disk(&self) -> codec::DiskReceipt {
+        codec::DiskReceipt {
+            revision: self.revision,
+            seq: self.seq,
+            ids: self.ids.iter().map(|id| id.as_bytes().to_vec()).collect(),
+            existed_count: self.existed_count,
+            context_tokens: self.fill.context_tokens,
+            due: self.fill.due,
+            pending: self.fill.pending.map(|id| id.0.as_bytes().to_vec()),
+            due_tokens: self.fill.due_tokens,
+            window_tokens: self.fill.window_tokens,
+        }
+    }
+
+    /// Reads a kept receipt.
+    pub(crate) fn from_disk(disk: codec::DiskReceipt) -> Result<Self> {
+        Ok(Self {
+            revision: disk.revision,
+            seq: disk.seq,
+            ids: disk.ids.iter().map(|id| codec::uuid(id)).collect::<Result<_>>()?,
+            existed_count: disk.existed_count,
+            fill: Fill {
+                context_tokens: disk.context_tokens,
+                window_tokens: disk.window_tokens,
+                due_tokens: disk.due_tokens,
+                due: disk.due,
+                pending: disk.pending.map(|id| codec::uuid(&id).map(CompactionId)).transpose()?,
+            },
+        })
+    }
+}

@@ -1,0 +1,912 @@
+//! Reductions as jobs: asked for, claimed, kept alive, ended. A result is committed together with its job's end.
+
+use super::append::answered;
+use super::chain::{self, Digest};
+use super::codec::{self, Number as _};
+use super::error::{Error, Kind, Result};
+use super::head::{Receipt, Rule, SessionKey};
+use super::lineage::Reader;
+use super::marks;
+use super::tx::{Caller, MessageInput, Tx};
+use crate::clock::fresh_id;
+use crate::model::Revision;
+use crate::model::compaction::{
+    Compaction, CompactionKind, CompactionRequest, CompactionState, Failure, Outcome, RevisionRange, Trigger,
+};
+use crate::model::event::EventBody;
+use crate::model::fold;
+use crate::model::ids::{CompactionId, MessageId, PartId, SessionId};
+use crate::model::mark::{CompactedMark, MarkBody};
+use crate::model::message::{MessageKind, Role};
+use crate::model::part::PartBody;
+use crate::model::time::Timestamp;
+use sqlx::sqlite::SqliteRow;
+use sqlx::Row as _;
+use uuid::Uuid;
+
+/// Asks for a reduction.
+#[derive(Clone)]
+pub(crate) struct Enqueue {
+    pub(crate) session: SessionKey,
+    pub(crate) caller: Caller,
+    pub(crate) request: CompactionRequest,
+    pub(crate) window_tokens: i64,
+    /// For triggers: only while the session is due, and nothing is live.
+    pub(crate) only_if_due: bool,
+}
+
+/// A job that was asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Enqueued {
+    /// The reduction.
+    pub compaction: CompactionId,
+    /// Whether it was there already.
+    pub joined: bool,
+}
+
+/// A claim on a job. Whoever holds it may commit the job's result, as long as nobody claims it again.
+#[derive(Debug, Clone)]
+pub struct Claim {
+    /// The job's row.
+    pub(crate) job: i64,
+    /// The fencing token.
+    pub(crate) epoch: i64,
+    /// The reduction.
+    pub compaction: CompactionId,
+    /// The session.
+    pub session: SessionKey,
+    /// What was asked.
+    pub request: CompactionRequest,
+    /// The revision whose view is to be reduced.
+    pub base: Revision,
+    /// Which attempt this is, from 1.
+    pub attempt: i64,
+    /// The window that was in force when it was asked for, in tokens.
+    pub window_tokens: i64,
+    /// The session's running total at `base`, to measure what came since.
+    pub(crate) appended_at_base: i64,
+    /// When the first attempt began.
+    pub start_time: Timestamp,
+}
+
+/// What a finished reduction puts in force.
+#[derive(Clone)]
+pub struct Commit {
+    /// The claim it was made under.
+    pub claim: Claim,
+    /// What the policy says about triggers now.
+    pub rule: Rule,
+    /// What it does.
+    pub reduction: Reduction,
+    /// Tokens of the view at the base, before.
+    pub tokens_before: i64,
+    /// Tokens of that view, after.
+    pub tokens_after: i64,
+    /// Tool output tokens that a later prune could still look at.
+    pub output_tokens: i64,
+    /// Index of the first view message that changed.
+    pub first_changed_index: i64,
+    /// What ends a loop.
+    pub breaker: Breaker,
+}
+
+/// What ends a loop of reductions that change nothing.
+#[derive(Debug, Clone, Copy)]
+pub struct Breaker {
+    /// After this many without progress in a row …
+    pub failures_max: i64,
+    /// … automatic triggers wait for this many user messages.
+    pub hold_turns: i64,
+}
+
+/// What a reduction does.
+#[derive(Clone)]
+pub enum Reduction {
+    /// Shortens these parts of these messages.
+    Prune(Vec<(MessageId, PartId)>),
+    /// Puts a summary in place of a range.
+    Summary(SummaryCommit),
+}
+
+/// A summary on its way into the history.
+#[derive(Clone)]
+pub struct SummaryCommit {
+    /// The summary.
+    pub text: String,
+    /// The words that introduce it, if the policy has some.
+    pub marker_text: Option<String>,
+    /// The first message kept verbatim, by its place in the view.
+    pub tail_start: Revision,
+    /// That message's id, if there is one.
+    pub tail_message: Option<MessageId>,
+    /// Every message the summary stands for, those of the summaries before it included.
+    pub covered: Vec<RevisionRange>,
+    /// How many messages are covered anew.
+    pub covered_count: i64,
+    /// Who wrote it.
+    pub summarizer: String,
+    /// What it cost.
+    pub usage: Option<crate::model::usage::Usage>,
+}
+
+/// How a job ends without effect, or goes on.
+#[derive(Clone)]
+pub(crate) enum End {
+    /// Another attempt, at this time.
+    Retry(Failure, Timestamp),
+    /// No other attempt would help.
+    Failed(Failure),
+    /// It was tried as often as is allowed.
+    Dead(Failure),
+    /// There was nothing to do after all.
+    Nothing(Failure),
+}
+
+/// Ends a job without effect.
+#[derive(Clone)]
+pub(crate) struct EndJob {
+    pub(crate) claim: Claim,
+    pub(crate) end: End,
+    pub(crate) breaker: Breaker,
+}
+
+/// A supplied summary: committed at once, without a job that runs.
+#[derive(Clone)]
+pub(crate) struct Supply {
+    pub(crate) session: SessionKey,
+    pub(crate) caller: Caller,
+    pub(crate) expected_revision: Option<Revision>,
+    pub(crate) summary: SummaryCommit,
+    /// Nothing from this revision on is covered.
+    pub(crate) until: Revision,
+    pub(crate) tokens_before: i64,
+    pub(crate) tokens_after: i64,
+    pub(crate) output_tokens: i64,
+    /// The revision that the two were measured at.
+    pub(crate) measured_at: Revision,
+}
+
+/// What the scheduler found when it looked at a due session.
+#[derive(Debug, Clone, Copy)]
+pub struct Evaluation {
+    /// The revision it looked at.
+    pub at: Revision,
+    /// The session's running total there.
+    pub appended_tokens: i64,
+    /// Tokens of the view, by the policy's estimate.
+    pub view_tokens: i64,
+    /// Tool output tokens that a prune could look at.
+    pub output_tokens: i64,
+}
+
+/// A session that is due, with what the scheduler needs to judge it.
+#[derive(Debug, Clone)]
+pub struct DueSession {
+    /// The session.
+    pub session: SessionKey,
+    /// Its newest revision.
+    pub revision: Revision,
+    /// Its running total there.
+    pub appended_tokens: i64,
+    /// Trusted usage plus what came after it, if any usage is trusted.
+    pub usage_tokens: Option<i64>,
+    /// Whether automatic triggers hold.
+    pub held: bool,
+}
+
+macro_rules! select_job {
+    ($rest:literal) => {
+        concat!(
+            "select j.id, j.public_id, j.session_id, s.public_id as session, j.kind, j.trigger, j.state, ",
+            "j.instructions, j.actor, j.base_revision, j.tokens_at_request, j.window_tokens, j.attempt, ",
+            "j.lease_epoch, j.outcome, j.failure, j.create_time, j.start_time, j.end_time, ",
+            "k.voided_revision from job j join session s on s.id = j.session_id ",
+            "left join mark k on k.session_id = j.session_id and k.revision = j.ended_revision ",
+            $rest
+        )
+    };
+}
+
+const BY_ID: &str = select_job!("where j.public_id = $1");
+const BY_ROW: &str = select_job!("where j.id = $1");
+const OF_SESSION: &str = select_job!("where j.session_id = $1 and j.id < $2 order by j.id desc limit $3");
+const LIVE: &str = select_job!("where j.session_id = $1 and j.state in (1, 2) and j.queued = 0");
+const QUEUED: &str = select_job!("where j.session_id = $1 and j.state = 1 and j.queued = 1 order by j.id");
+const READY: &str = "select id, session_id, run_at from job where state = 1 and queued = 0 and run_at <= $1 \
+     order by run_at, id limit $2";
+const NEXT_RUN: &str = "select min(run_at) from job where state = 1 and queued = 0";
+const RUNNING: &str = "select id, session_id, lease_until from job where state = 2 order by lease_until";
+const DUE: &str = "select id, revision, appended_tokens, usage_tokens, usage_at, hold_turns from session \
+     where due_revision is not null order by due_revision limit $1";
+const COUNTS: &str = "select (select count(*) from job where state = 1 and (queued = 0 or queued = 1)), \
+     (select count(*) from job where state = 2)";
+const INSERT: &str = "insert into job (public_id, session_id, kind, trigger, state, queued, instructions, actor, \
+     tokens_at_request, window_tokens, attempt, lease_epoch, run_at, create_time) \
+     values ($1, $2, $3, $4, 1, $5, $6, $7, $8, $9, 0, 0, $10, $10)";
+const INSERT_DONE: &str = "insert into job (public_id, session_id, kind, trigger, state, queued, instructions, actor, \
+     base_revision, tokens_at_request, window_tokens, attempt, lease_epoch, run_at, ended_revision, outcome, \
+     create_time, end_time) values ($1, $2, 2, 4, 3, 0, '', $3, $4, $5, 0, 1, 0, $6, $7, $8, $6, $6)";
+const CLAIM: &str = "update job set state = 2, attempt = attempt + 1, lease_epoch = lease_epoch + 1, \
+     lease_owner = $2, lease_until = $3, base_revision = $4, started_revision = coalesce(started_revision, $5), \
+     start_time = coalesce(start_time, $6) where id = $1 and state = 1 and queued = 0 and run_at <= $6";
+const HEARTBEAT: &str = "update job set lease_until = $3 where id = $1 and lease_epoch = $2 and state = 2";
+const RETRY: &str = "update job set state = 1, run_at = $3, lease_owner = null, lease_until = null \
+     where id = $1 and lease_epoch = $2 and state = 2";
+const FINISH: &str = "update job set state = $3, ended_revision = $4, outcome = $5, failure = $6, end_time = $7, \
+     lease_owner = null, lease_until = null where id = $1 and lease_epoch = $2 and state in (1, 2)";
+const PROMOTE: &str = "update job set queued = 0 where id = \
+     (select id from job where session_id = $1 and state = 1 and queued = 1 order by id limit 1) returning public_id";
+const PART_ROW: &str = "select p.id from message m join part p on p.message_id = m.id \
+     where m.public_id = $1 and p.public_id = $2";
+const INSERT_PRUNED: &str = "insert into pruned (part_id, session_id, revision, compaction_id) values ($1, $2, $3, $4)";
+
+/// The statements of this file, for the test that prepares them all.
+pub(crate) const STATEMENTS: &[&str] = &[
+    BY_ID,
+    BY_ROW,
+    OF_SESSION,
+    LIVE,
+    QUEUED,
+    READY,
+    NEXT_RUN,
+    RUNNING,
+    DUE,
+    COUNTS,
+    INSERT,
+    INSERT_DONE,
+    CLAIM,
+    HEARTBEAT,
+    RETRY,
+    FINISH,
+    PROMOTE,
+    PART_ROW,
+    INSERT_PRUNED,
+];
+
+/// A job's row: the reduction, and what only the store knows.
+pub(crate) struct JobRow {
+    pub(crate) row: i64,
+    pub(crate) session: i64,
+    pub(crate) epoch: i64,
+    pub(crate) start_time: Option<Timestamp>,
+    pub(crate) compaction: Compaction,
+}
+
+fn from_row(row: &SqliteRow) -> Result<JobRow> {
+    let time = |column: &str| row.try_get::<Option<i64>, _>(column).map(|micros| micros.map(Timestamp));
+    let outcome: Option<Vec<u8>> = row.try_get("outcome")?;
+    let failure: Option<Vec<u8>> = row.try_get("failure")?;
+    let compaction = Compaction {
+        id: CompactionId(codec::uuid(row.try_get("public_id")?)?),
+        session_id: SessionId(codec::uuid(row.try_get("session")?)?),
+        request: CompactionRequest {
+            kind: CompactionKind::from_number(row.try_get("kind")?)?,
+            trigger: Trigger::from_number(row.try_get("trigger")?)?,
+            instructions: row.try_get("instructions")?,
+        },
+        state: CompactionState::from_number(row.try_get("state")?)?,
+        base_revision: row.try_get("base_revision")?,
+        tokens_at_request: row.try_get("tokens_at_request")?,
+        window_tokens: row.try_get("window_tokens")?,
+        attempt: row.try_get("attempt")?,
+        outcome: outcome.map(|bytes| codec::decode_outcome(&bytes)).transpose()?,
+        failure: failure.map(|bytes| codec::decode_failure(&bytes)).transpose()?,
+        undone_revision: row.try_get("voided_revision")?,
+        actor: row.try_get("actor")?,
+        create_time: Timestamp(row.try_get("create_time")?),
+        end_time: time("end_time")?,
+    };
+    Ok(JobRow {
+        row: row.try_get("id")?,
+        session: row.try_get("session_id")?,
+        epoch: row.try_get("lease_epoch")?,
+        start_time: time("start_time")?,
+        compaction,
+    })
+}
+
+/// A reduction by its id.
+pub(crate) async fn by_id(reader: &mut Reader<'_>, id: CompactionId) -> Result<JobRow> {
+    let row = reader.one(sqlx::query(BY_ID).bind(id.0.as_bytes().to_vec())).await?;
+    from_row(&row.ok_or_else(|| Error::not_found(Kind::Compaction, id))?)
+}
+
+async fn by_row(reader: &mut Reader<'_>, row: i64) -> Result<JobRow> {
+    let found = reader.one(sqlx::query(BY_ROW).bind(row)).await?;
+    from_row(&found.ok_or_else(|| Error::not_found(Kind::Compaction, row))?)
+}
+
+/// A page of a session's reductions, newest first, with their rows.
+pub(crate) async fn of_session(
+    reader: &mut Reader<'_>,
+    key: i64,
+    below: i64,
+    limit: i64,
+) -> Result<Vec<(i64, Compaction)>> {
+    let rows = reader.all(sqlx::query(OF_SESSION).bind(key).bind(below).bind(limit)).await?;
+    rows.iter().map(|row| from_row(row).map(|job| (job.row, job.compaction))).collect()
+}
+
+/// Jobs whose time has come: row and session, oldest first.
+pub(crate) async fn ready(reader: &mut Reader<'_>, now: Timestamp, limit: i64) -> Result<Vec<(i64, SessionKey)>> {
+    let rows = reader.all(sqlx::query(READY).bind(now.0).bind(limit)).await?;
+    rows.iter().map(|row| Ok((row.try_get(0)?, SessionKey(row.try_get(1)?)))).collect()
+}
+
+/// When the next job is to run.
+pub(crate) async fn next_run(reader: &mut Reader<'_>) -> Result<Option<Timestamp>> {
+    let row = reader.one(sqlx::query(NEXT_RUN)).await?;
+    let micros: Option<i64> = row.map(|row| row.try_get(0)).transpose()?.flatten();
+    Ok(micros.map(Timestamp))
+}
+
+/// Jobs that somebody holds: row and when the lease ends.
+pub(crate) async fn running(reader: &mut Reader<'_>) -> Result<Vec<(i64, Timestamp)>> {
+    let rows = reader.all(sqlx::query(RUNNING)).await?;
+    rows.iter()
+        .map(|row| Ok((row.try_get(0)?, Timestamp(row.try_get::<Option<i64>, _>(2)?.unwrap_or_default()))))
+        .collect()
+}
+
+/// Sessions whose due mark is set, oldest first.
+pub(crate) async fn due(reader: &mut Reader<'_>, limit: i64) -> Result<Vec<DueSession>> {
+    let rows = reader.all(sqlx::query(DUE).bind(limit)).await?;
+    rows.iter()
+        .map(|row| {
+            let (appended, usage_at): (i64, i64) = (row.try_get(2)?, row.try_get(4)?);
+            let usage: Option<i64> = row.try_get(3)?;
+            Ok(DueSession {
+                session: SessionKey(row.try_get(0)?),
+                revision: row.try_get(1)?,
+                appended_tokens: appended,
+                usage_tokens: usage.map(|usage| usage + (appended - usage_at).max(0)),
+                held: row.try_get::<i64, _>(5)? > 0,
+            })
+        })
+        .collect()
+}
+
+/// How many jobs wait, and how many run.
+pub(crate) async fn counts(reader: &mut Reader<'_>) -> Result<(i64, i64)> {
+    let row = reader.one(sqlx::query(COUNTS)).await?;
+    row.map_or(Ok((0, 0)), |row| Ok((row.try_get(0)?, row.try_get(1)?)))
+}
+
+impl Enqueue {
+    /// Makes the job, joins one that asks for the same, or queues behind the live one.
+    pub(crate) async fn apply(self, tx: &mut Tx<'_>) -> Result<Option<Enqueued>> {
+        let key = self.session.0;
+        tx.head(key).await?;
+        tx.flush().await?;
+        if let Some(receipt) = answered(tx, key, &self.caller).await? {
+            let id = receipt.ids.first().copied().unwrap_or_default();
+            return Ok(Some(Enqueued { compaction: CompactionId(id), joined: true }));
+        }
+        let head = tx.loaded(key)?;
+        head.writable()?;
+        if self.only_if_due && (head.due_revision.is_none() || head.live_job.is_some()) {
+            return Ok(None);
+        }
+        let (tokens, live) = (head.context_tokens(), head.live_job.is_some());
+        let mut others = Vec::new();
+        for query in [LIVE, QUEUED] {
+            others.extend(Reader::new(tx.conn).all(sqlx::query(query).bind(key)).await?);
+        }
+        for row in &others {
+            let job = from_row(row)?;
+            let same = job.compaction.request.kind == self.request.kind
+                && job.compaction.request.instructions == self.request.instructions;
+            if same {
+                let receipt = Receipt { ids: vec![job.compaction.id.0], ..Receipt::default() };
+                tx.end_mutation(key, &self.caller, receipt)?;
+                return Ok(Some(Enqueued { compaction: job.compaction.id, joined: true }));
+            }
+        }
+        let id = CompactionId(fresh_id());
+        sqlx::query(INSERT)
+            .bind(id.0.as_bytes().to_vec())
+            .bind(key)
+            .bind(self.request.kind.number())
+            .bind(self.request.trigger.number())
+            .bind(live)
+            .bind(&self.request.instructions)
+            .bind(&self.caller.actor)
+            .bind(tokens)
+            .bind(self.window_tokens)
+            .bind(tx.now.0)
+            .execute(&mut *tx.conn)
+            .await?;
+        let head = tx.loaded(key)?;
+        if !live {
+            head.live_job = Some(id);
+        }
+        if self.only_if_due {
+            head.due_revision = None;
+        }
+        tx.end_mutation(key, &self.caller, Receipt { ids: vec![id.0], ..Receipt::default() })?;
+        Ok(Some(Enqueued { compaction: id, joined: false }))
+    }
+}
+
+/// Claims a job whose time has come; none when somebody was faster. The first claim says that the reduction began.
+pub(crate) async fn claim(tx: &mut Tx<'_>, row: i64, owner: Uuid, until: Timestamp) -> Result<Option<Claim>> {
+    tx.flush().await?;
+    let job = by_row(&mut Reader::new(tx.conn), row).await?;
+    let key = job.session;
+    let now = tx.now;
+    let head = tx.head(key).await?;
+    let (base, appended_at_base, context_tokens) = (head.revision, head.appended_tokens, head.context_tokens());
+    let claimed = sqlx::query(CLAIM)
+        .bind(row)
+        .bind(owner.as_bytes().to_vec())
+        .bind(until.0)
+        .bind(base)
+        .bind(base + 1)
+        .bind(now.0)
+        .execute(&mut *tx.conn)
+        .await?;
+    if claimed.rows_affected() == 0 {
+        return Ok(None);
+    }
+    let caller = Caller { actor: job.compaction.actor.clone(), request: None };
+    if job.start_time.is_none() {
+        let body = EventBody::CompactionStarted {
+            compaction: job.compaction.id,
+            kind: job.compaction.request.kind,
+            trigger: job.compaction.request.trigger,
+            base,
+            context_tokens,
+            window_tokens: job.compaction.window_tokens,
+        };
+        tx.event(key, &caller, &body, &Digest::default())?;
+        tx.end_mutation(key, &caller, Receipt::default())?;
+    }
+    Ok(Some(Claim {
+        job: row,
+        epoch: job.epoch + 1,
+        compaction: job.compaction.id,
+        session: SessionKey(key),
+        request: job.compaction.request,
+        base,
+        attempt: job.compaction.attempt + 1,
+        window_tokens: job.compaction.window_tokens,
+        appended_at_base,
+        start_time: job.start_time.unwrap_or(now),
+    }))
+}
+
+/// The claim that a daemon which is gone held on a job.
+pub(crate) async fn lost_claim(tx: &mut Tx<'_>, row: i64) -> Result<Claim> {
+    tx.flush().await?;
+    let job = by_row(&mut Reader::new(tx.conn), row).await?;
+    Ok(Claim {
+        job: row,
+        epoch: job.epoch,
+        compaction: job.compaction.id,
+        session: SessionKey(job.session),
+        request: job.compaction.request,
+        base: job.compaction.base_revision.unwrap_or_default(),
+        attempt: job.compaction.attempt,
+        window_tokens: job.compaction.window_tokens,
+        appended_at_base: 0,
+        start_time: job.start_time.unwrap_or_default(),
+    })
+}
+
+/// Keeps a claim alive.
+pub(crate) async fn heartbeat(tx: &mut Tx<'_>, claim: &Claim, until: Timestamp) -> Result<()> {
+    let done = sqlx::query(HEARTBEAT)
+        .bind(claim.job)
+        .bind(claim.epoch)
+        .bind(until.0)
+        .execute(&mut *tx.conn)
+        .await?;
+    if done.rows_affected() == 1 { Ok(()) } else { Err(Error::LeaseLost) }
+}
+
+/// How a job's row ends.
+struct Finish<'a> {
+    job: i64,
+    epoch: i64,
+    state: CompactionState,
+    revision: Revision,
+    outcome: Option<&'a Outcome>,
+    failure: Option<&'a Failure>,
+}
+
+/// Ends a job's row, fenced by its epoch, and lets the next one of the session come forward.
+async fn finish(tx: &mut Tx<'_>, key: i64, end: Finish<'_>) -> Result<()> {
+    let done = sqlx::query(FINISH)
+        .bind(end.job)
+        .bind(end.epoch)
+        .bind(end.state.number())
+        .bind(end.revision)
+        .bind(end.outcome.map(codec::encode_outcome))
+        .bind(end.failure.map(codec::encode_failure))
+        .bind(tx.now.0)
+        .execute(&mut *tx.conn)
+        .await?;
+    if done.rows_affected() != 1 {
+        return Err(Error::LeaseLost);
+    }
+    let next: Option<Vec<u8>> =
+        sqlx::query_scalar(PROMOTE).bind(key).fetch_optional(&mut *tx.conn).await?;
+    let next = next.map(|id| codec::uuid(&id).map(CompactionId)).transpose()?;
+    tx.loaded(key)?.live_job = next;
+    Ok(())
+}
+
+/// Whether a claim still holds. Checked before anything is written: an error leaves nothing behind.
+async fn holds(tx: &mut Tx<'_>, claim: &Claim) -> Result<()> {
+    tx.flush().await?;
+    let job = by_row(&mut Reader::new(tx.conn), claim.job).await?;
+    if job.epoch == claim.epoch && job.compaction.state == CompactionState::Running {
+        Ok(())
+    } else {
+        Err(Error::LeaseLost)
+    }
+}
+
+/// Counts a reduction without progress, and holds automatic triggers when there were too many.
+fn no_progress(tx: &mut Tx<'_>, key: i64, breaker: Breaker) -> Result<()> {
+    let head = tx.loaded(key)?;
+    head.failures += 1;
+    if head.failures >= breaker.failures_max {
+        head.failures = 0;
+        head.hold_turns = breaker.hold_turns;
+        head.due_revision = None;
+    }
+    Ok(())
+}
+
+impl EndJob {
+    /// Ends the job, or puts it back for another attempt.
+    pub(crate) async fn apply(self, tx: &mut Tx<'_>) -> Result<()> {
+        let key = self.claim.session.0;
+        tx.head(key).await?;
+        holds(tx, &self.claim).await?;
+        let caller = Caller::default();
+        let compaction = self.claim.compaction;
+        let revision = tx.next_revision(key)?;
+        let (state, failure, body) = match self.end {
+            End::Retry(failure, run_at) => {
+                sqlx::query(RETRY)
+                    .bind(self.claim.job)
+                    .bind(self.claim.epoch)
+                    .bind(run_at.0)
+                    .execute(&mut *tx.conn)
+                    .await?;
+                let body = EventBody::CompactionRetried { compaction, attempt: self.claim.attempt, failure };
+                tx.event(key, &caller, &body, &Digest::default())?;
+                tx.end_mutation(key, &caller, Receipt::default())?;
+                return Ok(());
+            }
+            End::Failed(failure) => {
+                let body = EventBody::CompactionFailed { compaction, failure: failure.clone() };
+                (CompactionState::Failed, failure, body)
+            }
+            End::Dead(failure) => {
+                let body = EventBody::CompactionFailed { compaction, failure: failure.clone() };
+                (CompactionState::Dead, failure, body)
+            }
+            End::Nothing(failure) => {
+                let body = EventBody::CompactionCancelled { compaction, failure: failure.clone() };
+                (CompactionState::Cancelled, failure, body)
+            }
+        };
+        let end = Finish {
+            job: self.claim.job,
+            epoch: self.claim.epoch,
+            state,
+            revision,
+            outcome: None,
+            failure: Some(&failure),
+        };
+        finish(tx, key, end).await?;
+        if state != CompactionState::Cancelled {
+            no_progress(tx, key, self.breaker)?;
+        }
+        tx.event(key, &caller, &body, &Digest::default())?;
+        tx.end_mutation(key, &caller, Receipt::default())?;
+        Ok(())
+    }
+}
+
+/// Stops a reduction that waits or runs. A worker that runs it finds its claim gone.
+pub(crate) async fn cancel(tx: &mut Tx<'_>, id: CompactionId, caller: &Caller) -> Result<()> {
+    tx.flush().await?;
+    let job = by_id(&mut Reader::new(tx.conn), id).await?;
+    if !job.compaction.state.is_live() {
+        return Err(Error::CompactionEnded);
+    }
+    let key = job.session;
+    tx.head(key).await?;
+    let live = tx.loaded(key)?.live_job;
+    let failure = Failure { reason: "REQUESTED".to_owned(), message: "it was cancelled on request".to_owned() };
+    // A reduction that never began has nothing to end in the log.
+    let began = job.start_time.is_some();
+    let revision = if began { tx.next_revision(key)? } else { tx.loaded(key)?.revision };
+    let end = Finish {
+        job: job.row,
+        epoch: job.epoch,
+        state: CompactionState::Cancelled,
+        revision,
+        outcome: None,
+        failure: Some(&failure),
+    };
+    finish(tx, key, end).await?;
+    if live != Some(id) && live.is_some() {
+        tx.loaded(key)?.live_job = live;
+    }
+    if began {
+        let body = EventBody::CompactionCancelled { compaction: id, failure };
+        tx.event(key, caller, &body, &Digest::default())?;
+    }
+    tx.end_mutation(key, caller, Receipt::default())?;
+    Ok(())
+}
+
+/// Clears the due mark of a session that was looked at, and takes over what was measured.
+pub(crate) async fn evaluated(tx: &mut Tx<'_>, key: SessionKey, found: Evaluation) -> Result<()> {
+    let head = tx.head(key.0).await?;
+    let since = (head.appended_tokens - found.appended_tokens).max(0);
+    if head.reduction_revision <= found.at {
+        head.view_tokens = found.view_tokens + since;
+        head.output_tokens = found.output_tokens;
+        head.output_checked = found.output_tokens;
+    }
+    if head.due_revision.is_some_and(|due| due <= found.at) {
+        head.due_revision = None;
+    }
+    Ok(())
+}
+
+/// Writes the marker, the summary and the mark of a compaction, and its event. One mutation, one transaction.
+async fn write_summary(
+    tx: &mut Tx<'_>,
+    caller: &Caller,
+    key: i64,
+    base: Revision,
+    reduction: (CompactionId, Trigger, i64),
+    summary: SummaryCommit,
+    mut outcome: Outcome,
+    all_marks: &mut Vec<crate::model::mark::Mark>,
+) -> Result<(Outcome, Revision)> {
+    let (compaction, trigger, window_tokens) = reduction;
+    let marker = match &summary.marker_text {
+        Some(text) => {
+            let body = PartBody::Marker(crate::model::part::Marker { name: "compaction".to_owned(), text: text.clone() });
+            let input = MessageInput::derived(Role::User, MessageKind::Marker, &body);
+            Some(tx.message(key, caller, input)?.1)
+        }
+        None => None,
+    };
+    let input = MessageInput::derived(Role::Assistant, MessageKind::Summary, &PartBody::Text(summary.text));
+    let (summary_id, summary_revision) = tx.message(key, caller, input)?;
+    let covered = summary.covered;
+    let mark = MarkBody::Compacted(CompactedMark {
+        compaction,
+        base,
+        covered: covered.clone(),
+        tail_start: summary.tail_start,
+        marker,
+        summary: summary_revision,
+    });
+    let mut digest = Digest::default();
+    marks::write(tx, &mut digest, key, all_marks, mark).await?;
+    outcome.covered = covered;
+    outcome.covered_count = summary.covered_count;
+    outcome.tail_start = summary.tail_message;
+    outcome.summary_message = Some(MessageId(summary_id));
+    outcome.summarizer = summary.summarizer;
+    outcome.usage = summary.usage;
+    let body = EventBody::Compacted {
+        compaction,
+        kind: CompactionKind::Summary,
+        trigger,
+        outcome: Box::new(outcome.clone()),
+        window_tokens,
+    };
+    let at = tx.event(key, caller, &body, &digest)?;
+    Ok((outcome, at))
+}
+
+/// What became of a commit.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Committed {
+    /// It is in force.
+    Done,
+    /// History changed under it; the reduction ended as superseded.
+    Superseded,
+}
+
+impl Commit {
+    /// Puts the reduction in force if its claim holds and history in front of the boundary is still the same.
+    pub(crate) async fn apply(self, tx: &mut Tx<'_>) -> Result<Committed> {
+        let key = self.claim.session.0;
+        tx.head(key).await?;
+        holds(tx, &self.claim).await?;
+        let lineage = marks::lineage_of(tx, key).await?;
+        let mut all_marks = marks::all(&mut Reader::new(tx.conn), &lineage).await?;
+        let caller = Caller::default();
+        if let Reduction::Summary(summary) = &self.reduction {
+            let (base, tail) = (self.claim.base, summary.tail_start);
+            if !fold::still_applies(&all_marks, base, &summary.covered, tail, lineage.revision) {
+                return self.supersede(tx, &caller).await;
+            }
+        } else if tx.loaded(key)?.reduction_revision > self.claim.base {
+            return self.supersede(tx, &caller).await;
+        }
+        let duration = (tx.now.0 - self.claim.start_time.0) / 1_000;
+        let outcome = Outcome {
+            tokens_before: self.tokens_before,
+            tokens_after: self.tokens_after,
+            first_changed_index: self.first_changed_index,
+            duration_ms: duration,
+            ..Outcome::default()
+        };
+        let claim = self.claim.clone();
+        let (outcome, at) = match self.reduction {
+            Reduction::Summary(summary) => {
+                let reduction = (claim.compaction, claim.request.trigger, claim.window_tokens);
+                write_summary(tx, &caller, key, claim.base, reduction, summary, outcome, &mut all_marks).await?
+            }
+            Reduction::Prune(parts) => write_prune(tx, &caller, &claim, parts, outcome, &mut all_marks).await?,
+        };
+        let end = Finish {
+            job: claim.job,
+            epoch: claim.epoch,
+            state: CompactionState::Done,
+            revision: at,
+            outcome: Some(&outcome),
+            failure: None,
+        };
+        finish(tx, key, end).await?;
+        let head = tx.loaded(key)?;
+        head.reduce(at);
+        let since = (head.appended_tokens - claim.appended_at_base).max(0);
+        head.view_tokens = self.tokens_after + since;
+        head.output_tokens = self.output_tokens;
+        head.output_checked = self.output_tokens;
+        let still_due = self.rule.due_tokens.is_some_and(|due| self.tokens_after >= due);
+        if claim.request.kind == CompactionKind::Summary && still_due {
+            no_progress(tx, key, self.breaker)?;
+        } else {
+            tx.loaded(key)?.failures = 0;
+        }
+        tx.loaded(key)?.judge(&self.rule);
+        tx.end_mutation(key, &caller, Receipt::default())?;
+        Ok(Committed::Done)
+    }
+
+    async fn supersede(self, tx: &mut Tx<'_>, caller: &Caller) -> Result<Committed> {
+        let key = self.claim.session.0;
+        let failure = Failure {
+            reason: "SUPERSEDED".to_owned(),
+            message: "history in front of the boundary changed meanwhile".to_owned(),
+        };
+        let revision = tx.next_revision(key)?;
+        let end = Finish {
+            job: self.claim.job,
+            epoch: self.claim.epoch,
+            state: CompactionState::Superseded,
+            revision,
+            outcome: None,
+            failure: Some(&failure),
+        };
+        finish(tx, key, end).await?;
+        let body = EventBody::CompactionCancelled { compaction: self.claim.compaction, failure };
+        tx.event(key, caller, &body, &Digest::default())?;
+        // Whatever changed history may have left it over the threshold: the scheduler looks again.
+        let head = tx.loaded(key)?;
+        head.due_revision = Some(revision);
+        tx.end_mutation(key, caller, Receipt::default())?;
+        Ok(Committed::Superseded)
+    }
+}
+
+/// Writes a prune mark with its parts, and its two events.
+async fn write_prune(
+    tx: &mut Tx<'_>,
+    caller: &Caller,
+    claim: &Claim,
+    parts: Vec<(MessageId, PartId)>,
+    mut outcome: Outcome,
+    all_marks: &mut Vec<crate::model::mark::Mark>,
+) -> Result<(Outcome, Revision)> {
+    let key = claim.session.0;
+    let revision = tx.next_revision(key)?;
+    let mut digest = Digest::default();
+    let part_count = i64::try_from(parts.len()).unwrap_or(i64::MAX);
+    let mut rows = Vec::with_capacity(parts.len());
+    for (message, part) in &parts {
+        let row: Option<i64> = sqlx::query_scalar(PART_ROW)
+            .bind(message.0.as_bytes().to_vec())
+            .bind(part.0.as_bytes().to_vec())
+            .fetch_optional(&mut *tx.conn)
+            .await?;
+        rows.push((row.ok_or_else(|| Error::corrupt("part", format_args!("{part} is gone")))?, part));
+    }
+    // By row, so that a check which reads them by index meets them in the order the digest has.
+    rows.sort_unstable();
+    for (row, part) in rows {
+        sqlx::query(INSERT_PRUNED)
+            .bind(row)
+            .bind(key)
+            .bind(revision)
+            .bind(claim.compaction.0.as_bytes().to_vec())
+            .execute(&mut *tx.conn)
+            .await?;
+        chain::pruned(&mut digest, part.0.as_bytes(), claim.compaction.0.as_bytes());
+    }
+    let mark = MarkBody::Pruned { compaction: claim.compaction, part_count };
+    marks::write(tx, &mut digest, key, all_marks, mark).await?;
+    let body = EventBody::PartsPruned {
+        compaction: claim.compaction,
+        parts: parts.iter().map(|(_, part)| *part).collect(),
+    };
+    let marked = tx.event(key, caller, &body, &digest)?;
+    outcome.pruned_count = part_count;
+    let body = EventBody::Compacted {
+        compaction: claim.compaction,
+        kind: CompactionKind::Prune,
+        trigger: claim.request.trigger,
+        outcome: Box::new(outcome.clone()),
+        window_tokens: claim.window_tokens,
+    };
+    tx.event(key, caller, &body, &Digest::default())?;
+    Ok((outcome, marked))
+}
+
+impl Supply {
+    /// Validates first, then writes: the summary is in force when the call returns.
+    pub(crate) async fn apply(self, tx: &mut Tx<'_>) -> Result<Receipt> {
+        let key = self.session.0;
+        tx.head(key).await?;
+        if let Some(receipt) = answered(tx, key, &self.caller).await? {
+            return Ok(receipt);
+        }
+        let head = tx.loaded(key)?;
+        head.writable()?;
+        head.expect(self.expected_revision)?;
+        if head.reduction_revision > self.measured_at {
+            return Err(Error::RevisionMismatch { expected: self.measured_at, current: head.reduction_revision });
+        }
+        let lineage = marks::lineage_of(tx, key).await?;
+        let mut all_marks = marks::all(&mut Reader::new(tx.conn), &lineage).await?;
+        if self.summary.tail_start > self.until + 1 {
+            return Err(Error::BoundaryInvalid("the tail starts after the message that ends the range"));
+        }
+        if self.summary.covered.is_empty() {
+            return Err(Error::BoundaryInvalid("nothing stands before the tail"));
+        }
+        let id = CompactionId(fresh_id());
+        let base = self.until.min(lineage.revision);
+        let outcome = Outcome {
+            tokens_before: self.tokens_before,
+            tokens_after: self.tokens_after,
+            ..Outcome::default()
+        };
+        let reduction = (id, Trigger::Supplied, 0);
+        let (outcome, at) =
+            write_summary(tx, &self.caller, key, base, reduction, self.summary, outcome, &mut all_marks).await?;
+        sqlx::query(INSERT_DONE)
+            .bind(id.0.as_bytes().to_vec())
+            .bind(key)
+            .bind(&self.caller.actor)
+            .bind(base)
+            .bind(self.tokens_before)
+            .bind(tx.now.0)
+            .bind(at)
+            .bind(codec::encode_outcome(&outcome))
+            .execute(&mut *tx.conn)
+            .await?;
+        let head = tx.loaded(key)?;
+        head.reduce(at);
+        head.view_tokens = self.tokens_after;
+        head.output_tokens = self.output_tokens;
+        head.output_checked = self.output_tokens;
+        head.due_revision = Some(at);
+        tx.end_mutation(key, &self.caller, Receipt { ids: vec![id.0], ..Receipt::default() })
+    }
+}

@@ -1,0 +1,190 @@
+//! Lineage: which session owns which stretch of a history that forks share.
+
+use super::codec;
+use super::error::{Error, Kind, Result};
+use super::head::SessionKey;
+use crate::model::Revision;
+use crate::model::ids::SessionId;
+use sqlx::sqlite::{SqliteArguments, SqliteRow};
+use sqlx::{Row as _, Sqlite, SqliteConnection};
+
+/// Reads on one connection, counting the rows that come back: a read must cost what it returns.
+pub(crate) struct Reader<'a> {
+    pub(crate) conn: &'a mut SqliteConnection,
+    pub(crate) rows: u64,
+}
+
+type Query<'q> = sqlx::query::Query<'q, Sqlite, SqliteArguments>;
+
+impl<'a> Reader<'a> {
+    /// Reads on this connection.
+    pub(crate) fn new(conn: &'a mut SqliteConnection) -> Self {
+        Self { conn, rows: 0 }
+    }
+
+    /// All rows of a query; whoever asks has bounded it.
+    pub(crate) async fn all(&mut self, query: Query<'_>) -> Result<Vec<SqliteRow>> {
+        let rows = query.fetch_all(&mut *self.conn).await?;
+        self.rows += rows.len() as u64;
+        Ok(rows)
+    }
+
+    /// The first row of a query.
+    pub(crate) async fn one(&mut self, query: Query<'_>) -> Result<Option<SqliteRow>> {
+        let row = query.fetch_optional(&mut *self.conn).await?;
+        self.rows += u64::from(row.is_some());
+        Ok(row)
+    }
+}
+
+/// Where a session's history lives.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Lineage {
+    pub(crate) key: i64,
+    /// Up to here history belongs to ancestors.
+    pub(crate) fork_revision: Option<Revision>,
+    /// The newest revision.
+    pub(crate) revision: Revision,
+}
+
+/// A stretch of history in one owner's rows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Stretch {
+    pub(crate) owner: i64,
+    pub(crate) first: Revision,
+    pub(crate) last: Revision,
+    /// Set in an ancestor: only messages that were sealed by then are inherited.
+    pub(crate) sealed_by: Option<Revision>,
+}
+
+const SELECT_BY_ID: &str = "select id, fork_revision, revision from session where public_id = $1";
+const SELECT_BY_CLIENT: &str = "select id, fork_revision, revision from session where client_id = $1";
+const SELECT_BY_KEY: &str = "select id, fork_revision, revision from session where id = $1";
+const SEGMENT_FROM: &str = "select owner_id, first_revision, last_revision from segment \
+     where session_id = $1 and has_messages = 1 and last_revision >= $2 order by last_revision limit 1";
+const SEGMENT_BEFORE: &str = "select owner_id, first_revision, last_revision from segment \
+     where session_id = $1 and has_messages = 1 and last_revision < $2 order by last_revision desc limit 1";
+const SEGMENT_AT: &str = "select owner_id, first_revision, last_revision from segment \
+     where session_id = $1 and first_revision <= $2 order by first_revision desc limit 1";
+const SEGMENTS: &str = "select owner_id, first_revision, last_revision, has_messages from segment \
+     where session_id = $1 order by first_revision";
+
+/// The statements of this file, for the test that prepares them all.
+pub(crate) const STATEMENTS: &[&str] =
+    &[SELECT_BY_ID, SELECT_BY_CLIENT, SELECT_BY_KEY, SEGMENT_FROM, SEGMENT_BEFORE, SEGMENT_AT, SEGMENTS];
+
+/// Finds a session by its id or its client's id.
+pub(crate) async fn find(reader: &mut Reader<'_>, id: &str) -> Result<Lineage> {
+    let row = match id.parse::<SessionId>() {
+        Ok(id) => reader.one(sqlx::query(SELECT_BY_ID).bind(id.0.as_bytes().to_vec())).await?,
+        Err(_) => reader.one(sqlx::query(SELECT_BY_CLIENT).bind(id.to_owned())).await?,
+    };
+    row.map(|row| from_row(&row)).transpose()?.ok_or_else(|| Error::not_found(Kind::Session, id))
+}
+
+/// Finds a session by its key.
+pub(crate) async fn by_key(reader: &mut Reader<'_>, key: i64) -> Result<Lineage> {
+    let row = reader.one(sqlx::query(SELECT_BY_KEY).bind(key)).await?;
+    row.map(|row| from_row(&row)).transpose()?.ok_or_else(|| Error::not_found(Kind::Session, key))
+}
+
+fn from_row(row: &SqliteRow) -> Result<Lineage> {
+    Ok(Lineage { key: row.try_get(0)?, fork_revision: row.try_get(1)?, revision: row.try_get(2)? })
+}
+
+fn stretch(row: &SqliteRow) -> Result<Stretch> {
+    let last = row.try_get(2)?;
+    Ok(Stretch { owner: row.try_get(0)?, first: row.try_get(1)?, last, sealed_by: Some(last) })
+}
+
+impl Lineage {
+    /// The key as other layers hold it.
+    pub(crate) fn session(&self) -> SessionKey {
+        SessionKey(self.key)
+    }
+
+    /// Refuses a revision that the session does not have.
+    pub(crate) fn check(&self, revision: Revision) -> Result<()> {
+        if (0..=self.revision).contains(&revision) {
+            Ok(())
+        } else {
+            Err(Error::RevisionOutOfRange { revision, newest: self.revision })
+        }
+    }
+
+    fn own(&self) -> Stretch {
+        let first = self.fork_revision.map_or(0, |fork| fork + 1);
+        Stretch { owner: self.key, first, last: i64::MAX, sealed_by: None }
+    }
+
+    /// The first stretch with messages that reaches `revision` or beyond.
+    pub(crate) async fn stretch_from(&self, reader: &mut Reader<'_>, revision: Revision) -> Result<Stretch> {
+        let own = self.own();
+        if revision >= own.first {
+            return Ok(own);
+        }
+        let row = reader.one(sqlx::query(SEGMENT_FROM).bind(self.key).bind(revision)).await?;
+        row.map_or(Ok(own), |row| stretch(&row))
+    }
+
+    /// The last stretch with messages that begins at `revision` or before.
+    pub(crate) async fn stretch_to(&self, reader: &mut Reader<'_>, revision: Revision) -> Result<Option<Stretch>> {
+        let own = self.own();
+        if revision >= own.first {
+            return Ok(Some(own));
+        }
+        let row = reader.one(sqlx::query(SEGMENT_FROM).bind(self.key).bind(revision)).await?;
+        if let Some(row) = row {
+            let found = stretch(&row)?;
+            if found.first <= revision {
+                return Ok(Some(found));
+            }
+        }
+        let row = reader.one(sqlx::query(SEGMENT_BEFORE).bind(self.key).bind(revision)).await?;
+        row.map(|row| stretch(&row)).transpose()
+    }
+
+    /// Who owns the event at `revision`.
+    pub(crate) async fn owner_at(&self, reader: &mut Reader<'_>, revision: Revision) -> Result<Stretch> {
+        let own = self.own();
+        if revision >= own.first {
+            return Ok(own);
+        }
+        let row = reader.one(sqlx::query(SEGMENT_AT).bind(self.key).bind(revision)).await?;
+        row.map_or_else(|| Err(Error::corrupt("segment", "a fork has no segment for a revision")), |row| stretch(&row))
+    }
+
+    /// Every stretch, oldest first, those without messages too; the last is the session's own.
+    pub(crate) async fn all(&self, reader: &mut Reader<'_>) -> Result<Vec<(Stretch, bool)>> {
+        let mut stretches = Vec::new();
+        if self.fork_revision.is_some() {
+            for row in reader.all(sqlx::query(SEGMENTS).bind(self.key)).await? {
+                stretches.push((stretch(&row)?, row.try_get(3)?));
+            }
+        }
+        stretches.push((self.own(), true));
+        Ok(stretches)
+    }
+
+    /// Whether the row of `owner` at `revision` is part of this history, and when it must have been sealed by.
+    pub(crate) async fn contains(
+        &self,
+        reader: &mut Reader<'_>,
+        owner: i64,
+        revision: Revision,
+    ) -> Result<Option<Stretch>> {
+        let found = self.owner_at(reader, revision).await;
+        match found {
+            Ok(found) if found.owner == owner && revision <= found.last => Ok(Some(found)),
+            Ok(_) | Err(Error::Corrupt { .. }) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// The id of a session by its key.
+pub(crate) async fn public_id(conn: &mut SqliteConnection, key: i64) -> Result<SessionId> {
+    let id: Vec<u8> =
+        sqlx::query_scalar("select public_id from session where id = $1").bind(key).fetch_one(conn).await?;
+    codec::uuid(&id).map(SessionId)
+}

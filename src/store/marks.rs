@@ -1,0 +1,266 @@
+//! Rewrites: rewind, edit, pin, undo. Each adds a mark and, when the picture changes, the layout it leads to.
+
+use super::append::answered;
+use super::chain::{self, Digest};
+use super::codec;
+use super::error::{Error, Kind, Result};
+use super::head::{Receipt, SessionKey};
+use super::lineage::{Lineage, Reader};
+use super::messages;
+use super::sessions::write_layout;
+use super::tx::{Caller, MessageInput, PartInput, Tx};
+use crate::model::Revision;
+use crate::model::event::EventBody;
+use crate::model::fold;
+use crate::model::ids::MessageId;
+use crate::model::layout::Layout;
+use crate::model::mark::{Mark, MarkBody};
+use crate::model::message::{Finish, MessageKind};
+use sqlx::Row as _;
+
+/// A rewrite of a session's history.
+#[derive(Clone)]
+pub(crate) struct Rewrite {
+    pub(crate) session: SessionKey,
+    pub(crate) caller: Caller,
+    pub(crate) expected_revision: Option<Revision>,
+    pub(crate) change: Change,
+}
+
+/// What a rewrite does.
+#[derive(Clone)]
+pub(crate) enum Change {
+    /// Leaves out everything after a message, or everything.
+    Rewind { message: Option<String> },
+    /// Puts another message in the place of one.
+    Edit { message: String, parts: Vec<PartInput> },
+    /// Keeps a message verbatim in every view.
+    Pin { message: String },
+    /// Stops doing so.
+    Unpin { message: String },
+    /// Takes back the newest reduction in force.
+    Undo,
+}
+
+const MARKS: &str = "select revision, kind, body from mark \
+     where session_id = $1 and revision between $2 and $3 order by revision";
+const INSERT_MARK: &str = "insert into mark (session_id, revision, kind, body) values ($1, $2, $3, $4)";
+const VOID_MARK: &str =
+    "update mark set voided_revision = $3 where session_id = $1 and revision = $2 and voided_revision is null";
+
+/// The statements of this file, for the test that prepares them all.
+pub(crate) const STATEMENTS: &[&str] = &[MARKS, INSERT_MARK, VOID_MARK];
+
+/// Every mark of a history, ascending, those of ancestors included.
+pub(crate) async fn all(reader: &mut Reader<'_>, lineage: &Lineage) -> Result<Vec<Mark>> {
+    let mut marks = Vec::new();
+    for (stretch, _) in lineage.all(reader).await? {
+        let query = sqlx::query(MARKS).bind(stretch.owner).bind(stretch.first).bind(stretch.last);
+        for row in reader.all(query).await? {
+            let body = codec::decode_mark(row.try_get(1)?, row.try_get(2)?)?;
+            marks.push(Mark { revision: row.try_get(0)?, body });
+        }
+    }
+    Ok(marks)
+}
+
+/// A history as the writer sees it: what was gathered so far is on the connection.
+pub(crate) async fn lineage_of(tx: &mut Tx<'_>, key: i64) -> Result<Lineage> {
+    let head = tx.head(key).await?;
+    let lineage = Lineage { key, fork_revision: head.fork_revision, revision: head.revision };
+    tx.flush().await?;
+    Ok(lineage)
+}
+
+/// Writes a mark that comes at the session's next revision, and the layout if the mark changes it.
+///
+/// The caller adds the event of that revision right after, with the same digest.
+pub(crate) async fn write(
+    tx: &mut Tx<'_>,
+    digest: &mut Digest,
+    key: i64,
+    marks: &mut Vec<Mark>,
+    body: MarkBody,
+) -> Result<Layout> {
+    let revision = tx.next_revision(key)?;
+    let before = fold::fold(marks, revision);
+    let (kind, bytes) = (codec::mark_kind(&body), codec::encode_mark(&body));
+    chain::mark(digest, kind, &bytes);
+    sqlx::query(INSERT_MARK).bind(key).bind(revision).bind(kind).bind(bytes).execute(&mut *tx.conn).await?;
+    if let MarkBody::Undone { mark } = body {
+        sqlx::query(VOID_MARK).bind(key).bind(mark).bind(revision).execute(&mut *tx.conn).await?;
+    }
+    marks.push(Mark { revision, body });
+    let after = fold::fold(marks, revision);
+    if after != before {
+        write_layout(tx.conn, digest, key, revision, &after).await?;
+    }
+    Ok(after)
+}
+
+impl Rewrite {
+    /// Validates first, then writes.
+    pub(crate) async fn apply(self, tx: &mut Tx<'_>) -> Result<Receipt> {
+        let key = self.session.0;
+        tx.head(key).await?;
+        if let Some(receipt) = answered(tx, key, &self.caller).await? {
+            return Ok(receipt);
+        }
+        let head = tx.loaded(key)?;
+        head.writable()?;
+        head.expect(self.expected_revision)?;
+        let lineage = lineage_of(tx, key).await?;
+        let mut marks = all(&mut Reader::new(tx.conn), &lineage).await?;
+        let caller = &self.caller;
+        let ids = match self.change {
+            Change::Rewind { message } => rewind(tx, &lineage, caller, &mut marks, message).await?,
+            Change::Edit { message, parts } => edit(tx, &lineage, caller, &mut marks, &message, parts).await?,
+            Change::Pin { message } => pin(tx, &lineage, caller, &mut marks, &message).await?,
+            Change::Unpin { message } => unpin(tx, &lineage, caller, &mut marks, &message).await?,
+            Change::Undo => undo(tx, &lineage, caller, &mut marks).await?,
+        };
+        tx.end_mutation(key, &self.caller, Receipt { ids, ..Receipt::default() })
+    }
+}
+
+/// After a rewrite that changes the view: usage is stale, and the scheduler measures anew.
+fn changed(tx: &mut Tx<'_>, key: i64, at: Revision) -> Result<()> {
+    let head = tx.loaded(key)?;
+    head.reduce(at);
+    head.due_revision = Some(at);
+    Ok(())
+}
+
+async fn sealed(tx: &mut Tx<'_>, lineage: &Lineage, id: &str) -> Result<messages::Located> {
+    let located = messages::place_of(&mut Reader::new(tx.conn), lineage, id).await?;
+    if located.sealed_revision.is_none() {
+        return Err(Error::MessageOpen);
+    }
+    Ok(located)
+}
+
+type Ids = Vec<uuid::Uuid>;
+
+async fn rewind(
+    tx: &mut Tx<'_>,
+    lineage: &Lineage,
+    caller: &Caller,
+    marks: &mut Vec<Mark>,
+    message: Option<String>,
+) -> Result<Ids> {
+    let after = match message {
+        Some(id) => sealed(tx, lineage, &id).await?.revision,
+        None => 0,
+    };
+    let mut digest = Digest::default();
+    write(tx, &mut digest, lineage.key, marks, MarkBody::Rewound { after }).await?;
+    let at = tx.event(lineage.key, caller, &EventBody::SessionRewound { after }, &digest)?;
+    changed(tx, lineage.key, at)?;
+    Ok(Vec::new())
+}
+
+async fn edit(
+    tx: &mut Tx<'_>,
+    lineage: &Lineage,
+    caller: &Caller,
+    marks: &mut Vec<Mark>,
+    message: &str,
+    parts: Vec<PartInput>,
+) -> Result<Ids> {
+    let located = sealed(tx, lineage, message).await?;
+    if !matches!(located.kind, MessageKind::Normal | MessageKind::Edit) {
+        return Err(Error::BoundaryInvalid("only messages of the conversation can be edited"));
+    }
+    // An edit of an edit aims at the original, so that the newest wins whatever it was made of.
+    let target = marks
+        .iter()
+        .find_map(|mark| match mark.body {
+            MarkBody::Edited { target, replacement } if replacement == located.revision => Some(target),
+            _ => None,
+        })
+        .unwrap_or(located.revision);
+    let input = MessageInput {
+        client_id: None,
+        role: located.role,
+        kind: MessageKind::Edit,
+        head: codec::MessageHead { actor: caller.actor.clone(), ..codec::MessageHead::default() },
+        finish: Some(Finish::default()),
+        parts,
+        tokens: 0,
+    };
+    let (id, replacement) = tx.message(lineage.key, caller, input)?;
+    let mut digest = Digest::default();
+    write(tx, &mut digest, lineage.key, marks, MarkBody::Edited { target, replacement }).await?;
+    let body = EventBody::MessageEdited { message: located.id, replacement: MessageId(id) };
+    let at = tx.event(lineage.key, caller, &body, &digest)?;
+    changed(tx, lineage.key, at)?;
+    Ok(vec![id])
+}
+
+/// The pin mark of a message that holds, if one does.
+fn pin_of(marks: &[Mark], target: Revision) -> Option<Revision> {
+    let undone = |revision| marks.iter().any(|mark| mark.body == MarkBody::Undone { mark: revision });
+    marks
+        .iter()
+        .filter(|mark| mark.body == MarkBody::Pinned { target } && !undone(mark.revision))
+        .map(|mark| mark.revision)
+        .next_back()
+}
+
+async fn pin(
+    tx: &mut Tx<'_>,
+    lineage: &Lineage,
+    caller: &Caller,
+    marks: &mut Vec<Mark>,
+    message: &str,
+) -> Result<Ids> {
+    let located = sealed(tx, lineage, message).await?;
+    if pin_of(marks, located.revision).is_some() {
+        return Ok(Vec::new());
+    }
+    let mut digest = Digest::default();
+    let body = MarkBody::Pinned { target: located.revision };
+    write(tx, &mut digest, lineage.key, marks, body).await?;
+    let at = tx.event(lineage.key, caller, &EventBody::MessagePinned { message: located.id }, &digest)?;
+    changed(tx, lineage.key, at)?;
+    Ok(Vec::new())
+}
+
+async fn unpin(
+    tx: &mut Tx<'_>,
+    lineage: &Lineage,
+    caller: &Caller,
+    marks: &mut Vec<Mark>,
+    message: &str,
+) -> Result<Ids> {
+    let located = sealed(tx, lineage, message).await?;
+    let Some(mark) = pin_of(marks, located.revision) else { return Ok(Vec::new()) };
+    let mut digest = Digest::default();
+    write(tx, &mut digest, lineage.key, marks, MarkBody::Undone { mark }).await?;
+    let at = tx.event(lineage.key, caller, &EventBody::MessageUnpinned { message: located.id }, &digest)?;
+    changed(tx, lineage.key, at)?;
+    Ok(Vec::new())
+}
+
+async fn undo(tx: &mut Tx<'_>, lineage: &Lineage, caller: &Caller, marks: &mut Vec<Mark>) -> Result<Ids> {
+    let newest = fold::newest_live_reduction(marks, lineage.revision).ok_or(Error::NothingToUndo)?;
+    let compaction = marks
+        .iter()
+        .find(|mark| mark.revision == newest)
+        .and_then(|mark| match &mark.body {
+            MarkBody::Compacted(compacted) => Some(compacted.compaction),
+            MarkBody::Pruned { compaction, .. } => Some(*compaction),
+            MarkBody::Rewound { .. }
+            | MarkBody::Edited { .. }
+            | MarkBody::Pinned { .. }
+            | MarkBody::Undone { .. } => None,
+        })
+        .ok_or_else(|| Error::not_found(Kind::Compaction, newest))?;
+    let mut digest = Digest::default();
+    write(tx, &mut digest, lineage.key, marks, MarkBody::Undone { mark: newest }).await?;
+    let at = tx.event(lineage.key, caller, &EventBody::CompactionUndone { compaction }, &digest)?;
+    changed(tx, lineage.key, at)?;
+    // Whoever takes a reduction back does not want it again at once.
+    tx.loaded(lineage.key)?.hold_turns = 1;
+    Ok(vec![compaction.0])
+}

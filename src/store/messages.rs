@@ -1,0 +1,497 @@
+//! Reads of history: messages by id, by page, and by layout.
+
+use super::codec::{self, Number as _};
+use super::error::{Error, Kind, Result};
+use super::lineage::{self, Lineage, Reader, Stretch};
+use crate::limits;
+use crate::model::Revision;
+use crate::model::ids::{CompactionId, MessageId, PartId, SessionId};
+use crate::model::layout::{Layout, Place, Span};
+use crate::model::message::{Finish, Message, MessageKind, Role};
+use crate::model::part::Part;
+use crate::model::time::Timestamp;
+use crate::model::view::SourceMessage;
+use sqlx::sqlite::SqliteRow;
+use sqlx::{Row as _, SqliteConnection};
+use std::collections::HashMap;
+
+/// The columns that every read of messages wants, in the order `Found::from_row` reads them.
+macro_rules! select_message {
+    ($rest:literal) => {
+        concat!(
+            "select m.id, m.session_id, s.public_id, m.revision, m.public_id, m.client_id, m.role, m.kind, ",
+            "m.create_time, m.head, m.sealed_revision, m.seal from message m join session s on s.id = m.session_id ",
+            $rest
+        )
+    };
+}
+
+const BY_ID: &str = select_message!("where m.public_id = $1");
+const BY_CLIENT: &str = select_message!("where m.session_id = $1 and m.client_id = $2");
+const BY_REVISION: &str = select_message!("where m.session_id = $1 and m.revision = $2");
+const LANE_FORWARD: &str = select_message!(
+    "where m.session_id = $1 and m.lane = $2 and m.revision between $3 and $4 \
+     and ($5 is null or m.sealed_revision <= $5) order by m.revision limit $6"
+);
+const LANE_BACKWARD: &str = select_message!(
+    "where m.session_id = $1 and m.lane = $2 and m.revision between $3 and $4 \
+     and ($5 is null or m.sealed_revision <= $5) order by m.revision desc limit $6"
+);
+const PARTS: &str = "select p.message_id, p.id, p.public_id, p.client_id, p.revision, p.codec, p.length, p.body, \
+     p.blob_hash from json_each($1) wanted join part p on p.message_id = wanted.value \
+     order by p.message_id, p.position";
+const PRUNED: &str = "select q.part_id, q.session_id, q.revision, q.compaction_id \
+     from json_each($1) wanted join pruned q on q.part_id = wanted.value";
+const BLOB: &str = "select codec, length, data from blob where hash = $1";
+const LAYOUT: &str =
+    "select body from layout where session_id = $1 and revision <= $2 order by revision desc limit 1";
+const DRAFTS: &str = "select d.public_id, d.kind, d.body from message m join draft d on d.message_id = m.id \
+     where m.public_id = $1 order by d.id";
+
+/// The statements of this file, for the test that prepares them all.
+pub(crate) const STATEMENTS: &[&str] =
+    &[BY_ID, BY_CLIENT, BY_REVISION, LANE_FORWARD, LANE_BACKWARD, PARTS, PRUNED, BLOB, LAYOUT, DRAFTS];
+
+/// A message's row, before its parts are read.
+struct Found {
+    row: i64,
+    owner: i64,
+    message: Message,
+}
+
+impl Found {
+    /// Reads a row as it stood at `at`: a later seal is not seen.
+    fn from_row(row: &SqliteRow, at: Revision) -> Result<Self> {
+        let head = codec::decode_message_head(row.try_get(9)?)?;
+        let sealed: Option<Revision> = row.try_get(10)?;
+        let sealed = sealed.filter(|sealed| *sealed <= at);
+        let finish = match sealed {
+            Some(_) => codec::decode_finish(row.try_get(11)?)?,
+            None => Finish::default(),
+        };
+        let message = Message {
+            id: MessageId(codec::uuid(row.try_get(4)?)?),
+            session_id: SessionId(codec::uuid(row.try_get(2)?)?),
+            client_id: row.try_get(5)?,
+            revision: row.try_get(3)?,
+            role: Role::from_number(row.try_get(6)?)?,
+            kind: MessageKind::from_number(row.try_get(7)?)?,
+            parts: Vec::new(),
+            sealed_revision: sealed,
+            finish,
+            model: head.model,
+            provider: head.provider,
+            create_time: Timestamp(row.try_get(8)?),
+            origin_time: head.origin_time.map(Timestamp),
+            actor: head.actor,
+            metadata_json: head.metadata_json,
+        };
+        Ok(Self { row: row.try_get(0)?, owner: row.try_get(1)?, message })
+    }
+}
+
+async fn blob(reader: &mut Reader<'_>, hash: &[u8]) -> Result<Vec<u8>> {
+    let row = reader
+        .one(sqlx::query(BLOB).bind(hash.to_vec()))
+        .await?
+        .ok_or_else(|| Error::corrupt("blob", "a blob is missing"))?;
+    codec::decompress("blob", row.try_get(0)?, row.try_get(1)?, row.try_get(2)?)
+}
+
+/// The bytes of a part's row before compression, wherever they are: columns codec, length, body, blob hash from `first`.
+pub(crate) async fn plain_body(reader: &mut Reader<'_>, row: &SqliteRow, first: usize) -> Result<Vec<u8>> {
+    let hash: Option<Vec<u8>> = row.try_get(first + 3)?;
+    match hash {
+        Some(hash) => blob(reader, &hash).await,
+        None => {
+            let body: Option<Vec<u8>> = row.try_get(first + 2)?;
+            let body = body.ok_or_else(|| Error::corrupt("part", "a part has no body"))?;
+            codec::decompress("part", row.try_get(first)?, row.try_get(first + 1)?, body)
+        }
+    }
+}
+
+/// Reads the parts of messages that were closed by `at`; the rows of the parts come back beside them.
+async fn fill_parts(reader: &mut Reader<'_>, found: &mut [Found], at: Revision) -> Result<HashMap<i64, PartId>> {
+    let mut rows_of = HashMap::new();
+    if found.is_empty() {
+        return Ok(rows_of);
+    }
+    let wanted: Vec<i64> = found.iter().map(|found| found.row).collect();
+    let index: HashMap<i64, usize> = wanted.iter().copied().enumerate().map(|(index, row)| (row, index)).collect();
+    let list = serde_json::to_string(&wanted).unwrap_or_default();
+    for row in reader.all(sqlx::query(PARTS).bind(list)).await? {
+        let revision: Revision = row.try_get(4)?;
+        if revision > at {
+            continue;
+        }
+        let plain = plain_body(reader, &row, 5).await?;
+        let mut media = HashMap::new();
+        for hash in codec::media_blobs(&plain)? {
+            let bytes = blob(reader, &hash).await?;
+            media.insert(hash, bytes);
+        }
+        let (body, metadata_json) = codec::decode_part(&plain, &|hash| media.get(hash).cloned())?;
+        let id = PartId(codec::uuid(row.try_get(2)?)?);
+        rows_of.insert(row.try_get(1)?, id);
+        let part = Part { id, client_id: row.try_get(3)?, revision, body, metadata_json };
+        let message: i64 = row.try_get(0)?;
+        let index = *index.get(&message).ok_or_else(|| Error::corrupt("part", "a part has no message"))?;
+        found[index].message.parts.push(part);
+    }
+    Ok(rows_of)
+}
+
+/// A message of one session's own rows, with all its parts. For the writer, which looks at what it wrote.
+pub(crate) async fn by_public_id(conn: &mut SqliteConnection, key: i64, id: MessageId) -> Result<Message> {
+    let mut reader = Reader::new(conn);
+    let lineage = lineage::by_key(&mut reader, key).await?;
+    get(&mut reader, &lineage, &id.to_string()).await
+}
+
+/// Finds a message of a history by its id or its client's id, without its parts.
+async fn locate(reader: &mut Reader<'_>, lineage: &Lineage, id: &str) -> Result<(Found, Revision)> {
+    let not_found = || Error::not_found(Kind::Message, id);
+    let visible = |found: Found, stretch: Stretch| match stretch.sealed_by {
+        Some(by) if found.message.sealed_revision.is_none_or(|sealed| sealed > by) => Err(not_found()),
+        _ => Ok((found, stretch.sealed_by.unwrap_or(i64::MAX))),
+    };
+    if let Ok(id) = id.parse::<MessageId>() {
+        let row = reader.one(sqlx::query(BY_ID).bind(id.0.as_bytes().to_vec())).await?.ok_or_else(not_found)?;
+        let found = Found::from_row(&row, i64::MAX)?;
+        let stretch = lineage
+            .contains(reader, found.owner, found.message.revision)
+            .await?
+            .ok_or_else(not_found)?;
+        return visible(found, stretch);
+    }
+    for (stretch, has_messages) in lineage.all(reader).await?.into_iter().rev() {
+        if !has_messages {
+            continue;
+        }
+        let query = sqlx::query(BY_CLIENT).bind(stretch.owner).bind(id.to_owned());
+        if let Some(row) = reader.one(query).await? {
+            let found = Found::from_row(&row, i64::MAX)?;
+            if (stretch.first..=stretch.last).contains(&found.message.revision) {
+                return visible(found, stretch);
+            }
+        }
+    }
+    Err(not_found())
+}
+
+/// A message of a history by its id or its client's id, as it was written.
+pub(crate) async fn get(reader: &mut Reader<'_>, lineage: &Lineage, id: &str) -> Result<Message> {
+    let (found, at) = locate(reader, lineage, id).await?;
+    let mut found = [found];
+    fill_parts(reader, &mut found, at).await?;
+    let [found] = found;
+    Ok(found.message)
+}
+
+/// Where a message stands and whether it is sealed: what marks need to know of it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Located {
+    pub(crate) id: MessageId,
+    pub(crate) revision: Revision,
+    pub(crate) sealed_revision: Option<Revision>,
+    pub(crate) role: Role,
+    pub(crate) kind: MessageKind,
+}
+
+/// Where a message of a history stands.
+pub(crate) async fn place_of(reader: &mut Reader<'_>, lineage: &Lineage, id: &str) -> Result<Located> {
+    let (found, _) = locate(reader, lineage, id).await?;
+    let Message { id, revision, sealed_revision, role, kind, .. } = found.message;
+    Ok(Located { id, revision, sealed_revision, role, kind })
+}
+
+/// The message that came at a revision.
+pub(crate) async fn at_revision(
+    reader: &mut Reader<'_>,
+    lineage: &Lineage,
+    revision: Revision,
+) -> Result<Option<Located>> {
+    let stretch = lineage.owner_at(reader, revision).await?;
+    let row = reader.one(sqlx::query(BY_REVISION).bind(stretch.owner).bind(revision)).await?;
+    row.map(|row| {
+        let Message { id, revision, sealed_revision, role, kind, .. } = Found::from_row(&row, i64::MAX)?.message;
+        Ok(Located { id, revision, sealed_revision, role, kind })
+    })
+    .transpose()
+}
+
+/// The words so far of an open message's drafts: id, whether it is reasoning, words.
+pub(crate) async fn drafts(reader: &mut Reader<'_>, message: MessageId) -> Result<Vec<(PartId, bool, String)>> {
+    let rows = reader.all(sqlx::query(DRAFTS).bind(message.0.as_bytes().to_vec())).await?;
+    rows.into_iter()
+        .map(|row| Ok((PartId(codec::uuid(row.try_get(0)?)?), row.try_get::<i32, _>(1)? == 2, row.try_get(2)?)))
+        .collect()
+}
+
+/// Which messages a page of history holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PageOf {
+    /// Messages at this revision and beyond; for a backward page the last revision to look at.
+    pub from: Revision,
+    /// As the history stood at this revision.
+    pub at: Revision,
+    /// Newest first.
+    pub backward: bool,
+    /// At most this many.
+    pub limit: i64,
+    /// Summaries and markers too.
+    pub derived: bool,
+    /// Records too.
+    pub records: bool,
+}
+
+/// The lanes that a page reads. Each is an index range of its own, so that none is read in vain.
+fn lanes(page: &PageOf) -> Vec<i32> {
+    let mut lanes = vec![codec::lane(MessageKind::Normal), codec::lane(MessageKind::Edit)];
+    if page.derived {
+        lanes.push(codec::lane(MessageKind::Summary));
+    }
+    if page.records {
+        lanes.push(codec::lane(MessageKind::Record));
+    }
+    lanes
+}
+
+/// Rows of some lanes of one stretch, in order, at most `limit`.
+async fn stretch_rows(
+    reader: &mut Reader<'_>,
+    stretch: &Stretch,
+    (first, last): (Revision, Revision),
+    lanes: &[i32],
+    backward: bool,
+    limit: i64,
+    at: Revision,
+) -> Result<Vec<Found>> {
+    let (first, last) = (first.max(stretch.first), last.min(stretch.last).min(at));
+    let seen = at.min(stretch.sealed_by.unwrap_or(i64::MAX));
+    let mut found = Vec::new();
+    for lane in lanes {
+        let query = sqlx::query(if backward { LANE_BACKWARD } else { LANE_FORWARD })
+            .bind(stretch.owner)
+            .bind(lane)
+            .bind(first)
+            .bind(last)
+            .bind(stretch.sealed_by)
+            .bind(limit);
+        for row in reader.all(query).await? {
+            found.push(Found::from_row(&row, seen)?);
+        }
+    }
+    found.sort_by_key(|found| if backward { -found.message.revision } else { found.message.revision });
+    found.truncate(usize::try_from(limit).unwrap_or(usize::MAX));
+    Ok(found)
+}
+
+/// A page of history, and where the next one begins.
+pub(crate) async fn page(
+    reader: &mut Reader<'_>,
+    lineage: &Lineage,
+    page: &PageOf,
+) -> Result<(Vec<Message>, Option<Revision>)> {
+    let lanes = lanes(page);
+    // One more than asked for tells whether another page follows.
+    let mut wanted = page.limit + 1;
+    let mut from = page.from;
+    let mut messages: Vec<Message> = Vec::new();
+    while wanted > 0 {
+        let stretch = if page.backward {
+            lineage.stretch_to(reader, from).await?
+        } else if from > page.at {
+            None
+        } else {
+            Some(lineage.stretch_from(reader, from).await?)
+        };
+        let Some(stretch) = stretch else { break };
+        let range = if page.backward { (0, from) } else { (from, i64::MAX) };
+        let mut found =
+            stretch_rows(reader, &stretch, range, &lanes, page.backward, wanted, page.at).await?;
+        let seen = page.at.min(stretch.sealed_by.unwrap_or(i64::MAX));
+        fill_parts(reader, &mut found, seen).await?;
+        wanted -= i64::try_from(found.len()).unwrap_or(i64::MAX);
+        messages.extend(found.into_iter().map(|found| found.message));
+        if page.backward {
+            if stretch.first == 0 {
+                break;
+            }
+            from = stretch.first - 1;
+        } else {
+            if stretch.last == i64::MAX {
+                break;
+            }
+            from = stretch.last + 1;
+        }
+    }
+    let mut bytes = 0;
+    let limit = usize::try_from(page.limit).unwrap_or(usize::MAX);
+    let mut keep = messages.len().min(limit);
+    for (index, message) in messages.iter().enumerate().take(keep) {
+        bytes += weigh_bytes(message);
+        if bytes > limits::PAGE_BYTES_MAX && index > 0 {
+            keep = index;
+            break;
+        }
+    }
+    let next = messages.get(keep).map(|message| message.revision);
+    messages.truncate(keep);
+    Ok((messages, next))
+}
+
+/// Roughly how many bytes a message is on the wire.
+pub fn weigh_bytes(message: &Message) -> usize {
+    use crate::model::part::{MediaSource, PartBody};
+    let media = |source: &MediaSource| match source {
+        MediaSource::Bytes(bytes) => bytes.len(),
+        MediaSource::Uri(uri) => uri.len(),
+    };
+    let parts: usize = message
+        .parts
+        .iter()
+        .map(|part| {
+            let body = match &part.body {
+                PartBody::Text(text) | PartBody::Reasoning(text) => text.len(),
+                PartBody::ToolCall(call) => call.input_json.len(),
+                PartBody::ToolResult(result) => {
+                    result.output.len() + result.attachments.iter().map(|item| media(&item.source)).sum::<usize>()
+                }
+                PartBody::Media(item) => media(&item.source),
+                PartBody::Marker(marker) => marker.text.len(),
+                PartBody::Step(_) => 0,
+                PartBody::Opaque(opaque) => opaque.data.len(),
+                PartBody::Record(record) => record.data.len(),
+            };
+            body + part.metadata_json.as_ref().map_or(0, String::len) + 96
+        })
+        .sum();
+    parts + message.metadata_json.as_ref().map_or(0, String::len) + 256
+}
+
+/// The layout in force at a revision: one seek.
+pub(crate) async fn layout_at(reader: &mut Reader<'_>, lineage: &Lineage, at: Revision) -> Result<Layout> {
+    let stretch = lineage.owner_at(reader, at).await?;
+    let row = reader.one(sqlx::query(LAYOUT).bind(stretch.owner).bind(at)).await?;
+    match row {
+        Some(row) => codec::decode_layout(row.try_get(0)?),
+        None => Ok(Layout::everything()),
+    }
+}
+
+/// What a layout shows at a revision, with the prune marks that hold then.
+pub(crate) async fn sources(
+    reader: &mut Reader<'_>,
+    lineage: &Lineage,
+    layout: &Layout,
+    at: Revision,
+) -> Result<Vec<SourceMessage>> {
+    let mut sources = Vec::new();
+    let mut bytes = 0;
+    for span in &layout.spans {
+        match *span {
+            Span::Placed { revision, place } => {
+                if let Some(source) = placed(reader, lineage, layout, revision, place, at).await? {
+                    sources.push(source);
+                }
+            }
+            Span::Inline { first, last } => {
+                let last = last.unwrap_or(i64::MAX).min(at);
+                let mut from = first;
+                while from <= last {
+                    let stretch = lineage.stretch_from(reader, from).await?;
+                    let lane = [codec::lane(MessageKind::Normal)];
+                    let limit = limits::VIEW_READ_MESSAGES;
+                    let found =
+                        stretch_rows(reader, &stretch, (from, last), &lane, false, limit, at).await?;
+                    let full = i64::try_from(found.len()).unwrap_or(i64::MAX) == limit;
+                    let newest = found.last().map(|found| found.message.revision);
+                    let seen = at.min(stretch.sealed_by.unwrap_or(i64::MAX));
+                    for source in with_prunes(reader, lineage, layout, found, seen, at).await? {
+                        bytes += weigh_bytes(&source.message);
+                        sources.push(source);
+                    }
+                    if bytes > limits::VIEW_BYTES_MAX {
+                        return Err(Error::LimitExceeded {
+                            what: "bytes of a view",
+                            limit: i64::try_from(limits::VIEW_BYTES_MAX).unwrap_or(i64::MAX),
+                            actual: i64::try_from(bytes).unwrap_or(i64::MAX),
+                        });
+                    }
+                    from = match newest {
+                        Some(newest) if full => newest + 1,
+                        _ => stretch.last.saturating_add(1),
+                    };
+                    if from == i64::MAX {
+                        break;
+                    }
+                }
+            }
+        }
+    }
+    Ok(sources)
+}
+
+async fn placed(
+    reader: &mut Reader<'_>,
+    lineage: &Lineage,
+    layout: &Layout,
+    revision: Revision,
+    place: Place,
+    at: Revision,
+) -> Result<Option<SourceMessage>> {
+    let stretch = lineage.owner_at(reader, revision).await?;
+    let row = reader.one(sqlx::query(BY_REVISION).bind(stretch.owner).bind(revision)).await?;
+    let Some(row) = row else { return Ok(None) };
+    let seen = at.min(stretch.sealed_by.unwrap_or(i64::MAX));
+    let found = vec![Found::from_row(&row, seen)?];
+    let mut sources = with_prunes(reader, lineage, layout, found, seen, at).await?;
+    let source = sources.pop().map(|source| SourceMessage { place: Some(place), ..source });
+    Ok(source)
+}
+
+/// Reads parts and prune marks; a mark counts when it is part of this history, was there at `at` and was not undone.
+async fn with_prunes(
+    reader: &mut Reader<'_>,
+    lineage: &Lineage,
+    layout: &Layout,
+    mut found: Vec<Found>,
+    seen: Revision,
+    at: Revision,
+) -> Result<Vec<SourceMessage>> {
+    let rows_of = fill_parts(reader, &mut found, seen).await?;
+    let mut pruned: HashMap<PartId, CompactionId> = HashMap::new();
+    if !rows_of.is_empty() {
+        let wanted: Vec<i64> = rows_of.keys().copied().collect();
+        let list = serde_json::to_string(&wanted).unwrap_or_default();
+        for row in reader.all(sqlx::query(PRUNED).bind(list)).await? {
+            let (owner, revision): (i64, Revision) = (row.try_get(1)?, row.try_get(2)?);
+            if revision > at || layout.undone_prunes.contains(&revision) {
+                continue;
+            }
+            if owner != lineage.key || lineage.fork_revision.is_some_and(|fork| revision <= fork) {
+                let inherited = lineage.contains(reader, owner, revision).await?;
+                if inherited.is_none() {
+                    continue;
+                }
+            }
+            if let Some(part) = rows_of.get(&row.try_get::<i64, _>(0)?) {
+                pruned.insert(*part, CompactionId(codec::uuid(row.try_get(3)?)?));
+            }
+        }
+    }
+    Ok(found
+        .into_iter()
+        .map(|found| {
+            let message = found.message;
+            let pruned = message
+                .parts
+                .iter()
+                .filter_map(|part| pruned.get(&part.id).map(|compaction| (part.id, *compaction)))
+                .collect();
+            SourceMessage { message, place: None, pruned }
+        })
+        .collect())
+}

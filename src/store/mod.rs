@@ -1,0 +1,621 @@
+//! The only place with SQL: what is kept, how it is written, how it is read.
+//!
+//! The store records and reads; it decides nothing. Start at `migrations/`, then [`writer`], then [`messages`].
+
+mod append;
+mod chain;
+mod codec;
+mod error;
+mod events;
+mod head;
+mod jobs;
+mod lineage;
+mod marks;
+mod messages;
+mod open;
+mod sessions;
+mod tx;
+mod verify;
+mod writer;
+
+pub use append::{DraftReceipt, Weight, Weigh};
+pub use error::{Error, Kind, Result};
+pub use events::{EventFilter, EventPage};
+pub use head::{Fill, Receipt, Rule, SessionKey};
+pub use jobs::{
+    Breaker, Claim, Commit, Committed, DueSession, Enqueued, Evaluation, Reduction, SummaryCommit,
+};
+pub use messages::{PageOf, weigh_bytes};
+pub use open::{Durability, Options};
+pub use sessions::{CreateSession, ForkSession, PolicyText, UpdateSession};
+pub use tx::{Caller, RequestKey};
+pub use verify::{Checked, Finding};
+
+use crate::model::compaction::{Compaction, CompactionRequest, Failure};
+use crate::model::event::{Event, EventKind};
+use crate::model::ids::{CompactionId, MessageId, PartId};
+use crate::model::layout::Layout;
+use crate::model::message::{Finish, Message, NewMessage};
+use crate::model::part::NewPart;
+use crate::model::session::Session;
+use crate::model::time::Timestamp;
+use crate::model::view::SourceMessage;
+use crate::model::{Revision, Seq};
+use lineage::{Lineage, Reader};
+use sqlx::SqlitePool;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use tokio::sync::watch;
+use uuid::Uuid;
+use writer::{Command, Reply, WriterHandle};
+
+/// The store: cheap to clone, and shared by everything that reads or writes.
+#[derive(Clone)]
+pub struct Store {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    writer: WriterHandle,
+    readers: SqlitePool,
+    id: Uuid,
+    durability: Durability,
+    head_seq: watch::Receiver<Seq>,
+    poisoned: Arc<AtomicBool>,
+    rows_read: AtomicU64,
+    directory: std::path::PathBuf,
+}
+
+/// A draft of an open message: its id, whether it is reasoning, its words so far.
+pub type DraftWords = (PartId, bool, String);
+
+/// A session as a view needs it.
+#[derive(Debug, Clone)]
+pub struct Source {
+    /// The session.
+    pub session: SessionKey,
+    /// The revision that was read.
+    pub at: Revision,
+    /// The newest revision.
+    pub newest: Revision,
+    /// The layout in force.
+    pub layout: Layout,
+    /// The policy in force.
+    pub policy: PolicyText,
+    /// What the layout shows.
+    pub messages: Vec<SourceMessage>,
+}
+
+fn unexpected<T>() -> Result<T> {
+    Err(Error::Corrupt { table: "writer", detail: "an answer of another kind came back".to_owned() })
+}
+
+impl Store {
+    /// The store's id; cursors name it.
+    pub fn id(&self) -> Uuid {
+        self.shared.id
+    }
+
+    /// What an acknowledged write survives.
+    pub fn durability(&self) -> Durability {
+        self.shared.durability
+    }
+
+    /// Whether writes are taken.
+    pub fn is_writable(&self) -> bool {
+        !self.shared.poisoned.load(Ordering::Relaxed)
+    }
+
+    /// Follows the number of the newest committed event.
+    pub fn watch_head(&self) -> watch::Receiver<Seq> {
+        self.shared.head_seq.clone()
+    }
+
+    /// Rows that reads have fetched since the store was opened.
+    pub fn rows_read(&self) -> u64 {
+        self.shared.rows_read.load(Ordering::Relaxed)
+    }
+
+    /// Bytes of the database and its log on disk.
+    pub fn bytes_on_disk(&self) -> i64 {
+        let of = |name: &str| {
+            std::fs::metadata(self.shared.directory.join(name)).map_or(0, |metadata| metadata.len())
+        };
+        i64::try_from(of(open::DATABASE) + of(&format!("{}-wal", open::DATABASE))).unwrap_or(i64::MAX)
+    }
+
+    async fn reading<T>(
+        &self,
+        read: impl AsyncFnOnce(&mut Reader<'_>) -> Result<T>,
+    ) -> Result<T> {
+        let mut conn = self.shared.readers.acquire().await?;
+        let mut reader = Reader::new(&mut conn);
+        let answer = read(&mut reader).await;
+        self.shared.rows_read.fetch_add(reader.rows, Ordering::Relaxed);
+        answer
+    }
+
+    async fn receipt(&self, command: Command) -> Result<Receipt> {
+        match self.shared.writer.send(command).await? {
+            Reply::Receipt(receipt) => Ok(receipt),
+            _ => unexpected(),
+        }
+    }
+
+    async fn done(&self, command: Command) -> Result<()> {
+        match self.shared.writer.send(command).await? {
+            Reply::Done => Ok(()),
+            _ => unexpected(),
+        }
+    }
+
+    // ---- sessions ----
+
+    /// Finds a session by its id or its client's id.
+    pub async fn find_session(&self, id: &str) -> Result<SessionKey> {
+        self.reading(async |reader| lineage::find(reader, id).await.map(|lineage| lineage.session())).await
+    }
+
+    /// A session as it stands now, with its policy.
+    pub async fn session(&self, key: SessionKey) -> Result<(Session, PolicyText)> {
+        self.reading(async |reader| {
+            let mut session = sessions::get(reader, key.0).await?;
+            let policy = sessions::policy_at(reader, key.0, i64::MAX).await?;
+            session.preset.clone_from(&policy.preset);
+            Ok((session, policy))
+        })
+        .await
+    }
+
+    /// A page of sessions, newest first, each with the number that continues behind it.
+    pub async fn list_sessions(
+        &self,
+        below: i64,
+        archived: bool,
+        parent: Option<SessionKey>,
+        limit: i64,
+    ) -> Result<Vec<(i64, Session, PolicyText)>> {
+        self.reading(async |reader| {
+            let mut sessions = Vec::new();
+            for (key, mut session) in sessions::list(reader, below, archived, parent, limit).await? {
+                let policy = sessions::policy_at(reader, key, i64::MAX).await?;
+                session.preset.clone_from(&policy.preset);
+                sessions.push((key, session, policy));
+            }
+            Ok(sessions)
+        })
+        .await
+    }
+
+    /// Makes a session; says whether it was there.
+    pub async fn create_session(&self, create: CreateSession, caller: Caller) -> Result<(SessionKey, bool)> {
+        match self.shared.writer.send(Command::Create(create, caller)).await? {
+            Reply::Session(key, existed) => Ok((key, existed)),
+            _ => unexpected(),
+        }
+    }
+
+    /// Changes a session.
+    pub async fn update_session(&self, key: SessionKey, update: UpdateSession, caller: Caller) -> Result<Receipt> {
+        self.receipt(Command::Update(update, key, caller)).await
+    }
+
+    /// Puts a session away, or takes it out again.
+    pub async fn archive_session(&self, key: SessionKey, restore: bool, caller: Caller) -> Result<Receipt> {
+        self.receipt(Command::Archive(key, restore, caller)).await
+    }
+
+    /// Forks a session; says whether the fork was there.
+    pub async fn fork_session(&self, key: SessionKey, fork: ForkSession, caller: Caller) -> Result<(SessionKey, bool)> {
+        match self.shared.writer.send(Command::Fork(fork, key, caller)).await? {
+            Reply::Session(key, existed) => Ok((key, existed)),
+            _ => unexpected(),
+        }
+    }
+
+    // ---- appends ----
+
+    /// Appends messages, all or none, each with what it weighs.
+    pub async fn append(
+        &self,
+        session: SessionKey,
+        caller: Caller,
+        expected_revision: Option<Revision>,
+        rule: Rule,
+        messages: Vec<(NewMessage, Weight)>,
+    ) -> Result<Receipt> {
+        let messages =
+            messages.into_iter().map(|(message, weight)| append::encode(message, &caller.actor, weight)).collect();
+        self.receipt(Command::Append(append::Append { session, caller, expected_revision, rule, messages })).await
+    }
+
+    /// Adds closed parts to an open message, or closes drafts of it. A part with an id names a draft; without a body it
+    /// takes the draft's words, which `weigh` then weighs.
+    pub async fn append_parts(
+        &self,
+        session: SessionKey,
+        caller: Caller,
+        rule: Rule,
+        message: MessageId,
+        parts: Vec<PartAppend>,
+        weigh: Weigh,
+    ) -> Result<Receipt> {
+        let parts = parts
+            .into_iter()
+            .map(|part| match part {
+                PartAppend::Whole(part, weight) => append::encode_new_part(&part, weight),
+                PartAppend::Draft(id, metadata_json) => {
+                    append::AppendPart::Draft(id, metadata_json, weigh.clone())
+                }
+            })
+            .collect();
+        self.receipt(Command::AppendParts(append::AppendParts { session, caller, rule, message, parts })).await
+    }
+
+    /// Adds words to a draft; no part id begins one.
+    pub async fn append_draft(
+        &self,
+        session: SessionKey,
+        message: MessageId,
+        part: Option<PartId>,
+        reasoning: bool,
+        offset: i64,
+        delta: String,
+    ) -> Result<DraftReceipt> {
+        let command = append::AppendDraft { session, message, part, reasoning, offset, delta };
+        match self.shared.writer.send(Command::AppendDraft(command)).await? {
+            Reply::Draft(receipt) => Ok(receipt),
+            _ => unexpected(),
+        }
+    }
+
+    /// Seals an open message.
+    pub async fn finish_message(
+        &self,
+        session: SessionKey,
+        caller: Caller,
+        rule: Rule,
+        message: MessageId,
+        finish: Finish,
+        weigh: Weigh,
+    ) -> Result<Receipt> {
+        self.receipt(Command::Finish(append::FinishMessage { session, caller, rule, message, finish, weigh })).await
+    }
+
+    // ---- history ----
+
+    /// A message by its id or its client's id, as it was written.
+    pub async fn message(&self, session: SessionKey, id: &str) -> Result<Message> {
+        self.reading(async |reader| {
+            let lineage = lineage::by_key(reader, session.0).await?;
+            messages::get(reader, &lineage, id).await
+        })
+        .await
+    }
+
+    /// A message of any session by its id.
+    pub async fn message_of(&self, event: &Event) -> Result<Option<Message>> {
+        let Some(id) = event.body.message() else { return Ok(None) };
+        self.reading(async |reader| {
+            let lineage = lineage::find(reader, &event.session_id.to_string()).await?;
+            messages::get(reader, &lineage, &id.to_string()).await.map(Some)
+        })
+        .await
+    }
+
+    /// Where a message stands: its id, its revision, and the revision at which it was sealed.
+    pub async fn place_of(
+        &self,
+        session: SessionKey,
+        id: &str,
+    ) -> Result<(MessageId, Revision, Option<Revision>)> {
+        self.reading(async |reader| {
+            let lineage = lineage::by_key(reader, session.0).await?;
+            let located = messages::place_of(reader, &lineage, id).await?;
+            Ok((located.id, located.revision, located.sealed_revision))
+        })
+        .await
+    }
+
+    /// The drafts of an open message.
+    pub async fn drafts(&self, message: MessageId) -> Result<Vec<DraftWords>> {
+        self.reading(async |reader| messages::drafts(reader, message).await).await
+    }
+
+    /// A page of history, where the next one begins, and the revision that was read. A page without an `at` of its own is
+    /// given `i64::MAX`.
+    pub async fn page(
+        &self,
+        session: SessionKey,
+        page: PageOf,
+    ) -> Result<(Vec<Message>, Option<Revision>, Revision)> {
+        self.reading(async |reader| {
+            let lineage = lineage::by_key(reader, session.0).await?;
+            let at = if page.at == i64::MAX { lineage.revision } else { page.at };
+            lineage.check(at)?;
+            let (messages, next) =
+                messages::page(reader, &lineage, &PageOf { at, from: page.from.min(at + 1), ..page }).await?;
+            Ok((messages, next, at))
+        })
+        .await
+    }
+
+    /// What a view at a revision is made of; none for the newest.
+    pub async fn source(&self, session: SessionKey, at: Option<Revision>) -> Result<Source> {
+        self.reading(async |reader| {
+            let lineage = lineage::by_key(reader, session.0).await?;
+            let at = at.unwrap_or(lineage.revision);
+            lineage.check(at)?;
+            let layout = messages::layout_at(reader, &lineage, at).await?;
+            let policy = sessions::policy_in(reader, &lineage, at).await?;
+            let messages = messages::sources(reader, &lineage, &layout, at).await?;
+            Ok(Source { session, at, newest: lineage.revision, layout, policy, messages })
+        })
+        .await
+    }
+
+    // ---- rewrites ----
+
+    async fn rewrite(
+        &self,
+        session: SessionKey,
+        caller: Caller,
+        expected_revision: Option<Revision>,
+        change: marks::Change,
+    ) -> Result<Receipt> {
+        self.receipt(Command::Rewrite(marks::Rewrite { session, caller, expected_revision, change })).await
+    }
+
+    /// Leaves out everything after a message, or everything.
+    pub async fn rewind(
+        &self,
+        session: SessionKey,
+        caller: Caller,
+        expected_revision: Option<Revision>,
+        message: Option<String>,
+    ) -> Result<Receipt> {
+        self.rewrite(session, caller, expected_revision, marks::Change::Rewind { message }).await
+    }
+
+    /// Puts another message in the place of one. The receipt's id is the new message's.
+    pub async fn edit(
+        &self,
+        session: SessionKey,
+        caller: Caller,
+        expected_revision: Option<Revision>,
+        message: String,
+        parts: &[NewPart],
+    ) -> Result<Receipt> {
+        let parts = parts.iter().map(tx::PartInput::from_client).collect();
+        self.rewrite(session, caller, expected_revision, marks::Change::Edit { message, parts }).await
+    }
+
+    /// Keeps a message verbatim in every view, or stops doing so.
+    pub async fn pin(&self, session: SessionKey, caller: Caller, message: String, unpin: bool) -> Result<Receipt> {
+        let change = if unpin { marks::Change::Unpin { message } } else { marks::Change::Pin { message } };
+        self.rewrite(session, caller, None, change).await
+    }
+
+    /// Takes back the newest reduction in force. The receipt's id is the reduction's.
+    pub async fn undo(
+        &self,
+        session: SessionKey,
+        caller: Caller,
+        expected_revision: Option<Revision>,
+    ) -> Result<Receipt> {
+        self.rewrite(session, caller, expected_revision, marks::Change::Undo).await
+    }
+
+    // ---- reductions ----
+
+    /// Asks for a reduction. None when it was to be made only if due, and is not.
+    pub async fn enqueue(
+        &self,
+        session: SessionKey,
+        caller: Caller,
+        request: CompactionRequest,
+        window_tokens: i64,
+        only_if_due: bool,
+    ) -> Result<Option<Enqueued>> {
+        let command = jobs::Enqueue { session, caller, request, window_tokens, only_if_due };
+        match self.shared.writer.send(Command::Enqueue(command)).await? {
+            Reply::Enqueued(enqueued) => Ok(enqueued),
+            _ => unexpected(),
+        }
+    }
+
+    /// Claims a job; none when somebody was faster.
+    pub async fn claim(&self, job: i64, owner: Uuid, until: Timestamp) -> Result<Option<Claim>> {
+        match self.shared.writer.send(Command::Claim(job, owner, until)).await? {
+            Reply::Claim(claim) => Ok(claim),
+            _ => unexpected(),
+        }
+    }
+
+    /// The claim that a daemon which is gone held on a job.
+    pub async fn lost_claim(&self, job: i64) -> Result<Claim> {
+        match self.shared.writer.send(Command::LostClaim(job)).await? {
+            Reply::Claim(Some(claim)) => Ok(claim),
+            _ => unexpected(),
+        }
+    }
+
+    /// Keeps a claim alive.
+    pub async fn heartbeat(&self, claim: Claim, until: Timestamp) -> Result<()> {
+        self.done(Command::Heartbeat(claim, until)).await
+    }
+
+    /// Puts a reduction in force.
+    pub async fn commit(&self, commit: Commit) -> Result<Committed> {
+        match self.shared.writer.send(Command::Commit(Box::new(commit))).await? {
+            Reply::Committed(committed) => Ok(committed),
+            _ => unexpected(),
+        }
+    }
+
+    /// Puts a job back for another attempt.
+    pub async fn retry_job(&self, claim: Claim, failure: Failure, at: Timestamp, breaker: Breaker) -> Result<()> {
+        self.done(Command::End(jobs::EndJob { claim, end: jobs::End::Retry(failure, at), breaker })).await
+    }
+
+    /// Ends a job that no other attempt would help; `dead` when it was tried as often as is allowed.
+    pub async fn fail_job(&self, claim: Claim, failure: Failure, dead: bool, breaker: Breaker) -> Result<()> {
+        let end = if dead { jobs::End::Dead(failure) } else { jobs::End::Failed(failure) };
+        self.done(Command::End(jobs::EndJob { claim, end, breaker })).await
+    }
+
+    /// Ends a job that had nothing to do after all.
+    pub async fn nothing_to_do(&self, claim: Claim, failure: Failure, breaker: Breaker) -> Result<()> {
+        self.done(Command::End(jobs::EndJob { claim, end: jobs::End::Nothing(failure), breaker })).await
+    }
+
+    /// Stops a reduction.
+    pub async fn cancel(&self, id: CompactionId, caller: Caller) -> Result<()> {
+        self.done(Command::Cancel(id, caller)).await
+    }
+
+    /// Puts a finished summary in force. The receipt's id is the reduction's.
+    pub async fn supply(&self, supply: SuppliedSummary) -> Result<Receipt> {
+        let SuppliedSummary { session, caller, expected_revision, summary, until, evaluation, tokens_before } = supply;
+        let command = jobs::Supply {
+            session,
+            caller,
+            expected_revision,
+            summary,
+            until,
+            tokens_before,
+            tokens_after: evaluation.view_tokens,
+            output_tokens: evaluation.output_tokens,
+            measured_at: evaluation.at,
+        };
+        self.receipt(Command::Supply(Box::new(command))).await
+    }
+
+    /// Clears a session's due mark and takes over what was measured.
+    pub async fn evaluated(&self, session: SessionKey, evaluation: Evaluation) -> Result<()> {
+        self.done(Command::Evaluated(session, evaluation)).await
+    }
+
+    /// Sessions whose due mark is set.
+    pub async fn due_sessions(&self, limit: i64) -> Result<Vec<DueSession>> {
+        self.reading(async |reader| jobs::due(reader, limit).await).await
+    }
+
+    /// Jobs whose time has come.
+    pub async fn ready_jobs(&self, now: Timestamp, limit: i64) -> Result<Vec<(i64, SessionKey)>> {
+        self.reading(async |reader| jobs::ready(reader, now, limit).await).await
+    }
+
+    /// When the next job is to run.
+    pub async fn next_run(&self) -> Result<Option<Timestamp>> {
+        self.reading(async |reader| jobs::next_run(reader).await).await
+    }
+
+    /// Jobs that somebody holds, and until when.
+    pub async fn running_jobs(&self) -> Result<Vec<(i64, Timestamp)>> {
+        self.reading(async |reader| jobs::running(reader).await).await
+    }
+
+    /// How many jobs wait, and how many run.
+    pub async fn job_counts(&self) -> Result<(i64, i64)> {
+        self.reading(async |reader| jobs::counts(reader).await).await
+    }
+
+    /// A reduction by its id.
+    pub async fn compaction(&self, id: CompactionId) -> Result<Compaction> {
+        self.reading(async |reader| jobs::by_id(reader, id).await.map(|job| job.compaction)).await
+    }
+
+    /// A page of a session's reductions, newest first, each with the number that continues behind it.
+    pub async fn compactions(&self, session: SessionKey, below: i64, limit: i64) -> Result<Vec<(i64, Compaction)>> {
+        self.reading(async |reader| jobs::of_session(reader, session.0, below, limit).await).await
+    }
+
+    // ---- events ----
+
+    /// Events behind `after`, up to `head`.
+    pub async fn tail(&self, filter: &EventFilter, after: Seq, head: Seq) -> Result<EventPage> {
+        self.reading(async |reader| events::tail(reader, filter, after, head).await).await
+    }
+
+    /// Events of a history by revision, and where the next page begins.
+    pub async fn history_events(
+        &self,
+        session: SessionKey,
+        kinds: &[EventKind],
+        range: (Revision, Revision),
+        limit: i64,
+    ) -> Result<(Vec<Event>, Option<Revision>)> {
+        self.reading(async |reader| {
+            let lineage = lineage::by_key(reader, session.0).await?;
+            events::of_history(reader, &lineage, kinds, range, limit).await
+        })
+        .await
+    }
+
+    /// The hash of the event with this number.
+    pub async fn hash_at_seq(&self, seq: Seq) -> Result<Option<Vec<u8>>> {
+        self.reading(async |reader| events::hash_at_seq(reader, seq).await).await
+    }
+
+    /// The revision, in a session's history, of the event with this number; none if it is not part of that history.
+    pub async fn revision_of(&self, session: SessionKey, seq: Seq) -> Result<Option<Revision>> {
+        self.reading(async |reader| {
+            let lineage = lineage::by_key(reader, session.0).await?;
+            let Some((owner, revision)) = events::place_of(reader, seq).await? else { return Ok(None) };
+            let stretch = lineage.contains(reader, owner, revision).await?;
+            Ok(stretch.map(|_| revision))
+        })
+        .await
+    }
+
+    /// The chain's hash at a revision; none for the newest. Says which revision that is.
+    pub async fn chain_hash(
+        &self,
+        session: SessionKey,
+        revision: Option<Revision>,
+    ) -> Result<(Revision, Option<Vec<u8>>)> {
+        self.reading(async |reader| {
+            let lineage: Lineage = lineage::by_key(reader, session.0).await?;
+            let revision = revision.unwrap_or(lineage.revision);
+            Ok((revision, events::hash_at(reader, &lineage, revision).await?))
+        })
+        .await
+    }
+
+    /// Checks one session's chain, or all and the log, against the rows; findings go to `found` as they come.
+    pub async fn verify(&self, session: Option<SessionKey>, found: impl FnMut(Finding)) -> Result<Checked> {
+        self.reading(async |reader| verify::run(reader, session.map(|session| session.0), found).await).await
+    }
+
+    /// How many sessions there are.
+    pub async fn session_count(&self) -> Result<i64> {
+        self.reading(async |reader| verify::session_count(reader).await).await
+    }
+}
+
+/// A part that a client adds to an open message.
+pub enum PartAppend {
+    /// A part with its body.
+    Whole(NewPart, Weight),
+    /// A draft that closes with the words it has, and metadata.
+    Draft(PartId, Option<String>),
+}
+
+/// A finished summary that a client brings along.
+pub struct SuppliedSummary {
+    /// The session.
+    pub session: SessionKey,
+    /// Who brings it.
+    pub caller: Caller,
+    /// Refuse when history, marks or policy changed after this revision.
+    pub expected_revision: Option<Revision>,
+    /// The summary and what it covers.
+    pub summary: SummaryCommit,
+    /// The last revision that stood before the summary.
+    pub until: Revision,
+    /// What the view weighs with the summary in force, and when that was measured.
+    pub evaluation: Evaluation,
+    /// What it weighed before.
+    pub tokens_before: i64,
+}

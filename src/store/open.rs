@@ -1,0 +1,195 @@
+//! Opening: lock, version, pragmas, migrations. All pragmas are here, each with its reason.
+
+use super::error::{Error, Result};
+use super::writer::Writer;
+use super::{Shared, Store};
+use crate::clock::{Clock, fresh_id};
+use crate::limits;
+use sqlx::migrate::{Migration, MigrationType, Migrator};
+use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
+use sqlx::{ConnectOptions as _, SqlSafeStr as _, SqliteConnection};
+use std::borrow::Cow;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::time::Duration;
+
+/// The database file in the data directory.
+pub(crate) const DATABASE: &str = "longhand.db";
+const LOCK: &str = "longhand.lock";
+/// Says in the file's header whose it is ("LNGH").
+const APPLICATION_ID: &str = "1280198472";
+/// Older ones can corrupt a database when two connections write and checkpoint at once.
+const SQLITE_MIN: (u32, u32, u32) = (3, 51, 3);
+
+/// What an acknowledged write survives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Durability {
+    /// A crash of the machine.
+    #[default]
+    Full,
+    /// A crash of the daemon.
+    ProcessCrash,
+}
+
+/// How a store is opened.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Where its files are.
+    pub directory: PathBuf,
+    /// What an acknowledged write survives.
+    pub durability: Durability,
+}
+
+/// Every migration, oldest first; they are part of the program, so that no file is needed beside it.
+const MIGRATIONS: &[(i64, &str, &str)] =
+    &[(20_261_121_000_000, "store", include_str!("../../migrations/20261121000000_store.sql"))];
+
+/// The migrations as sqlx wants them.
+fn migrator() -> Migrator {
+    let migrations: Vec<Migration> = MIGRATIONS
+        .iter()
+        .map(|(version, name, sql)| {
+            Migration::new(*version, Cow::Borrowed(name), MigrationType::Simple, sql.into_sql_str(), false)
+        })
+        .collect();
+    Migrator { migrations: Cow::Owned(migrations), ..Migrator::DEFAULT }
+}
+
+fn options(directory: &Path, durability: Durability) -> SqliteConnectOptions {
+    SqliteConnectOptions::new()
+        .filename(directory.join(DATABASE))
+        // Readers go on while the writer commits.
+        .journal_mode(SqliteJournalMode::Wal)
+        // FULL syncs the log at every commit: what is acknowledged survives a power cut.
+        .synchronous(match durability {
+            Durability::Full => SqliteSynchronous::Full,
+            Durability::ProcessCrash => SqliteSynchronous::Normal,
+        })
+        // Rows with bodies of about a kibibyte stay on one page.
+        .page_size(8_192)
+        .foreign_keys(true)
+        .busy_timeout(Duration::from_secs(5))
+        // Sorting and temporary tables never touch the disk.
+        .pragma("temp_store", "memory")
+        // The schema cannot make SQLite call functions with side effects.
+        .pragma("trusted_schema", "off")
+        // A damaged page is noticed when it is read.
+        .pragma("cell_size_check", "on")
+        .log_statements(tracing::log::LevelFilter::Off)
+}
+
+/// Refuses a library that can corrupt the store.
+async fn check_version(conn: &mut SqliteConnection) -> Result<()> {
+    let version: String = sqlx::query_scalar("select sqlite_version()").fetch_one(conn).await?;
+    let parts: Vec<u32> = version.split('.').filter_map(|part| part.parse().ok()).collect();
+    let (major, minor, patch) = SQLITE_MIN;
+    match parts[..] {
+        [a, b, c, ..] if (a, b, c) >= SQLITE_MIN => Ok(()),
+        _ => Err(Error::Open(format!(
+            "SQLite {version} is older than {major}.{minor}.{patch}, which can corrupt a database"
+        ))),
+    }
+}
+
+/// Takes the data directory for this process, or says who has it.
+fn lock(directory: &Path) -> Result<File> {
+    let path = directory.join(LOCK);
+    let file = File::options()
+        .create(true)
+        .truncate(false)
+        .write(true)
+        .open(&path)
+        .map_err(|error| Error::Open(format!("cannot open {}: {error}", path.display())))?;
+    rustix::fs::flock(&file, rustix::fs::FlockOperation::NonBlockingLockExclusive).map_err(|_| {
+        Error::Open(format!("another daemon has the data directory {}", directory.display()))
+    })?;
+    Ok(file)
+}
+
+fn create_directory(directory: &Path) -> Result<()> {
+    use std::os::unix::fs::DirBuilderExt as _;
+    std::fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(directory)
+        .map_err(|error| Error::Open(format!("cannot make {}: {error}", directory.display())))
+}
+
+/// A new file's name must reach the disk too, or a power cut takes the whole database along.
+fn sync_directory(directory: &Path) -> Result<()> {
+    File::open(directory)
+        .and_then(|file| file.sync_all())
+        .map_err(|error| Error::Open(format!("cannot sync {}: {error}", directory.display())))
+}
+
+impl Store {
+    /// Opens the store in a directory, made if it is not there. The future is the writer: whoever opens the store runs it,
+    /// and it ends when the last clone of the store is gone; only then may another
+    /// daemon open it.
+    pub async fn open(
+        options_given: Options,
+        clock: Clock,
+    ) -> Result<(Self, impl Future<Output = ()> + Send + 'static)> {
+        let Options { directory, durability } = options_given;
+        create_directory(&directory)?;
+        let held = lock(&directory)?;
+        let options = options(&directory, durability);
+        let mut conn = options
+            .clone()
+            .create_if_missing(true)
+            .pragma("application_id", APPLICATION_ID)
+            // Checkpoints only here, where the one writer is; 16 MiB halve the longest commits.
+            .pragma("wal_autocheckpoint", "2000")
+            .pragma("journal_size_limit", "67108864")
+            .pragma("cache_size", "-65536")
+            .connect()
+            .await?;
+        check_version(&mut conn).await?;
+        migrator().run(&mut conn).await.map_err(|error| Error::Open(format!("cannot migrate: {error}")))?;
+        sync_directory(&directory)?;
+        let id = store_id(&mut conn, &clock).await?;
+        let readers = SqlitePoolOptions::new()
+            .max_connections(limits::READERS)
+            // A connection's page cache is worth more than its freshness, and SQLite's never go stale.
+            .test_before_acquire(false)
+            .idle_timeout(None)
+            .max_lifetime(None)
+            .connect_with(options.pragma("query_only", "on").pragma("cache_size", "-16384"))
+            .await?;
+        let poisoned = Arc::new(AtomicBool::new(false));
+        let (writer, handle, head_seq) = Writer::new(conn, clock, poisoned.clone()).await?;
+        let shared = Shared {
+            writer: handle,
+            readers,
+            id,
+            durability,
+            head_seq,
+            poisoned,
+            rows_read: AtomicU64::new(0),
+            directory,
+        };
+        let running = async move {
+            writer.run().await;
+            drop(held);
+        };
+        Ok((Self { shared: Arc::new(shared) }, running))
+    }
+
+    /// SQLite's version.
+    pub async fn sqlite_version(&self) -> Result<String> {
+        let mut conn = self.shared.readers.acquire().await?;
+        Ok(sqlx::query_scalar("select sqlite_version()").fetch_one(&mut *conn).await?)
+    }
+}
+
+async fn store_id(conn: &mut SqliteConnection, clock: &Clock) -> Result<uuid::Uuid> {
+    sqlx::query("insert into store (id, public_id, create_time) values (1, $1, $2) on conflict (id) do nothing")
+        .bind(fresh_id().as_bytes().to_vec())
+        .bind(clock.now().0)
+        .execute(&mut *conn)
+        .await?;
+    let id: Vec<u8> = sqlx::query_scalar("select public_id from store where id = 1").fetch_one(conn).await?;
+    super::codec::uuid(&id)
+}

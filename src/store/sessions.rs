@@ -1,0 +1,505 @@
+//! Sessions: made, changed, put away, forked, read.
+
+use super::append::answered;
+use super::chain::{self, Digest};
+use super::codec::{self, Number as _};
+use super::error::{Error, Kind, Result};
+use super::head::{Receipt, SessionKey};
+use super::lineage::{Lineage, Reader};
+use super::messages;
+use super::tx::{Caller, Tx};
+use crate::clock::fresh_id;
+use crate::model::event::EventBody;
+use crate::model::ids::SessionId;
+use crate::model::layout::Layout;
+use crate::model::session::{Session, SessionState};
+use crate::model::time::Timestamp;
+use crate::model::usage::ModelWindow;
+use crate::model::Revision;
+use sqlx::sqlite::SqliteRow;
+use sqlx::{Row as _, SqliteConnection};
+
+/// A policy as the store keeps it: text that it does not read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PolicyText {
+    /// The preset it started from.
+    pub preset: String,
+    /// The policy, as JSON.
+    pub json: String,
+}
+
+/// Makes a session.
+#[derive(Debug, Clone)]
+pub struct CreateSession {
+    /// The client's own id.
+    pub client_id: Option<String>,
+    /// What people call it.
+    pub title: String,
+    /// Its policy.
+    pub policy: PolicyText,
+    /// The window in force when a caller names none.
+    pub window: ModelWindow,
+    /// Free JSON.
+    pub metadata_json: Option<String>,
+    /// The session it works for.
+    pub parent: Option<SessionKey>,
+}
+
+/// Changes a session; what is unset stays.
+#[derive(Debug, Clone, Default)]
+pub struct UpdateSession {
+    /// The new title.
+    pub title: Option<String>,
+    /// The new free JSON.
+    pub metadata_json: Option<String>,
+    /// The new window.
+    pub window: Option<ModelWindow>,
+    /// The new policy.
+    pub policy: Option<PolicyText>,
+    /// Refuse when history, marks or policy changed after this revision.
+    pub expected_revision: Option<Revision>,
+}
+
+/// Makes a session that shares another's history.
+#[derive(Debug, Clone)]
+pub struct ForkSession {
+    /// The client's own id for the fork.
+    pub client_id: Option<String>,
+    /// The last shared revision; none for the newest.
+    pub at: Option<Revision>,
+    /// Its title; empty for the original's.
+    pub title: String,
+}
+
+const INSERT: &str = "insert into session (public_id, client_id, parent_id, fork_id, fork_revision, create_time, \
+     title, state, metadata_json, window, revision, history_revision, reduction_revision, chain_hash, message_count, \
+     update_time, view_tokens, appended_tokens, usage_tokens, usage_at, output_tokens, output_checked, due_revision, \
+     failures, hold_turns) values ($1, $2, $3, $4, $5, $6, $7, 1, $8, $9, $10, $10, 0, $11, 0, $6, $12, $12, null, 0, \
+     0, 0, null, 0, 0) returning id";
+const INSERT_POLICY_TEXT: &str =
+    "insert into policy_text (hash, preset, json) values ($1, $2, $3) on conflict (hash) do nothing";
+const INSERT_POLICY: &str = "insert into policy (session_id, revision, hash) values ($1, $2, $3)";
+const INSERT_SEGMENT: &str = "insert into segment (session_id, owner_id, first_revision, last_revision, has_messages) \
+     values ($1, $2, $3, $4, $5)";
+const INSERT_LAYOUT: &str = "insert into layout (session_id, revision, body) values ($1, $2, $3)";
+const HAS_MESSAGES: &str =
+    "select exists (select 1 from message where session_id = $1 and revision between $2 and $3)";
+const BY_CLIENT: &str = "select id from session where client_id = $1";
+const EVENT_HASH: &str = "select hash from event where session_id = $1 and revision = $2";
+
+macro_rules! select_session {
+    ($rest:literal) => {
+        concat!(
+            "select s.id, s.public_id, s.client_id, s.title, s.state, p.public_id as parent, f.public_id as fork, ",
+            "s.fork_revision, s.window, s.metadata_json, s.revision, s.history_revision, s.message_count, ",
+            "s.usage_tokens, s.usage_at, s.appended_tokens, s.view_tokens, s.create_time, s.update_time ",
+            "from session s left join session p on p.id = s.parent_id left join session f on f.id = s.fork_id ",
+            $rest
+        )
+    };
+}
+
+const SELECT: &str = select_session!("where s.id = $1");
+const LIST: &str = select_session!("where s.id < $1 and ($2 or s.state = 1) order by s.id desc limit $3");
+const LIST_CHILDREN: &str =
+    select_session!("where s.parent_id = $4 and s.id < $1 and ($2 or s.state = 1) order by s.id desc limit $3");
+const POLICY_AT: &str = "select t.preset, t.json from policy p join policy_text t on t.hash = p.hash \
+     where p.session_id = $1 and p.revision <= $2 order by p.revision desc limit 1";
+
+/// The statements of this file, for the test that prepares them all.
+pub(crate) const STATEMENTS: &[&str] = &[
+    INSERT,
+    INSERT_POLICY_TEXT,
+    INSERT_POLICY,
+    INSERT_SEGMENT,
+    INSERT_LAYOUT,
+    HAS_MESSAGES,
+    BY_CLIENT,
+    EVENT_HASH,
+    SELECT,
+    LIST,
+    LIST_CHILDREN,
+    POLICY_AT,
+];
+
+/// Writes a policy's text and its revision, and adds it to the digest.
+async fn write_policy(
+    conn: &mut SqliteConnection,
+    digest: &mut Digest,
+    key: i64,
+    revision: Revision,
+    policy: &PolicyText,
+) -> Result<()> {
+    let hash = blake3::hash(policy.json.as_bytes()).as_bytes().to_vec();
+    sqlx::query(INSERT_POLICY_TEXT)
+        .bind(hash.clone())
+        .bind(&policy.preset)
+        .bind(&policy.json)
+        .execute(&mut *conn)
+        .await?;
+    sqlx::query(INSERT_POLICY).bind(key).bind(revision).bind(hash.clone()).execute(&mut *conn).await?;
+    chain::policy(digest, &hash, &policy.preset);
+    Ok(())
+}
+
+/// Writes a layout and adds it to the digest.
+pub(crate) async fn write_layout(
+    conn: &mut SqliteConnection,
+    digest: &mut Digest,
+    key: i64,
+    revision: Revision,
+    layout: &Layout,
+) -> Result<()> {
+    let body = codec::encode_layout(layout);
+    chain::layout(digest, &body);
+    sqlx::query(INSERT_LAYOUT).bind(key).bind(revision).bind(body).execute(conn).await?;
+    Ok(())
+}
+
+/// What a new session's row starts with.
+struct NewRow<'a> {
+    client_id: Option<&'a str>,
+    parent: Option<i64>,
+    fork: Option<(i64, Revision)>,
+    title: &'a str,
+    metadata_json: Option<&'a str>,
+    window: &'a ModelWindow,
+    chain_hash: [u8; 32],
+    view_tokens: i64,
+}
+
+/// Inserts a session's row and adds it to the digest.
+async fn insert(tx: &mut Tx<'_>, digest: &mut Digest, row: NewRow<'_>) -> Result<i64> {
+    let id = SessionId(fresh_id());
+    let window = codec::encode_window(row.window);
+    let key: i64 = sqlx::query_scalar(INSERT)
+        .bind(id.0.as_bytes().to_vec())
+        .bind(row.client_id)
+        .bind(row.parent)
+        .bind(row.fork.map(|(key, _)| key))
+        .bind(row.fork.map(|(_, revision)| revision))
+        .bind(tx.now.0)
+        .bind(row.title)
+        .bind(row.metadata_json)
+        .bind(window)
+        .bind(row.fork.map_or(0, |(_, revision)| revision))
+        .bind(row.chain_hash.to_vec())
+        .bind(row.view_tokens)
+        .fetch_one(&mut *tx.conn)
+        .await?;
+    let public = async |conn: &mut SqliteConnection, key: Option<i64>| match key {
+        Some(key) => super::lineage::public_id(conn, key).await.map(Some),
+        None => Ok(None),
+    };
+    let parent = public(tx.conn, row.parent).await?;
+    let fork = public(tx.conn, row.fork.map(|(key, _)| key)).await?;
+    chain::session(
+        digest,
+        &chain::SessionColumns {
+            public_id: id.0.as_bytes(),
+            client_id: row.client_id,
+            parent_id: parent.as_ref().map(|id| id.0.as_bytes().as_slice()),
+            fork_id: fork.as_ref().map(|id| id.0.as_bytes().as_slice()),
+            fork_revision: row.fork.map(|(_, revision)| revision),
+            create_time: tx.now.0,
+        },
+    );
+    tx.head(key).await?;
+    Ok(key)
+}
+
+/// The session that has a client id already. The caller compares it with what is asked.
+async fn existing(tx: &mut Tx<'_>, client_id: Option<&str>) -> Result<Option<i64>> {
+    let Some(client_id) = client_id else { return Ok(None) };
+    Ok(sqlx::query_scalar(BY_CLIENT).bind(client_id).fetch_optional(&mut *tx.conn).await?)
+}
+
+impl CreateSession {
+    /// Makes the session, or finds the one that has its client id and says the same.
+    pub(crate) async fn apply(self, tx: &mut Tx<'_>, caller: &Caller) -> Result<(SessionKey, bool)> {
+        tx.flush().await?;
+        if let Some(key) = existing(tx, self.client_id.as_deref()).await? {
+            let mut reader = Reader::new(tx.conn);
+            let there = get(&mut reader, key).await?;
+            let parent = there.parent;
+            let policy = policy_at(&mut reader, key, i64::MAX).await?;
+            let wanted = match self.parent {
+                Some(parent) => Some(super::lineage::public_id(reader.conn, parent.0).await?),
+                None => None,
+            };
+            let same = parent == wanted && there.fork.is_none() && policy.preset == self.policy.preset;
+            return if same {
+                Ok((SessionKey(key), true))
+            } else {
+                Err(Error::ClientIdReused { client_id: self.client_id.unwrap_or_default() })
+            };
+        }
+        let mut digest = Digest::default();
+        let row = NewRow {
+            client_id: self.client_id.as_deref(),
+            parent: self.parent.map(|parent| parent.0),
+            fork: None,
+            title: &self.title,
+            metadata_json: self.metadata_json.as_deref(),
+            window: &self.window,
+            chain_hash: chain::GENESIS,
+            view_tokens: 0,
+        };
+        let key = insert(tx, &mut digest, row).await?;
+        write_policy(tx.conn, &mut digest, key, 1, &self.policy).await?;
+        let parent = match self.parent {
+            Some(parent) => Some(super::lineage::public_id(tx.conn, parent.0).await?),
+            None => None,
+        };
+        let body = EventBody::SessionCreated { title: self.title, preset: self.policy.preset, parent };
+        tx.event(key, caller, &body, &digest)?;
+        starts_with(tx, key, caller, self.metadata_json, self.window)?;
+        tx.end_mutation(key, caller, Receipt::default())?;
+        Ok((SessionKey(key), false))
+    }
+}
+
+/// Says in an event of its own what else a session starts with, so that the log tells it and the chain commits to it.
+fn starts_with(
+    tx: &mut Tx<'_>,
+    key: i64,
+    caller: &Caller,
+    metadata_json: Option<String>,
+    window: ModelWindow,
+) -> Result<()> {
+    let window = (window != ModelWindow::default()).then_some(window);
+    if metadata_json.is_some() || window.is_some() {
+        let body = EventBody::SessionUpdated { title: None, metadata_json, window };
+        tx.event(key, caller, &body, &Digest::default())?;
+    }
+    Ok(())
+}
+
+impl UpdateSession {
+    /// Changes what is set. A new policy is an event of its own, since it changes views.
+    pub(crate) async fn apply(self, tx: &mut Tx<'_>, key: SessionKey, caller: &Caller) -> Result<Receipt> {
+        let key = key.0;
+        tx.head(key).await?;
+        tx.flush().await?;
+        if let Some(receipt) = answered(tx, key, caller).await? {
+            return Ok(receipt);
+        }
+        let head = tx.loaded(key)?;
+        head.writable()?;
+        head.expect(self.expected_revision)?;
+        if self.title.is_some() || self.metadata_json.is_some() || self.window.is_some() {
+            let head = tx.loaded(key)?;
+            if let Some(title) = &self.title {
+                head.title.clone_from(title);
+            }
+            if self.metadata_json.is_some() {
+                head.metadata_json.clone_from(&self.metadata_json);
+            }
+            if let Some(window) = &self.window {
+                head.window = window.clone();
+                // Another window can make a summary due: the scheduler looks.
+                head.due_revision = Some(head.revision + 1);
+            }
+            let body = EventBody::SessionUpdated {
+                title: self.title,
+                metadata_json: self.metadata_json,
+                window: self.window,
+            };
+            tx.event(key, caller, &body, &Digest::default())?;
+        }
+        if let Some(policy) = self.policy {
+            let revision = tx.next_revision(key)?;
+            let mut digest = Digest::default();
+            write_policy(tx.conn, &mut digest, key, revision, &policy).await?;
+            tx.event(key, caller, &EventBody::PolicyChanged { preset: policy.preset }, &digest)?;
+            let head = tx.loaded(key)?;
+            head.reduce(revision);
+            head.due_revision = Some(revision);
+        }
+        tx.end_mutation(key, caller, Receipt::default())
+    }
+}
+
+/// Puts a session away, or takes it out again. Doing it twice changes nothing.
+pub(crate) async fn archive(tx: &mut Tx<'_>, key: SessionKey, restore: bool, caller: &Caller) -> Result<Receipt> {
+    let key = key.0;
+    tx.head(key).await?;
+    if let Some(receipt) = answered(tx, key, caller).await? {
+        return Ok(receipt);
+    }
+    let (state, body) = if restore {
+        (SessionState::Active, EventBody::SessionRestored)
+    } else {
+        (SessionState::Archived, EventBody::SessionArchived)
+    };
+    if tx.loaded(key)?.state != state {
+        tx.loaded(key)?.state = state;
+        tx.event(key, caller, &body, &Digest::default())?;
+    }
+    tx.end_mutation(key, caller, Receipt::default())
+}
+
+impl ForkSession {
+    /// Makes the fork: one row, its flattened segments, and the layout and policy it starts with.
+    pub(crate) async fn apply(self, tx: &mut Tx<'_>, from: SessionKey, caller: &Caller) -> Result<(SessionKey, bool)> {
+        let parent = tx.head(from.0).await?.clone();
+        tx.flush().await?;
+        let at = self.at.unwrap_or(parent.revision);
+        let lineage =
+            Lineage { key: parent.key, fork_revision: parent.fork_revision, revision: parent.revision };
+        lineage.check(at)?;
+        if at == 0 {
+            return Err(Error::RevisionOutOfRange { revision: at, newest: parent.revision });
+        }
+        if let Some(key) = existing(tx, self.client_id.as_deref()).await? {
+            let there = get(&mut Reader::new(tx.conn), key).await?;
+            // Without a point of its own the request means "wherever the first one forked".
+            let same = there.fork.is_some_and(|(id, revision)| {
+                id == parent.id && self.at.is_none_or(|wanted| wanted == revision)
+            });
+            return if same {
+                Ok((SessionKey(key), true))
+            } else {
+                Err(Error::ClientIdReused { client_id: self.client_id.unwrap_or_default() })
+            };
+        }
+        let (stretches, layout, policy, hash) = inherited(tx, &lineage, at).await?;
+        let mut digest = Digest::default();
+        let title = if self.title.is_empty() { parent.title.clone() } else { self.title };
+        let row = NewRow {
+            client_id: self.client_id.as_deref(),
+            parent: None,
+            fork: Some((parent.key, at)),
+            title: &title,
+            metadata_json: None,
+            window: &parent.window,
+            chain_hash: hash,
+            view_tokens: parent.context_tokens(),
+        };
+        let key = insert(tx, &mut digest, row).await?;
+        for (owner, first, last, has_messages) in stretches {
+            sqlx::query(INSERT_SEGMENT)
+                .bind(key)
+                .bind(owner)
+                .bind(first)
+                .bind(last)
+                .bind(has_messages)
+                .execute(&mut *tx.conn)
+                .await?;
+            let owner = super::lineage::public_id(tx.conn, owner).await?;
+            chain::segment(&mut digest, owner.0.as_bytes(), first, last, has_messages);
+        }
+        write_layout(tx.conn, &mut digest, key, at + 1, &layout).await?;
+        write_policy(tx.conn, &mut digest, key, at + 1, &policy).await?;
+        let body = EventBody::SessionForked { from: parent.id, at, title };
+        let revision = tx.event(key, caller, &body, &digest)?;
+        starts_with(tx, key, caller, None, parent.window)?;
+        let head = tx.loaded(key)?;
+        // The parent's figures are no measure of the fork's view: the scheduler measures it.
+        head.reduce(revision);
+        head.due_revision = Some(revision);
+        tx.end_mutation(key, caller, Receipt::default())?;
+        Ok((SessionKey(key), false))
+    }
+}
+
+type Inherited = (Vec<(i64, Revision, Revision, bool)>, Layout, PolicyText, [u8; 32]);
+
+/// What a fork at a revision starts from.
+async fn inherited(tx: &mut Tx<'_>, lineage: &Lineage, at: Revision) -> Result<Inherited> {
+    let mut reader = Reader::new(tx.conn);
+    let mut stretches = Vec::new();
+    for (stretch, _) in lineage.all(&mut reader).await? {
+        let last = stretch.last.min(at);
+        if stretch.first > last {
+            continue;
+        }
+        let row = reader
+            .one(sqlx::query(HAS_MESSAGES).bind(stretch.owner).bind(stretch.first).bind(last))
+            .await?
+            .ok_or_else(|| Error::corrupt("message", "exists returned nothing"))?;
+        stretches.push((stretch.owner, stretch.first, last, row.try_get(0)?));
+    }
+    let layout = messages::layout_at(&mut reader, lineage, at).await?;
+    let policy = policy_in(&mut reader, lineage, at).await?;
+    let owner = lineage.owner_at(&mut reader, at).await?;
+    let row = reader
+        .one(sqlx::query(EVENT_HASH).bind(owner.owner).bind(at))
+        .await?
+        .ok_or_else(|| Error::corrupt("event", "a revision has no event"))?;
+    let hash: Vec<u8> = row.try_get(0)?;
+    let hash = hash.try_into().map_err(|_| Error::corrupt("event", "a hash is not 32 bytes"))?;
+    Ok((stretches, layout, policy, hash))
+}
+
+/// The policy of a session's own rows in force at a revision.
+pub(crate) async fn policy_at(reader: &mut Reader<'_>, key: i64, at: Revision) -> Result<PolicyText> {
+    let row = reader
+        .one(sqlx::query(POLICY_AT).bind(key).bind(at))
+        .await?
+        .ok_or_else(|| Error::corrupt("policy", "a session has no policy"))?;
+    Ok(PolicyText { preset: row.try_get(0)?, json: row.try_get(1)? })
+}
+
+/// The policy of a history in force at a revision. A session's policy begins with its first event.
+pub(crate) async fn policy_in(reader: &mut Reader<'_>, lineage: &Lineage, at: Revision) -> Result<PolicyText> {
+    let at = at.max(1);
+    let stretch = lineage.owner_at(reader, at).await?;
+    policy_at(reader, stretch.owner, at).await
+}
+
+fn from_row(row: &SqliteRow) -> Result<(i64, Session)> {
+    let id = |bytes: Option<Vec<u8>>| bytes.map(|bytes| codec::uuid(&bytes).map(SessionId)).transpose();
+    let usage: Option<i64> = row.try_get("usage_tokens")?;
+    let (usage_at, appended, view): (i64, i64, i64) =
+        (row.try_get("usage_at")?, row.try_get("appended_tokens")?, row.try_get("view_tokens")?);
+    let fork = id(row.try_get("fork")?)?;
+    let fork_revision: Option<Revision> = row.try_get("fork_revision")?;
+    let session = Session {
+        id: SessionId(codec::uuid(row.try_get("public_id")?)?),
+        client_id: row.try_get("client_id")?,
+        title: row.try_get("title")?,
+        state: SessionState::from_number(row.try_get("state")?)?,
+        parent: id(row.try_get("parent")?)?,
+        fork: fork.zip(fork_revision),
+        preset: String::new(),
+        window: codec::decode_window(row.try_get("window")?)?,
+        metadata_json: row.try_get("metadata_json")?,
+        revision: row.try_get("revision")?,
+        history_revision: row.try_get("history_revision")?,
+        message_count: row.try_get("message_count")?,
+        context_tokens: usage.map_or(view, |usage| usage + (appended - usage_at).max(0)),
+        create_time: Timestamp(row.try_get("create_time")?),
+        update_time: Timestamp(row.try_get("update_time")?),
+    };
+    Ok((row.try_get("id")?, session))
+}
+
+/// A session as it stands now; its preset is not filled in.
+pub(crate) async fn get(reader: &mut Reader<'_>, key: i64) -> Result<Session> {
+    let row = reader
+        .one(sqlx::query(SELECT).bind(key))
+        .await?
+        .ok_or_else(|| Error::not_found(Kind::Session, key))?;
+    from_row(&row).map(|(_, session)| session)
+}
+
+/// A page of sessions, newest first, with their keys.
+pub(crate) async fn list(
+    reader: &mut Reader<'_>,
+    below: i64,
+    archived: bool,
+    parent: Option<SessionKey>,
+    limit: i64,
+) -> Result<Vec<(i64, Session)>> {
+    let query = sqlx::query(if parent.is_some() { LIST_CHILDREN } else { LIST })
+        .bind(below)
+        .bind(archived)
+        .bind(limit);
+    let query = match parent {
+        Some(parent) => query.bind(parent.0),
+        None => query,
+    };
+    let rows = reader.all(query).await?;
+    rows.iter().map(from_row).collect()
+}

@@ -1,0 +1,549 @@
+//! One write transaction: rows gather in memory, in the order of their events, and go to disk in a few wide statements.
+
+use super::chain::{self, Digest};
+use super::codec::{self, EncodedBlob, EncodedPart, Number as _};
+use super::error::{Error, Result};
+use super::head::{Head, OpenMessage, Receipt};
+use crate::clock::fresh_id;
+use crate::model::event::EventBody;
+use crate::model::message::{Finish, MessageKind, NewMessage, Role};
+use crate::model::part::PartBody;
+use crate::model::time::Timestamp;
+use crate::model::{Revision, Seq};
+use prost::Message as _;
+use sqlx::{QueryBuilder, Sqlite, SqliteConnection};
+use std::collections::{BTreeSet, HashMap};
+use uuid::Uuid;
+
+/// Who asks, and how often it may ask again.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Caller {
+    /// The caller's name for itself, or empty.
+    pub actor: String,
+    /// Makes the mutation idempotent.
+    pub request: Option<RequestKey>,
+}
+
+/// What makes a mutation idempotent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RequestKey {
+    /// The caller's id for the request, unique in its session.
+    pub id: String,
+    /// A hash of everything else the request says.
+    pub payload_hash: [u8; 32],
+}
+
+/// The store's counters, in the writer's memory.
+#[derive(Debug, Clone)]
+pub(crate) struct Counters {
+    pub(crate) next_seq: Seq,
+    pub(crate) next_message: i64,
+    pub(crate) next_part: i64,
+}
+
+struct EventRow {
+    seq: Seq,
+    session: i64,
+    revision: Revision,
+    kind: i32,
+    ends_mutation: bool,
+    time: i64,
+    actor: String,
+    request_id: String,
+    body: Vec<u8>,
+    digest: [u8; 32],
+    hash: [u8; 32],
+}
+
+struct MessageRow {
+    id: i64,
+    session: i64,
+    revision: Revision,
+    public_id: Uuid,
+    client_id: Option<String>,
+    role: i32,
+    kind: i32,
+    lane: i32,
+    create_time: i64,
+    head: Vec<u8>,
+    seal: Option<Vec<u8>>,
+}
+
+struct PartRow {
+    id: i64,
+    message: i64,
+    position: i64,
+    revision: Revision,
+    public_id: Uuid,
+    client_id: Option<String>,
+    encoded: EncodedPart,
+}
+
+#[derive(Default)]
+struct Rows {
+    events: Vec<EventRow>,
+    messages: Vec<MessageRow>,
+    parts: Vec<PartRow>,
+    blobs: Vec<EncodedBlob>,
+    requests: Vec<(i64, RequestKey, Vec<u8>)>,
+}
+
+/// A part on its way to disk.
+#[derive(Clone)]
+pub(crate) struct PartInput {
+    pub(crate) public_id: Uuid,
+    pub(crate) client_id: Option<String>,
+    pub(crate) encoded: EncodedPart,
+}
+
+/// A message on its way to disk.
+#[derive(Clone)]
+pub(crate) struct MessageInput {
+    pub(crate) client_id: Option<String>,
+    pub(crate) role: Role,
+    pub(crate) kind: MessageKind,
+    pub(crate) head: codec::MessageHead,
+    pub(crate) finish: Option<Finish>,
+    pub(crate) parts: Vec<PartInput>,
+    /// What the message weighs in a view; open messages go on weighing more.
+    pub(crate) tokens: i64,
+}
+
+impl MessageInput {
+    /// Encodes what a client wants to append. Done before the writer is asked, in the caller's own time.
+    pub(crate) fn from_client(message: &NewMessage, actor: &str, tokens: i64) -> Self {
+        Self {
+            client_id: message.client_id.clone(),
+            role: message.role,
+            kind: message.kind,
+            head: codec::MessageHead {
+                actor: actor.to_owned(),
+                model: message.model.clone(),
+                provider: message.provider.clone(),
+                origin_time: message.origin_time.map(|time| time.0),
+                metadata_json: message.metadata_json.clone(),
+            },
+            finish: message.finish.clone(),
+            parts: message.parts.iter().map(PartInput::from_client).collect(),
+            tokens,
+        }
+    }
+
+    /// A sealed message of one part that Longhand makes.
+    pub(crate) fn derived(role: Role, kind: MessageKind, body: &PartBody) -> Self {
+        let part = PartInput {
+            public_id: fresh_id(),
+            client_id: None,
+            encoded: codec::encode_part(body, None, salt()),
+        };
+        Self {
+            client_id: None,
+            role,
+            kind,
+            head: codec::MessageHead::default(),
+            finish: Some(Finish::default()),
+            parts: vec![part],
+            tokens: 0,
+        }
+    }
+}
+
+impl PartInput {
+    /// Encodes a part that a client wants to append.
+    pub(crate) fn from_client(part: &crate::model::part::NewPart) -> Self {
+        Self {
+            public_id: fresh_id(),
+            client_id: part.client_id.clone(),
+            encoded: codec::encode_part(&part.body, part.metadata_json.as_deref(), salt()),
+        }
+    }
+}
+
+/// A salt for one body.
+pub(crate) fn salt() -> [u8; 16] {
+    rand::random()
+}
+
+/// Heads that the writer keeps, by session.
+pub(crate) type Heads = HashMap<i64, Head>;
+
+/// One write transaction.
+pub(crate) struct Tx<'a> {
+    pub(crate) conn: &'a mut SqliteConnection,
+    pub(crate) heads: &'a mut Heads,
+    pub(crate) counters: Counters,
+    pub(crate) now: Timestamp,
+    rows: Rows,
+    /// Index into `rows.events` where the current mutation began.
+    mutation_start: usize,
+    dirty: BTreeSet<i64>,
+    /// Messages of this transaction by client id, which no read of the database can see yet.
+    fresh_clients: HashMap<(i64, String), Uuid>,
+    fresh_requests: HashMap<(i64, String), ([u8; 32], Receipt)>,
+}
+
+impl<'a> Tx<'a> {
+    /// Starts gathering; the caller has begun the transaction on the connection.
+    pub(crate) fn new(
+        conn: &'a mut SqliteConnection,
+        heads: &'a mut Heads,
+        counters: Counters,
+        now: Timestamp,
+    ) -> Self {
+        Self {
+            conn,
+            heads,
+            counters,
+            now,
+            rows: Rows::default(),
+            mutation_start: 0,
+            dirty: BTreeSet::new(),
+            fresh_clients: HashMap::new(),
+            fresh_requests: HashMap::new(),
+        }
+    }
+
+    /// The head of a session, loaded when it is not in memory.
+    pub(crate) async fn head(&mut self, key: i64) -> Result<&mut Head> {
+        if !self.heads.contains_key(&key) {
+            let head = Head::load(self.conn, key).await?;
+            self.heads.insert(key, head);
+        }
+        self.dirty.insert(key);
+        self.heads.get_mut(&key).ok_or_else(|| Error::corrupt("session", "a head was lost"))
+    }
+
+    /// The head of a session that this transaction has loaded.
+    pub(crate) fn loaded(&mut self, key: i64) -> Result<&mut Head> {
+        self.heads.get_mut(&key).ok_or_else(|| Error::corrupt("session", "a head was not loaded"))
+    }
+
+    /// A message of this transaction with this client id.
+    pub(crate) fn fresh_client(&self, key: i64, client_id: &str) -> Option<Uuid> {
+        self.fresh_clients.get(&(key, client_id.to_owned())).copied()
+    }
+
+    /// The answer that a request of this transaction got.
+    pub(crate) fn fresh_request(&self, key: i64, request: &RequestKey) -> Option<Result<Receipt>> {
+        let (hash, receipt) = self.fresh_requests.get(&(key, request.id.clone()))?;
+        Some(if *hash == request.payload_hash {
+            Ok(receipt.clone())
+        } else {
+            Err(Error::RequestIdReused { request_id: request.id.clone() })
+        })
+    }
+
+    /// Adds an event, and with it a revision. Its hash waits for the end of the mutation.
+    pub(crate) fn event(
+        &mut self,
+        key: i64,
+        caller: &Caller,
+        body: &EventBody,
+        digest: &Digest,
+    ) -> Result<Revision> {
+        let now = self.now;
+        let seq = self.counters.next_seq;
+        let head = self.loaded(key)?;
+        head.revision += 1;
+        head.update_time = now;
+        if body.kind().changes_history() {
+            head.history_revision = head.revision;
+        }
+        let revision = head.revision;
+        self.counters.next_seq += 1;
+        self.rows.events.push(EventRow {
+            seq,
+            session: key,
+            revision,
+            kind: body.kind() as i32,
+            ends_mutation: false,
+            time: now.0,
+            actor: caller.actor.clone(),
+            request_id: caller.request.as_ref().map(|request| request.id.clone()).unwrap_or_default(),
+            body: codec::encode_event(body),
+            digest: digest.finish(),
+            hash: chain::GENESIS,
+        });
+        Ok(revision)
+    }
+
+    /// The revision that the next event of a session will have.
+    pub(crate) fn next_revision(&mut self, key: i64) -> Result<Revision> {
+        Ok(self.loaded(key)?.revision + 1)
+    }
+
+    /// Adds a message with its event. It comes at the session's next revision.
+    pub(crate) fn message(&mut self, key: i64, caller: &Caller, input: MessageInput) -> Result<(Uuid, Revision)> {
+        let MessageInput { client_id, role, kind, head: head_columns, finish, parts, tokens } = input;
+        let revision = self.next_revision(key)?;
+        let public_id = fresh_id();
+        let row = self.counters.next_message;
+        self.counters.next_message += 1;
+        let head_bytes = head_columns.encode_to_vec();
+        let seal = finish.as_ref().map(codec::encode_finish);
+        let mut digest = Digest::default();
+        chain::message(
+            &mut digest,
+            &chain::MessageColumns {
+                public_id: public_id.as_bytes(),
+                client_id: client_id.as_deref(),
+                role: role.number(),
+                kind: kind.number(),
+                lane: codec::lane(kind),
+                create_time: self.now.0,
+                head: &head_bytes,
+                seal: seal.as_deref(),
+            },
+        );
+        let part_count = i64::try_from(parts.len()).unwrap_or(i64::MAX);
+        for (position, part) in (0..).zip(parts) {
+            self.part(&mut digest, row, position, revision, part);
+        }
+        let body = EventBody::MessageAppended {
+            message: crate::model::ids::MessageId(public_id),
+            client_id: client_id.clone(),
+            role,
+            kind,
+            part_count,
+            sealed: seal.is_some(),
+        };
+        self.event(key, caller, &body, &digest)?;
+        if let Some(client_id) = &client_id {
+            self.fresh_clients.insert((key, client_id.clone()), public_id);
+        }
+        let create_time = self.now.0;
+        let head = self.loaded(key)?;
+        if seal.is_none() {
+            let open = OpenMessage { row, next_position: part_count, client_id: client_id.clone(), tokens };
+            head.open.insert(public_id, open);
+        }
+        if matches!(kind, MessageKind::Normal) {
+            head.message_count += 1;
+        }
+        self.rows.messages.push(MessageRow {
+            id: row,
+            session: key,
+            revision,
+            public_id,
+            client_id,
+            role: role.number(),
+            kind: kind.number(),
+            lane: codec::lane(kind),
+            create_time,
+            head: head_bytes,
+            seal,
+        });
+        Ok((public_id, revision))
+    }
+
+    /// Adds a part's row to a digest and to the rows; its event is the caller's business.
+    pub(crate) fn part(
+        &mut self,
+        digest: &mut Digest,
+        message: i64,
+        position: i64,
+        revision: Revision,
+        mut part: PartInput,
+    ) {
+        chain::part(
+            digest,
+            &chain::PartColumns {
+                public_id: part.public_id.as_bytes(),
+                client_id: part.client_id.as_deref(),
+                position,
+                kind: part.encoded.kind,
+                commitment: &part.encoded.commitment,
+            },
+        );
+        let id = self.counters.next_part;
+        self.counters.next_part += 1;
+        self.rows.blobs.append(&mut part.encoded.blobs);
+        self.rows.parts.push(PartRow {
+            id,
+            message,
+            position,
+            revision,
+            public_id: part.public_id,
+            client_id: part.client_id,
+            encoded: part.encoded,
+        });
+    }
+
+    /// Ends a mutation: marks its last event, links its events into the chain and keeps the answer to its request.
+    pub(crate) fn end_mutation(&mut self, key: i64, caller: &Caller, mut receipt: Receipt) -> Result<Receipt> {
+        let start = std::mem::replace(&mut self.mutation_start, self.rows.events.len());
+        let head = self
+            .heads
+            .get_mut(&key)
+            .ok_or_else(|| Error::corrupt("session", "a head was not loaded"))?;
+        if let Some(last) = self.rows.events[start..].last_mut() {
+            last.ends_mutation = true;
+        }
+        for row in &mut self.rows.events[start..] {
+            row.hash = chain::link(
+                &head.chain_hash,
+                &chain::Link {
+                    seq: row.seq,
+                    revision: row.revision,
+                    kind: row.kind,
+                    ends_mutation: row.ends_mutation,
+                    time: Timestamp(row.time),
+                    actor: &row.actor,
+                    request_id: &row.request_id,
+                    body: &row.body,
+                    digest: &row.digest,
+                },
+            );
+            head.chain_hash = row.hash;
+        }
+        head.note_total();
+        receipt.revision = head.revision;
+        receipt.seq = self.rows.events[start..].last().map_or(self.counters.next_seq - 1, |row| row.seq);
+        if let Some(request) = &caller.request {
+            self.fresh_requests.insert((key, request.id.clone()), (request.payload_hash, receipt.clone()));
+            self.rows.requests.push((key, request.clone(), receipt.to_disk().encode_to_vec()));
+        }
+        Ok(receipt)
+    }
+
+    /// Writes the rows so far, so that reads on this connection see them.
+    pub(crate) async fn flush(&mut self) -> Result<()> {
+        let rows = std::mem::take(&mut self.rows);
+        self.mutation_start = 0;
+        insert_blobs(self.conn, rows.blobs).await?;
+        insert_messages(self.conn, rows.messages).await?;
+        insert_parts(self.conn, rows.parts).await?;
+        insert_events(self.conn, rows.events).await?;
+        insert_requests(self.conn, rows.requests).await
+    }
+
+    /// Writes everything that is left, heads included.
+    pub(crate) async fn finish(mut self) -> Result<Counters> {
+        self.flush().await?;
+        for key in &self.dirty {
+            if let Some(head) = self.heads.get(key) {
+                head.save(self.conn).await?;
+            }
+        }
+        Ok(self.counters)
+    }
+}
+
+/// Rows of one statement. Few enough for SQLite's limit on bound values, and a fixed number, so that the statement for
+/// full batches is prepared once.
+const ROWS_PER_STATEMENT: usize = 64;
+
+async fn insert_blobs(conn: &mut SqliteConnection, blobs: Vec<EncodedBlob>) -> Result<()> {
+    for blob in blobs {
+        sqlx::query(INSERT_BLOB)
+            .bind(blob.hash.to_vec())
+            .bind(blob.codec)
+            .bind(blob.length)
+            .bind(blob.data)
+            .execute(&mut *conn)
+            .await?;
+    }
+    Ok(())
+}
+
+async fn insert_messages(conn: &mut SqliteConnection, rows: Vec<MessageRow>) -> Result<()> {
+    let mut rows = rows.into_iter().peekable();
+    while rows.peek().is_some() {
+        let mut query = QueryBuilder::<Sqlite>::new(
+            "insert into message (id, session_id, revision, public_id, client_id, role, kind, lane, create_time, \
+             head, sealed_revision, seal) ",
+        );
+        query.push_values(rows.by_ref().take(ROWS_PER_STATEMENT), |mut values, row| {
+            let sealed = row.seal.is_some().then_some(row.revision);
+            values
+                .push_bind(row.id)
+                .push_bind(row.session)
+                .push_bind(row.revision)
+                .push_bind(row.public_id.as_bytes().to_vec())
+                .push_bind(row.client_id)
+                .push_bind(row.role)
+                .push_bind(row.kind)
+                .push_bind(row.lane)
+                .push_bind(row.create_time)
+                .push_bind(row.head)
+                .push_bind(sealed)
+                .push_bind(row.seal);
+        });
+        query.build().execute(&mut *conn).await?;
+    }
+    Ok(())
+}
+
+async fn insert_parts(conn: &mut SqliteConnection, rows: Vec<PartRow>) -> Result<()> {
+    let mut rows = rows.into_iter().peekable();
+    while rows.peek().is_some() {
+        let mut query = QueryBuilder::<Sqlite>::new(
+            "insert into part (id, message_id, position, revision, public_id, client_id, kind, codec, length, salt, \
+             body, blob_hash) ",
+        );
+        query.push_values(rows.by_ref().take(ROWS_PER_STATEMENT), |mut values, row| {
+            values
+                .push_bind(row.id)
+                .push_bind(row.message)
+                .push_bind(row.position)
+                .push_bind(row.revision)
+                .push_bind(row.public_id.as_bytes().to_vec())
+                .push_bind(row.client_id)
+                .push_bind(row.encoded.kind)
+                .push_bind(row.encoded.codec)
+                .push_bind(row.encoded.length)
+                .push_bind(row.encoded.salt.to_vec())
+                .push_bind(row.encoded.body)
+                .push_bind(row.encoded.blob_hash.map(|hash| hash.to_vec()));
+        });
+        query.build().execute(&mut *conn).await?;
+    }
+    Ok(())
+}
+
+async fn insert_events(conn: &mut SqliteConnection, rows: Vec<EventRow>) -> Result<()> {
+    let mut rows = rows.into_iter().peekable();
+    while rows.peek().is_some() {
+        let mut query = QueryBuilder::<Sqlite>::new(
+            "insert into event (seq, session_id, revision, kind, ends_mutation, time, actor, request_id, body, \
+             digest, hash) ",
+        );
+        query.push_values(rows.by_ref().take(ROWS_PER_STATEMENT), |mut values, row| {
+            values
+                .push_bind(row.seq)
+                .push_bind(row.session)
+                .push_bind(row.revision)
+                .push_bind(row.kind)
+                .push_bind(row.ends_mutation)
+                .push_bind(row.time)
+                .push_bind(row.actor)
+                .push_bind(row.request_id)
+                .push_bind(row.body)
+                .push_bind(row.digest.to_vec())
+                .push_bind(row.hash.to_vec());
+        });
+        query.build().execute(&mut *conn).await?;
+    }
+    Ok(())
+}
+
+async fn insert_requests(conn: &mut SqliteConnection, rows: Vec<(i64, RequestKey, Vec<u8>)>) -> Result<()> {
+    for (session, request, receipt) in rows {
+        sqlx::query(INSERT_REQUEST)
+            .bind(session)
+            .bind(request.id)
+            .bind(request.payload_hash.to_vec())
+            .bind(receipt)
+            .execute(&mut *conn)
+            .await?;
+    }
+    Ok(())
+}
+
+const INSERT_BLOB: &str =
+    "insert into blob (hash, codec, length, data) values ($1, $2, $3, $4) on conflict (hash) do nothing";
+const INSERT_REQUEST: &str =
+    "insert into request (session_id, request_id, payload_hash, receipt) values ($1, $2, $3, $4)";
+
+/// The statements of this file, for the test that prepares them all.
+pub(crate) const STATEMENTS: &[&str] = &[INSERT_BLOB, INSERT_REQUEST];

@@ -1,0 +1,540 @@
+//! The check of the chains against every row that a view or a replay reads.
+
+use super::chain::{self, Digest};
+use super::codec::{self, Number as _};
+use super::error::{Error, Result};
+use super::lineage::{self, Reader};
+use super::{events, messages};
+use crate::limits;
+use crate::model::event::EventBody;
+use crate::model::ids::{MessageId, SessionId};
+use crate::model::mark::MarkBody;
+use crate::model::session::SessionState;
+use crate::model::time::Timestamp;
+use crate::model::usage::ModelWindow;
+use crate::model::{Revision, Seq};
+use sqlx::Row as _;
+use sqlx::sqlite::SqliteRow;
+
+/// Something was altered, dropped or inserted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Finding {
+    /// The session; none when it is the log as a whole.
+    pub session: Option<SessionId>,
+    /// The revision where it shows.
+    pub revision: Revision,
+    /// What is wrong.
+    pub message: String,
+}
+
+/// How much was checked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Checked {
+    /// Sessions.
+    pub sessions: i64,
+    /// Events.
+    pub events: i64,
+    /// Findings.
+    pub findings: i64,
+}
+
+const SESSIONS: &str = "select id from session where id > $1 order by id limit $2";
+const COUNT_SESSIONS: &str = "select count(*) from session";
+const SESSION: &str = "select s.public_id, s.client_id, p.public_id, f.public_id, s.fork_revision, s.create_time, \
+     s.title, s.state, s.metadata_json, s.window, s.revision, s.chain_hash, s.message_count, s.fork_id \
+     from session s left join session p on p.id = s.parent_id left join session f on f.id = s.fork_id where s.id = $1";
+const EVENTS: &str = "select seq, revision, kind, ends_mutation, time, actor, request_id, body, digest, hash \
+     from event where session_id = $1 and revision > $2 order by revision limit $3";
+const LOG: &str = "select coalesce(min(seq), 1), coalesce(max(seq), 0), count(*) from event";
+const SEGMENTS: &str = "select o.public_id, g.first_revision, g.last_revision, g.has_messages from segment g \
+     join session o on o.id = g.owner_id where g.session_id = $1 order by g.first_revision";
+const POLICY: &str = "select p.hash, t.preset, t.json from policy p left join policy_text t on t.hash = p.hash \
+     where p.session_id = $1 and p.revision = $2";
+const LAYOUT: &str = "select body from layout where session_id = $1 and revision = $2";
+const MARK: &str = "select kind, body from mark where session_id = $1 and revision = $2";
+const VOIDED: &str = "select voided_revision from mark where session_id = $1 and revision = $2";
+const PRUNED: &str = "select p.public_id, q.compaction_id from pruned q join part p on p.id = q.part_id \
+     where q.session_id = $1 and q.revision = $2 order by q.part_id";
+const MESSAGE_AT: &str = "select id, public_id, client_id, role, kind, lane, create_time, head, sealed_revision, seal \
+     from message where session_id = $1 and revision = $2";
+const MESSAGE_BY_ID: &str = "select id, public_id, client_id, role, kind, lane, create_time, head, sealed_revision, \
+     seal from message where public_id = $1";
+const PARTS: &str = "select public_id, client_id, position, kind, salt, codec, length, body, blob_hash from part \
+     where message_id = $1 and revision = $2 order by position";
+const BLOB: &str = "select codec, length, data from blob where hash = $1";
+const COUNTS: &str = "select (select count(*) from message where session_id = $1), \
+     (select count(*) from message m join part p on p.message_id = m.id where m.session_id = $1), \
+     (select count(*) from mark where session_id = $1), (select count(*) from pruned where session_id = $1), \
+     (select count(*) from layout where session_id = $1), (select count(*) from policy where session_id = $1), \
+     (select count(*) from mark where session_id = $1 and voided_revision is not null)";
+
+/// The statements of this file, for the test that prepares them all.
+pub(crate) const STATEMENTS: &[&str] = &[
+    SESSIONS,
+    COUNT_SESSIONS,
+    SESSION,
+    EVENTS,
+    LOG,
+    SEGMENTS,
+    POLICY,
+    LAYOUT,
+    MARK,
+    VOIDED,
+    PRUNED,
+    MESSAGE_AT,
+    MESSAGE_BY_ID,
+    PARTS,
+    BLOB,
+    COUNTS,
+];
+
+/// How many sessions there are.
+pub(crate) async fn session_count(reader: &mut Reader<'_>) -> Result<i64> {
+    let row = reader.one(sqlx::query(COUNT_SESSIONS)).await?;
+    row.map_or(Ok(0), |row| Ok(row.try_get(0)?))
+}
+
+/// Checks one session, or all and the log.
+pub(crate) async fn run(
+    reader: &mut Reader<'_>,
+    only: Option<i64>,
+    mut found: impl FnMut(Finding),
+) -> Result<Checked> {
+    let mut checked = Checked::default();
+    let mut report = |checked: &mut Checked, finding: Finding| {
+        checked.findings += 1;
+        found(finding);
+    };
+    if let Some(key) = only {
+        let mut check = Check::new(key);
+        check.session(reader).await?;
+        for finding in check.findings {
+            report(&mut checked, finding);
+        }
+        checked.sessions = 1;
+        checked.events = check.events;
+        return Ok(checked);
+    }
+    let mut after = 0;
+    loop {
+        let rows = reader.all(sqlx::query(SESSIONS).bind(after).bind(limits::PAGE_SIZE_MAX)).await?;
+        let Some(last) = rows.last() else { break };
+        after = last.try_get(0)?;
+        for row in &rows {
+            let mut check = Check::new(row.try_get(0)?);
+            check.session(reader).await?;
+            for finding in check.findings {
+                report(&mut checked, finding);
+            }
+            checked.sessions += 1;
+            checked.events += check.events;
+        }
+    }
+    if let Some(row) = reader.one(sqlx::query(LOG)).await? {
+        let (first, last, count): (Seq, Seq, i64) = (row.try_get(0)?, row.try_get(1)?, row.try_get(2)?);
+        if first != 1 || last != count {
+            let message = format!("the log holds {count} events numbered {first} to {last}");
+            report(&mut checked, Finding { session: None, revision: 0, message });
+        }
+    }
+    Ok(checked)
+}
+
+/// What the events of a session say it is, to be held against its row.
+#[derive(Default, PartialEq)]
+struct Told {
+    title: String,
+    archived: bool,
+    metadata_json: Option<String>,
+    window: Vec<u8>,
+    message_count: i64,
+}
+
+/// Rows that events account for.
+#[derive(Default, PartialEq, Eq)]
+struct Accounted {
+    messages: i64,
+    parts: i64,
+    marks: i64,
+    pruned: i64,
+    layouts: i64,
+    policies: i64,
+    voided: i64,
+}
+
+struct Check {
+    key: i64,
+    id: Option<SessionId>,
+    findings: Vec<Finding>,
+    events: i64,
+    told: Told,
+    accounted: Accounted,
+}
+
+impl Check {
+    fn new(key: i64) -> Self {
+        Self {
+            key,
+            id: None,
+            findings: Vec::new(),
+            events: 0,
+            told: Told::default(),
+            accounted: Accounted::default(),
+        }
+    }
+
+    fn find(&mut self, revision: Revision, message: impl Into<String>) {
+        let message = message.into();
+        self.findings.push(Finding { session: self.id, revision, message });
+    }
+
+    /// Checks everything about one session. Only a database that cannot be read at all is an error.
+    async fn session(&mut self, reader: &mut Reader<'_>) -> Result<()> {
+        let Some(row) = reader.one(sqlx::query(SESSION).bind(self.key)).await? else { return Ok(()) };
+        match codec::uuid(row.try_get(0)?) {
+            Ok(id) => self.id = Some(SessionId(id)),
+            Err(error) => self.find(0, error.to_string()),
+        }
+        let fork_revision: Option<Revision> = row.try_get(4)?;
+        let mut before = chain::GENESIS.to_vec();
+        if let Some(fork) = fork_revision {
+            match self.parent_hash(reader, row.try_get(13)?, fork).await {
+                Ok(hash) => before = hash,
+                Err(error) => self.find(fork, format!("what the fork starts from cannot be read: {error}")),
+            }
+        }
+        let mut revision = fork_revision.unwrap_or(0);
+        loop {
+            let query = sqlx::query(EVENTS).bind(self.key).bind(revision).bind(limits::SUBSCRIPTION_PAGE_EVENTS);
+            let events = reader.all(query).await?;
+            if events.is_empty() {
+                break;
+            }
+            for event in &events {
+                let at: Revision = event.try_get(1)?;
+                if at != revision + 1 {
+                    self.find(revision + 1, format!("revisions {} to {} are missing", revision + 1, at - 1));
+                }
+                revision = at;
+                self.events += 1;
+                before = self.event(reader, &row, event, &before).await?;
+            }
+        }
+        self.head(&row, revision, &before)?;
+        self.counts(reader, revision).await
+    }
+
+    async fn parent_hash(
+        &self,
+        reader: &mut Reader<'_>,
+        parent: Option<i64>,
+        at: Revision,
+    ) -> Result<Vec<u8>> {
+        let parent = parent.ok_or_else(|| Error::corrupt("session", "a fork has no parent"))?;
+        let lineage = lineage::by_key(reader, parent).await?;
+        let hash = events::hash_at(reader, &lineage, at).await?;
+        hash.ok_or_else(|| Error::corrupt("event", "the parent has no such revision"))
+    }
+
+    /// Checks one event: its hash against its columns, its digest against the rows. The chain goes on with the hash that
+    /// is stored, so that one alteration is one finding.
+    async fn event(
+        &mut self,
+        reader: &mut Reader<'_>,
+        session: &SqliteRow,
+        row: &SqliteRow,
+        before: &[u8],
+    ) -> Result<Vec<u8>> {
+        let revision: Revision = row.try_get(1)?;
+        let stored: Vec<u8> = row.try_get(9)?;
+        let digest: Vec<u8> = row.try_get(8)?;
+        let actor: String = row.try_get(5)?;
+        let request_id: String = row.try_get(6)?;
+        let body: Vec<u8> = row.try_get(7)?;
+        let kind: i32 = row.try_get(2)?;
+        let link = chain::Link {
+            seq: row.try_get(0)?,
+            revision,
+            kind,
+            ends_mutation: row.try_get(3)?,
+            time: Timestamp(row.try_get(4)?),
+            actor: &actor,
+            request_id: &request_id,
+            body: &body,
+            digest: &digest,
+        };
+        if chain::link(before, &link).as_slice() != stored {
+            self.find(revision, "the event was altered, or the one before it");
+        }
+        let rows = match codec::decode_event(kind, &body) {
+            Ok(body) => self.rows(reader, session, revision, &body).await,
+            Err(error) => Err(error),
+        };
+        match rows {
+            Ok(found) if found.finish().as_slice() == digest => {}
+            Ok(_) => self.find(revision, "the rows of this revision were altered, dropped or inserted"),
+            Err(error) => self.find(revision, format!("the rows of this revision cannot be read: {error}")),
+        }
+        Ok(stored)
+    }
+
+    /// The digest of what the tables hold under a revision, in the order in which the writer gathers it.
+    async fn rows(
+        &mut self,
+        reader: &mut Reader<'_>,
+        session: &SqliteRow,
+        revision: Revision,
+        body: &EventBody,
+    ) -> Result<Digest> {
+        let mut digest = Digest::default();
+        match body {
+            EventBody::SessionCreated { title, .. } => {
+                self.tell_start(title);
+                session_row(&mut digest, session)?;
+                self.policy(reader, &mut digest, revision).await?;
+            }
+            EventBody::SessionForked { title, .. } => {
+                self.tell_start(title);
+                session_row(&mut digest, session)?;
+                for row in reader.all(sqlx::query(SEGMENTS).bind(self.key)).await? {
+                    let owner: &[u8] = row.try_get(0)?;
+                    chain::segment(&mut digest, owner, row.try_get(1)?, row.try_get(2)?, row.try_get(3)?);
+                }
+                self.layout(reader, &mut digest, revision).await?;
+                self.policy(reader, &mut digest, revision).await?;
+            }
+            EventBody::SessionUpdated { title, metadata_json, window } => {
+                if let Some(title) = title {
+                    self.told.title.clone_from(title);
+                }
+                if metadata_json.is_some() {
+                    self.told.metadata_json.clone_from(metadata_json);
+                }
+                if let Some(window) = window {
+                    self.told.window = codec::encode_window(window);
+                }
+            }
+            EventBody::SessionArchived => self.told.archived = true,
+            EventBody::SessionRestored => self.told.archived = false,
+            EventBody::PolicyChanged { .. } => self.policy(reader, &mut digest, revision).await?,
+            EventBody::MessageAppended { .. } => self.message(reader, &mut digest, revision).await?,
+            EventBody::PartsClosed { message, .. } => self.closed(reader, &mut digest, *message, revision).await?,
+            EventBody::MessageFinished { message, .. } => {
+                finished(reader, &mut digest, *message, revision).await?;
+            }
+            EventBody::SessionRewound { .. }
+            | EventBody::MessageEdited { .. }
+            | EventBody::MessagePinned { .. }
+            | EventBody::MessageUnpinned { .. }
+            | EventBody::PartsPruned { .. }
+            | EventBody::Compacted { .. }
+            | EventBody::CompactionUndone { .. } => self.mark(reader, &mut digest, revision).await?,
+            EventBody::UsageRecorded { .. }
+            | EventBody::CompactionStarted { .. }
+            | EventBody::CompactionRetried { .. }
+            | EventBody::CompactionFailed { .. }
+            | EventBody::CompactionCancelled { .. } => {}
+        }
+        Ok(digest)
+    }
+
+    /// What a session starts with; what else it was given is told by the event right after.
+    fn tell_start(&mut self, title: &str) {
+        title.clone_into(&mut self.told.title);
+        self.told.window = codec::encode_window(&ModelWindow::default());
+    }
+
+    async fn policy(&mut self, reader: &mut Reader<'_>, digest: &mut Digest, revision: Revision) -> Result<()> {
+        let Some(row) = reader.one(sqlx::query(POLICY).bind(self.key).bind(revision)).await? else { return Ok(()) };
+        let (hash, preset, json): (Vec<u8>, String, String) = (row.try_get(0)?, row.try_get(1)?, row.try_get(2)?);
+        if blake3::hash(json.as_bytes()).as_bytes().as_slice() != hash {
+            return Err(Error::corrupt("policy_text", "the text is not what its hash says"));
+        }
+        chain::policy(digest, &hash, &preset);
+        self.accounted.policies += 1;
+        Ok(())
+    }
+
+    async fn layout(&mut self, reader: &mut Reader<'_>, digest: &mut Digest, revision: Revision) -> Result<()> {
+        if let Some(row) = reader.one(sqlx::query(LAYOUT).bind(self.key).bind(revision)).await? {
+            chain::layout(digest, row.try_get(0)?);
+            self.accounted.layouts += 1;
+        }
+        Ok(())
+    }
+
+    async fn mark(&mut self, reader: &mut Reader<'_>, digest: &mut Digest, revision: Revision) -> Result<()> {
+        for row in reader.all(sqlx::query(PRUNED).bind(self.key).bind(revision)).await? {
+            chain::pruned(digest, row.try_get(0)?, row.try_get(1)?);
+            self.accounted.pruned += 1;
+        }
+        let Some(row) = reader.one(sqlx::query(MARK).bind(self.key).bind(revision)).await? else { return Ok(()) };
+        let (kind, body): (i32, Vec<u8>) = (row.try_get(0)?, row.try_get(1)?);
+        chain::mark(digest, kind, &body);
+        self.accounted.marks += 1;
+        self.layout(reader, digest, revision).await?;
+        if let MarkBody::Undone { mark } = codec::decode_mark(kind, &body)?
+            && let Some(row) = reader.one(sqlx::query(VOIDED).bind(self.key).bind(mark)).await?
+        {
+            self.accounted.voided += 1;
+            if row.try_get::<Option<Revision>, _>(0)? != Some(revision) {
+                return Err(Error::corrupt("mark", format_args!("mark {mark} does not say that it was undone here")));
+            }
+        }
+        Ok(())
+    }
+
+    async fn message(&mut self, reader: &mut Reader<'_>, digest: &mut Digest, revision: Revision) -> Result<()> {
+        let row = reader
+            .one(sqlx::query(MESSAGE_AT).bind(self.key).bind(revision))
+            .await?
+            .ok_or_else(|| Error::corrupt("message", "the message is gone"))?;
+        let sealed: Option<Revision> = row.try_get(8)?;
+        let seal: Option<&[u8]> = row.try_get(9)?;
+        let client_id: Option<String> = row.try_get(2)?;
+        let kind: i32 = row.try_get(4)?;
+        chain::message(
+            digest,
+            &chain::MessageColumns {
+                public_id: row.try_get(1)?,
+                client_id: client_id.as_deref(),
+                role: row.try_get(3)?,
+                kind,
+                lane: row.try_get(5)?,
+                create_time: row.try_get(6)?,
+                head: row.try_get(7)?,
+                seal: seal.filter(|_| sealed == Some(revision)),
+            },
+        );
+        self.accounted.messages += 1;
+        if kind == 1 {
+            self.told.message_count += 1;
+        }
+        self.parts(reader, digest, row.try_get(0)?, revision).await
+    }
+
+    async fn closed(
+        &mut self,
+        reader: &mut Reader<'_>,
+        digest: &mut Digest,
+        message: MessageId,
+        revision: Revision,
+    ) -> Result<()> {
+        let row = reader
+            .one(sqlx::query(MESSAGE_BY_ID).bind(message.0.as_bytes().to_vec()))
+            .await?
+            .ok_or_else(|| Error::corrupt("message", "the message is gone"))?;
+        self.parts(reader, digest, row.try_get(0)?, revision).await
+    }
+
+    async fn parts(
+        &mut self,
+        reader: &mut Reader<'_>,
+        digest: &mut Digest,
+        message: i64,
+        revision: Revision,
+    ) -> Result<()> {
+        for row in reader.all(sqlx::query(PARTS).bind(message).bind(revision)).await? {
+            let plain = messages::plain_body(reader, &row, 5).await?;
+            for hash in codec::media_blobs(&plain)? {
+                media_blob(reader, &hash).await?;
+            }
+            let client_id: Option<String> = row.try_get(1)?;
+            let salt: &[u8] = row.try_get(4)?;
+            chain::part(
+                digest,
+                &chain::PartColumns {
+                    public_id: row.try_get(0)?,
+                    client_id: client_id.as_deref(),
+                    position: row.try_get(2)?,
+                    kind: row.try_get(3)?,
+                    commitment: &codec::commitment(salt, &plain),
+                },
+            );
+            self.accounted.parts += 1;
+        }
+        Ok(())
+    }
+
+    /// Holds the session's row against what its events say.
+    fn head(&mut self, row: &SqliteRow, revision: Revision, hash: &[u8]) -> Result<()> {
+        let state = if self.told.archived { SessionState::Archived } else { SessionState::Active };
+        let same = row.try_get::<String, _>(6)? == self.told.title
+            && row.try_get::<i32, _>(7)? == state.number()
+            && row.try_get::<Option<String>, _>(8)? == self.told.metadata_json
+            && row.try_get::<Vec<u8>, _>(9)? == self.told.window
+            && row.try_get::<i64, _>(12)? == self.told.message_count;
+        if !same {
+            self.find(revision, "the session's row does not say what its events say");
+        }
+        if row.try_get::<Revision, _>(10)? != revision || row.try_get::<Vec<u8>, _>(11)? != hash {
+            self.find(revision, "the session's head is not where its events end");
+        }
+        Ok(())
+    }
+
+    /// Finds rows that no event accounts for.
+    async fn counts(&mut self, reader: &mut Reader<'_>, revision: Revision) -> Result<()> {
+        let Some(row) = reader.one(sqlx::query(COUNTS).bind(self.key)).await? else { return Ok(()) };
+        let there = Accounted {
+            messages: row.try_get(0)?,
+            parts: row.try_get(1)?,
+            marks: row.try_get(2)?,
+            pruned: row.try_get(3)?,
+            layouts: row.try_get(4)?,
+            policies: row.try_get(5)?,
+            voided: row.try_get(6)?,
+        };
+        if there != self.accounted {
+            self.find(revision, "there are rows that no event accounts for, or fewer than events account for");
+        }
+        Ok(())
+    }
+}
+
+fn session_row(digest: &mut Digest, row: &SqliteRow) -> Result<()> {
+    let client_id: Option<String> = row.try_get(1)?;
+    chain::session(
+        digest,
+        &chain::SessionColumns {
+            public_id: row.try_get(0)?,
+            client_id: client_id.as_deref(),
+            parent_id: row.try_get(2)?,
+            fork_id: row.try_get(3)?,
+            fork_revision: row.try_get(4)?,
+            create_time: row.try_get(5)?,
+        },
+    );
+    Ok(())
+}
+
+async fn finished(
+    reader: &mut Reader<'_>,
+    digest: &mut Digest,
+    message: MessageId,
+    revision: Revision,
+) -> Result<()> {
+    let row = reader
+        .one(sqlx::query(MESSAGE_BY_ID).bind(message.0.as_bytes().to_vec()))
+        .await?
+        .ok_or_else(|| Error::corrupt("message", "the message is gone"))?;
+    if row.try_get::<Option<Revision>, _>(8)? != Some(revision) {
+        return Err(Error::corrupt("message", "the message does not say that it was sealed here"));
+    }
+    let seal: Option<&[u8]> = row.try_get(9)?;
+    chain::seal(digest, message.0.as_bytes(), seal.unwrap_or_default());
+    Ok(())
+}
+
+async fn media_blob(reader: &mut Reader<'_>, hash: &[u8]) -> Result<()> {
+    let row = reader
+        .one(sqlx::query(BLOB).bind(hash.to_vec()))
+        .await?
+        .ok_or_else(|| Error::corrupt("blob", "a blob is missing"))?;
+    let plain = codec::decompress("blob", row.try_get(0)?, row.try_get(1)?, row.try_get(2)?)?;
+    if blake3::hash(&plain).as_bytes().as_slice() == hash {
+        Ok(())
+    } else {
+        Err(Error::corrupt("blob", "the bytes are not what their hash says"))
+    }
+}

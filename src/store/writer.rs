@@ -1,0 +1,272 @@
+//! The one writer: it owns the only connection that can write, and commits what waits together.
+
+use super::append::{Append, AppendDraft, AppendParts, DraftReceipt, FinishMessage};
+use super::error::{Error, Result};
+use super::head::{Receipt, SessionKey};
+use super::jobs::{self, Claim, Commit, Committed, EndJob, Enqueue, Enqueued, Evaluation, Supply};
+use super::marks::Rewrite;
+use super::sessions::{self, CreateSession, ForkSession, UpdateSession};
+use super::tx::{Caller, Counters, Heads, Tx};
+use crate::clock::Clock;
+use crate::limits;
+use crate::model::Seq;
+use crate::model::ids::CompactionId;
+use crate::model::time::Timestamp;
+use sqlx::{Connection as _, SqliteConnection};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use tokio::sync::{mpsc, oneshot, watch};
+use uuid::Uuid;
+
+/// What the writer can be asked. The set is closed.
+#[derive(Clone)]
+pub(crate) enum Command {
+    /// Append messages.
+    Append(Append),
+    /// Add parts to an open message.
+    AppendParts(AppendParts),
+    /// Add words to a draft.
+    AppendDraft(AppendDraft),
+    /// Seal an open message.
+    Finish(FinishMessage),
+    /// Make a session.
+    Create(CreateSession, Caller),
+    /// Change a session.
+    Update(UpdateSession, SessionKey, Caller),
+    /// Put a session away, or take it out again.
+    Archive(SessionKey, bool, Caller),
+    /// Fork a session.
+    Fork(ForkSession, SessionKey, Caller),
+    /// Rewind, edit, pin, undo.
+    Rewrite(Rewrite),
+    /// Put a finished summary in force.
+    Supply(Box<Supply>),
+    /// Ask for a reduction.
+    Enqueue(Enqueue),
+    /// Claim a job.
+    Claim(i64, Uuid, Timestamp),
+    /// Find the claim of a daemon that is gone.
+    LostClaim(i64),
+    /// Keep a claim alive.
+    Heartbeat(Claim, Timestamp),
+    /// Put a reduction in force.
+    Commit(Box<Commit>),
+    /// End a job without effect.
+    End(EndJob),
+    /// Stop a reduction.
+    Cancel(CompactionId, Caller),
+    /// Clear a due mark.
+    Evaluated(SessionKey, Evaluation),
+}
+
+/// What the writer answers.
+pub(crate) enum Reply {
+    Receipt(Receipt),
+    Draft(DraftReceipt),
+    Session(SessionKey, bool),
+    Enqueued(Option<Enqueued>),
+    Claim(Option<Claim>),
+    Committed(Committed),
+    Done,
+}
+
+/// A command on its way, with where its answer goes.
+struct Envelope {
+    command: Command,
+    reply: oneshot::Sender<Result<Reply>>,
+}
+
+/// Sends commands to the writer.
+#[derive(Clone)]
+pub(crate) struct WriterHandle {
+    commands: mpsc::Sender<Envelope>,
+}
+
+impl WriterHandle {
+    /// Sends a command and waits until what it did is durable.
+    pub(crate) async fn send(&self, command: Command) -> Result<Reply> {
+        let (reply, answer) = oneshot::channel();
+        self.commands.try_send(Envelope { command, reply }).map_err(|error| match error {
+            mpsc::error::TrySendError::Full(_) => Error::Busy,
+            mpsc::error::TrySendError::Closed(_) => Error::Closed,
+        })?;
+        answer.await.map_err(|_| Error::Closed)?
+    }
+}
+
+/// The writer. It ends when the last handle is gone and everything sent is done.
+pub(crate) struct Writer {
+    conn: SqliteConnection,
+    clock: Clock,
+    heads: Heads,
+    counters: Counters,
+    commands: mpsc::Receiver<Envelope>,
+    head_seq: watch::Sender<Seq>,
+    poisoned: Arc<AtomicBool>,
+}
+
+const COUNTERS: &str = "select (select coalesce(max(seq), 0) + 1 from event), \
+     (select coalesce(max(id), 0) + 1 from message), (select coalesce(max(id), 0) + 1 from part)";
+
+/// The statements of this file, for the test that prepares them all.
+pub(crate) const STATEMENTS: &[&str] = &[COUNTERS];
+
+impl Writer {
+    /// Takes over the connection; nobody else may write.
+    pub(crate) async fn new(
+        mut conn: SqliteConnection,
+        clock: Clock,
+        poisoned: Arc<AtomicBool>,
+    ) -> Result<(Self, WriterHandle, watch::Receiver<Seq>)> {
+        let (next_seq, next_message, next_part): (i64, i64, i64) =
+            sqlx::query_as(COUNTERS).fetch_one(&mut conn).await?;
+        let counters = Counters { next_seq, next_message, next_part };
+        let (sender, commands) = mpsc::channel(limits::WRITER_QUEUE_MAX);
+        let (head_seq, watcher) = watch::channel(next_seq - 1);
+        let writer = Self { conn, clock, heads: Heads::new(), counters, commands, head_seq, poisoned };
+        Ok((writer, WriterHandle { commands: sender }, watcher))
+    }
+
+    /// Commits what waits, batch by batch, until nobody can send any more.
+    pub(crate) async fn run(mut self) {
+        let mut waiting = Vec::with_capacity(limits::WRITER_BATCH_MAX);
+        while self.commands.recv_many(&mut waiting, limits::WRITER_BATCH_MAX).await > 0 {
+            self.commit_all(std::mem::take(&mut waiting)).await;
+            if self.heads.len() > limits::HEADS_MAX {
+                self.heads.clear();
+            }
+        }
+        if let Err(error) = sqlx::query("pragma optimize").execute(&mut self.conn).await {
+            tracing::debug!(%error, "optimize on close");
+        }
+        if let Err(error) = self.conn.close().await {
+            tracing::warn!(%error, "closing the database");
+        }
+    }
+
+    /// One transaction for all; if it fails, one for each, so that a bad command hurts only itself.
+    async fn commit_all(&mut self, batch: Vec<Envelope>) {
+        let (commands, replies): (Vec<_>, Vec<_>) =
+            batch.into_iter().map(|envelope| (envelope.command, envelope.reply)).unzip();
+        let answers = if commands.len() == 1 {
+            None
+        } else {
+            self.commit(commands.clone()).await.ok()
+        };
+        let answers = match answers {
+            Some(answers) => answers,
+            None => {
+                let mut answers = Vec::with_capacity(commands.len());
+                for command in commands {
+                    answers.push(match self.commit(vec![command]).await {
+                        Ok(mut answer) => answer.pop().unwrap_or(Err(Error::Closed)),
+                        Err(error) => Err(error),
+                    });
+                }
+                answers
+            }
+        };
+        for (reply, answer) in replies.into_iter().zip(answers) {
+            // Whoever asked may have gone away; what was done stays done.
+            drop(reply.send(answer));
+        }
+    }
+
+    /// Does the commands in one transaction. An error here means that none of them was done.
+    async fn commit(&mut self, commands: Vec<Command>) -> Result<Vec<Result<Reply>>> {
+        if self.poisoned.load(Ordering::Relaxed) {
+            return Err(Error::Poisoned);
+        }
+        let done = self.attempt(commands).await;
+        match done {
+            Ok((answers, counters)) => {
+                self.counters = counters;
+                self.head_seq.send_replace(self.counters.next_seq - 1);
+                Ok(answers)
+            }
+            Err(error) => {
+                self.heads.clear();
+                if let Err(error) = sqlx::query("rollback").execute(&mut self.conn).await {
+                    tracing::debug!(%error, "nothing to roll back");
+                }
+                if is_io_error(&error) {
+                    tracing::error!(%error, "the disk failed: no write is acknowledged from now on");
+                    self.poisoned.store(true, Ordering::Relaxed);
+                    return Err(Error::Poisoned);
+                }
+                Err(error)
+            }
+        }
+    }
+
+    async fn attempt(&mut self, commands: Vec<Command>) -> Result<(Vec<Result<Reply>>, Counters)> {
+        sqlx::query("begin immediate").execute(&mut self.conn).await?;
+        let now = self.clock.now();
+        let mut tx = Tx::new(&mut self.conn, &mut self.heads, self.counters.clone(), now);
+        let mut answers = Vec::with_capacity(commands.len());
+        for command in commands {
+            let answer = command.apply(&mut tx).await;
+            if let Err(error @ (Error::Database(_) | Error::Corrupt { .. })) = answer {
+                return Err(error);
+            }
+            answers.push(answer);
+        }
+        let counters = tx.finish().await?;
+        sqlx::query("commit").execute(&mut self.conn).await?;
+        Ok((answers, counters))
+    }
+}
+
+/// Whether the disk itself failed. After that nothing that was written may be trusted to be there.
+fn is_io_error(error: &Error) -> bool {
+    const SQLITE_IOERR: i32 = 10;
+    let Error::Database(sqlx::Error::Database(error)) = error else { return false };
+    error.code().and_then(|code| code.parse::<i32>().ok()).is_some_and(|code| code & 0xff == SQLITE_IOERR)
+}
+
+impl Command {
+    /// Validates, then gathers what is to be written. An error leaves nothing behind, apart from those of the database,
+    /// which undo the whole transaction.
+    async fn apply(self, tx: &mut Tx<'_>) -> Result<Reply> {
+        Ok(match self {
+            Self::Append(append) => Reply::Receipt(append.apply(tx).await?),
+            Self::AppendParts(append) => Reply::Receipt(append.apply(tx).await?),
+            Self::AppendDraft(append) => Reply::Draft(append.apply(tx).await?),
+            Self::Finish(finish) => Reply::Receipt(finish.apply(tx).await?),
+            Self::Create(create, caller) => {
+                let (key, existed) = create.apply(tx, &caller).await?;
+                Reply::Session(key, existed)
+            }
+            Self::Update(update, key, caller) => Reply::Receipt(update.apply(tx, key, &caller).await?),
+            Self::Archive(key, restore, caller) => {
+                Reply::Receipt(sessions::archive(tx, key, restore, &caller).await?)
+            }
+            Self::Fork(fork, key, caller) => {
+                let (key, existed) = fork.apply(tx, key, &caller).await?;
+                Reply::Session(key, existed)
+            }
+            Self::Rewrite(rewrite) => Reply::Receipt(rewrite.apply(tx).await?),
+            Self::Supply(supply) => Reply::Receipt(supply.apply(tx).await?),
+            Self::Enqueue(enqueue) => Reply::Enqueued(enqueue.apply(tx).await?),
+            Self::Claim(row, owner, until) => Reply::Claim(jobs::claim(tx, row, owner, until).await?),
+            Self::LostClaim(row) => Reply::Claim(Some(jobs::lost_claim(tx, row).await?)),
+            Self::Heartbeat(claim, until) => {
+                jobs::heartbeat(tx, &claim, until).await?;
+                Reply::Done
+            }
+            Self::Commit(commit) => Reply::Committed(commit.apply(tx).await?),
+            Self::End(end) => {
+                end.apply(tx).await?;
+                Reply::Done
+            }
+            Self::Cancel(id, caller) => {
+                jobs::cancel(tx, id, &caller).await?;
+                Reply::Done
+            }
+            Self::Evaluated(key, evaluation) => {
+                jobs::evaluated(tx, key, evaluation).await?;
+                Reply::Done
+            }
+        })
+    }
+}

@@ -1,0 +1,294 @@
+//! Composition: which items get the room there is, and how the text is put together.
+
+use super::catalogue;
+use super::item::{Item, ORDER_LAST};
+use super::ledger::Ledger;
+use super::text::Fingerprint;
+use crate::policy::{Bullet, Counting, LengthUnit, Section, Topic};
+use std::collections::HashMap;
+
+/// Each topic's share of the room, in percent; what one leaves, the others may take. The rest is the catalogue's.
+const SHARES: [(Topic, usize); 8] = [
+    (Topic::Goal, 11),
+    (Topic::InProgress, 7),
+    (Topic::NextSteps, 7),
+    (Topic::Blocked, 5),
+    (Topic::Constraints, 7),
+    (Topic::Decisions, 8),
+    (Topic::Context, 12),
+    (Topic::Done, 15),
+];
+
+/// The catalogue's share of the room, in percent.
+const CATALOGUE_SHARE: usize = 28;
+
+/// What weighs less says nothing.
+const SCORE_MIN: f64 = 0.12;
+
+/// How many items of a topic are looked at. No budget holds more.
+const CANDIDATES_MAX: usize = 250;
+
+/// What a summary is made from.
+pub(super) struct Material<'a> {
+    /// The lines that compete.
+    pub(super) items: Vec<Item>,
+    /// Files and names.
+    pub(super) ledger: &'a Ledger,
+    /// What the person who asked wants the summary to dwell on.
+    pub(super) focus: Fingerprint,
+}
+
+/// How long texts are, and how much there may be.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Room {
+    /// What a length counts.
+    pub(super) unit: LengthUnit,
+    /// How many of those there may be.
+    pub(super) units: usize,
+}
+
+impl Room {
+    /// The room that a number of tokens gives.
+    pub(super) fn of(counting: &Counting, tokens: i64) -> Self {
+        let per_token = usize::try_from(counting.units_per_token.max(1)).unwrap_or(1);
+        let units = usize::try_from(tokens.max(0)).unwrap_or(0).saturating_mul(per_token);
+        Self { unit: counting.unit, units }
+    }
+
+    /// How long a text is.
+    pub(super) fn measure(self, text: &str) -> usize {
+        match self.unit {
+            LengthUnit::Utf16 => text.chars().map(char::len_utf16).sum(),
+            LengthUnit::CodePoints => text.chars().count(),
+            LengthUnit::Bytes => text.len(),
+        }
+    }
+}
+
+/// How long a summary is that says nothing: its headings and fillers.
+pub(super) fn frame(sections: &[Section], filler: &str, room: Room) -> usize {
+    room.measure(&render(sections, filler, &HashMap::new()))
+}
+
+/// Writes a summary. It has every section, unless there is not even room for their headings.
+pub(super) fn compose(sections: &[Section], filler: &str, room: Room, material: Material<'_>) -> String {
+    let measure = |text: &str| room.measure(text);
+    let free = room.units.saturating_sub(frame(sections, filler, room));
+    let mut selection = Selection::new(sections, free, &measure);
+    let mut candidates = weigh(material.items, &material.focus);
+    for (topic, share) in SHARES {
+        selection.fill(&mut candidates, topic, free * share / 100);
+    }
+    // What the shares leave goes to statements and to the catalogue, half and half.
+    let reserved = free * CATALOGUE_SHARE / 100;
+    let mut spare = selection.left.saturating_sub(reserved) / 2;
+    for (topic, _) in SHARES {
+        let before = selection.left;
+        selection.fill(&mut candidates, topic, spare * 2 / 3);
+        spare -= before - selection.left;
+    }
+    for item in catalogue::compose(material.ledger, selection.left, &measure) {
+        selection.force(item);
+    }
+    let text = render(sections, filler, &selection.sections());
+    cut_to(text, room)
+}
+
+/// An item with what it says, to tell whether another says the same.
+#[derive(Debug, Clone)]
+struct Candidate {
+    item: Item,
+    says: Fingerprint,
+}
+
+/// Sorts by weight, what the summary is to dwell on first, and keeps the best of each topic.
+fn weigh(mut items: Vec<Item>, focus: &Fingerprint) -> Vec<Candidate> {
+    if !focus.is_empty() {
+        for item in &mut items {
+            if Fingerprint::of(&item.text).touches(focus) {
+                item.score *= 2.0;
+            }
+        }
+    }
+    items.retain(|item| item.score >= SCORE_MIN && !item.text.is_empty());
+    items.sort_by(|left, right| {
+        right
+            .score
+            .total_cmp(&left.score)
+            .then_with(|| left.order.cmp(&right.order))
+            .then_with(|| left.text.cmp(&right.text))
+    });
+    let mut counts: HashMap<Topic, usize> = HashMap::new();
+    items.retain(|item| {
+        let count = counts.entry(item.topic).or_default();
+        *count += 1;
+        *count <= CANDIDATES_MAX
+    });
+    let mut candidates: Vec<Candidate> =
+        items.into_iter().map(|item| Candidate { says: Fingerprint::of(&item.text), item }).collect();
+    drop_finished(&mut candidates);
+    candidates
+}
+
+/// Takes away next steps that something finished since then covers.
+fn drop_finished(candidates: &mut Vec<Candidate>) {
+    let done: Vec<(i64, Fingerprint)> = candidates
+        .iter()
+        .filter(|candidate| candidate.item.topic == Topic::Done)
+        .map(|candidate| (candidate.item.order, candidate.says.clone()))
+        .collect();
+    candidates.retain(|candidate| {
+        candidate.item.topic != Topic::NextSteps
+            || !done.iter().any(|(at, says)| *at >= candidate.item.order && candidate.says.is_said_by(says))
+    });
+}
+
+struct Selection<'a> {
+    sections: &'a [Section],
+    measure: &'a dyn Fn(&str) -> usize,
+    left: usize,
+    taken: Vec<(usize, Candidate)>,
+}
+
+impl<'a> Selection<'a> {
+    fn new(sections: &'a [Section], left: usize, measure: &'a dyn Fn(&str) -> usize) -> Self {
+        Self { sections, measure, left, taken: Vec::new() }
+    }
+
+    /// Takes the best items of a topic while `share` lasts. Items that are taken or repeat another are taken out.
+    fn fill(&mut self, candidates: &mut Vec<Candidate>, topic: Topic, share: usize) {
+        let Some(section) = section_for(self.sections, topic) else { return };
+        let mut share = share.min(self.left);
+        candidates.retain(|candidate| {
+            if candidate.item.topic != topic {
+                return true;
+            }
+            if self.taken.iter().any(|(_, other)| repeats(candidate, other)) {
+                return false;
+            }
+            let cost = self.cost(section, &candidate.item.text);
+            if cost > share {
+                return true;
+            }
+            share -= cost;
+            self.left -= cost;
+            self.taken.push((section, candidate.clone()));
+            false
+        });
+    }
+
+    /// Takes an item if it fits at all.
+    fn force(&mut self, item: Item) {
+        let Some(section) = section_for(self.sections, item.topic) else { return };
+        let cost = self.cost(section, &item.text);
+        if cost <= self.left {
+            self.left -= cost;
+            self.taken.push((section, Candidate { says: Fingerprint::default(), item }));
+        }
+    }
+
+    fn cost(&self, section: usize, text: &str) -> usize {
+        let bullet = match self.sections[section].bullet {
+            Bullet::Dash => 2,
+            Bullet::Checked | Bullet::Unchecked => 6,
+            Bullet::Number => 5,
+        };
+        (self.measure)(text) + bullet + 1
+    }
+
+    /// The lines of each section, in their order.
+    fn sections(mut self) -> HashMap<usize, Vec<String>> {
+        self.taken.sort_by(|(left_section, left), (right_section, right)| {
+            let rank =
+                |item: &Item| (item.order >= ORDER_LAST && item.topic != Topic::Goal, item.topic as usize, item.order);
+            left_section
+                .cmp(right_section)
+                .then_with(|| rank(&left.item).cmp(&rank(&right.item)))
+                .then_with(|| left.item.text.cmp(&right.item.text))
+        });
+        let mut lines: HashMap<usize, Vec<String>> = HashMap::new();
+        for (section, candidate) in self.taken {
+            lines.entry(section).or_default().push(candidate.item.text);
+        }
+        lines
+    }
+}
+
+/// Whether an item says what another one says already. A request may be repeated as what is being worked on, and for
+/// what it forbids: a goal fades behind later ones, and those must not fade with it.
+fn repeats(candidate: &Candidate, other: &Candidate) -> bool {
+    let may_repeat = matches!(
+        (candidate.item.topic, other.item.topic),
+        (Topic::InProgress, Topic::Goal) | (Topic::Constraints, Topic::Goal | Topic::InProgress)
+    );
+    if may_repeat {
+        return false;
+    }
+    candidate.says.is_empty() || candidate.says.is_said_by(&other.says)
+}
+
+/// The section for a topic, or the next best one that the rules have.
+fn section_for(sections: &[Section], topic: Topic) -> Option<usize> {
+    let next_best: &[Topic] = match topic {
+        Topic::Goal => &[Topic::Context],
+        Topic::Constraints => &[Topic::Goal, Topic::Context],
+        Topic::Done => &[Topic::InProgress, Topic::Context],
+        Topic::InProgress => &[Topic::NextSteps, Topic::Done, Topic::Context],
+        Topic::Blocked => &[Topic::InProgress, Topic::Context],
+        Topic::Decisions => &[Topic::Context, Topic::Done],
+        Topic::NextSteps => &[Topic::InProgress, Topic::Context],
+        Topic::Context => &[Topic::Files, Topic::Decisions, Topic::Done],
+        Topic::Files => &[Topic::Context],
+    };
+    std::iter::once(&topic)
+        .chain(next_best)
+        .find_map(|wanted| sections.iter().position(|section| section.holds == Some(*wanted)))
+}
+
+/// Puts headings and lines together. A section without lines says so.
+fn render(sections: &[Section], filler: &str, lines: &HashMap<usize, Vec<String>>) -> String {
+    let mut text = String::new();
+    for (place, section) in sections.iter().enumerate() {
+        if !text.is_empty() {
+            text.push('\n');
+        }
+        text.push_str(&section.heading);
+        text.push('\n');
+        if section.holds.is_none() {
+            continue;
+        }
+        let Some(lines) = lines.get(&place) else {
+            text.push_str("- ");
+            text.push_str(filler);
+            text.push('\n');
+            continue;
+        };
+        for (number, line) in lines.iter().enumerate() {
+            match section.bullet {
+                Bullet::Dash => text.push_str("- "),
+                Bullet::Checked => text.push_str("- [x] "),
+                Bullet::Unchecked => text.push_str("- [ ] "),
+                Bullet::Number => text.push_str(&format!("{}. ", number + 1)),
+            }
+            text.push_str(line);
+            text.push('\n');
+        }
+    }
+    text.truncate(text.trim_end().len());
+    text
+}
+
+/// The last resort for a budget that does not even hold the headings.
+fn cut_to(text: String, room: Room) -> String {
+    if room.measure(&text) <= room.units {
+        return text;
+    }
+    let mut used = 0;
+    let end = text.char_indices().find_map(|(at, letter)| {
+        used += room.measure(letter.encode_utf8(&mut [0; 4]));
+        (used > room.units).then_some(at)
+    });
+    // Half a heading would be a heading of its own.
+    let cut = &text[..end.unwrap_or(text.len())];
+    cut.rfind('\n').map_or_else(String::new, |line| cut[..line].trim_end().to_owned())
+}

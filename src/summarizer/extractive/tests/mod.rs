@@ -1,0 +1,119 @@
+//! What a summary must say, and what it must never do, on small conversations written for the purpose.
+
+mod laws;
+mod pieces;
+mod sections;
+
+use super::super::SummaryInput;
+use super::extract;
+use crate::model::ids::{MessageId, PartId, SessionId};
+use crate::model::message::{Finish, Message, MessageKind, Role};
+use crate::model::part::{Part, PartBody, ResultStatus, ToolCall, ToolResult};
+use crate::model::time::Timestamp;
+use crate::model::view::SourceMessage;
+use crate::policy::presets;
+use uuid::Uuid;
+
+/// A conversation in the making.
+#[derive(Debug, Clone, Default)]
+struct Talk(Vec<SourceMessage>);
+
+impl Talk {
+    fn say(mut self, role: Role, parts: Vec<PartBody>) -> Self {
+        let revision = self.0.len() as i64 + 1;
+        let part = |body| Part { id: PartId(Uuid::nil()), client_id: None, revision, body, metadata_json: None };
+        let message = Message {
+            id: MessageId(Uuid::nil()),
+            session_id: SessionId(Uuid::nil()),
+            client_id: None,
+            revision,
+            role,
+            kind: MessageKind::Normal,
+            parts: parts.into_iter().map(part).collect(),
+            sealed_revision: Some(revision),
+            finish: Finish::default(),
+            model: String::new(),
+            provider: String::new(),
+            create_time: Timestamp::default(),
+            origin_time: None,
+            actor: String::new(),
+            metadata_json: None,
+        };
+        self.0.push(SourceMessage { message, place: None, pruned: Vec::new() });
+        self
+    }
+
+    fn user(self, words: &str) -> Self {
+        self.say(Role::User, vec![PartBody::Text(words.to_owned())])
+    }
+
+    fn model(self, words: &str) -> Self {
+        self.say(Role::Assistant, vec![PartBody::Text(words.to_owned())])
+    }
+
+    fn tool(self, tool: &str, input: serde_json::Value, status: ResultStatus, output: &str) -> Self {
+        let call_id = format!("call-{}", self.0.len());
+        let result = ToolResult {
+            call_id: call_id.clone(),
+            status,
+            output: output.to_owned(),
+            attachments: Vec::new(),
+            start_time: None,
+            end_time: None,
+        };
+        let call = ToolCall { call_id, tool: tool.to_owned(), input_json: input.to_string(), ..ToolCall::default() };
+        self.say(Role::Assistant, vec![PartBody::ToolCall(call)]).say(Role::Tool, vec![PartBody::ToolResult(result)])
+    }
+
+    fn works(self, tool: &str, input: serde_json::Value, output: &str) -> Self {
+        self.tool(tool, input, ResultStatus::Completed, output)
+    }
+
+    fn fails(self, tool: &str, input: serde_json::Value, output: &str) -> Self {
+        self.tool(tool, input, ResultStatus::Error, output)
+    }
+
+    /// Runs a command.
+    fn runs(self, command: &str, output: &str) -> Self {
+        self.works("bash", serde_json::json!({ "command": command }), output)
+    }
+
+    fn input(self, preset: &str) -> SummaryInput {
+        let policy = presets::find(preset).expect("a preset").policy();
+        SummaryInput {
+            messages: self.0,
+            split_turn: Vec::new(),
+            previous: None,
+            rules: policy.summary,
+            counting: policy.counting,
+            instructions: String::new(),
+            budget_tokens: 3_600,
+        }
+    }
+
+    fn summary(self) -> String {
+        extract(&self.input("opencode@seed"))
+    }
+}
+
+/// The lines of one section, bullets included.
+fn section<'t>(text: &'t str, heading: &str) -> Vec<&'t str> {
+    text.lines()
+        .skip_while(|line| line.trim_start_matches('#').trim() != heading)
+        .skip(1)
+        .take_while(|line| !line.starts_with('#'))
+        .filter(|line| !line.is_empty())
+        .collect()
+}
+
+#[track_caller]
+fn assert_says(text: &str, heading: &str, words: &str) {
+    let lines = section(text, heading);
+    assert!(lines.iter().any(|line| line.contains(words)), "{heading:?} does not say {words:?}:\n{text}");
+}
+
+#[track_caller]
+fn assert_silent(text: &str, heading: &str, words: &str) {
+    let lines = section(text, heading);
+    assert!(!lines.iter().any(|line| line.contains(words)), "{heading:?} says {words:?}:\n{text}");
+}

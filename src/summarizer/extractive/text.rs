@@ -1,0 +1,341 @@
+//! Words: cleaning them, cutting them into sentences, clipping them, and making them harmless.
+//!
+//! History is data. Whatever is quoted here becomes one line without control characters, and cannot pass for a heading,
+//! for a file tag or for the end of the summary.
+
+use regex::Regex;
+use std::borrow::Cow;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::LazyLock;
+
+static ESCAPE: LazyLock<Regex> = LazyLock::new(|| {
+    Regex::new(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\^_])").expect("a fixed pattern")
+});
+
+/// Elements that agents put into the user's messages and into tool outputs: theirs, not the user's words.
+static HARNESS: LazyLock<Regex> = LazyLock::new(|| {
+    let names = [
+        "system-reminder",
+        "local-command-stdout",
+        "local-command-stderr",
+        "local-command-caveat",
+        "command-message",
+        "command-contents",
+        "task-notification",
+        "environment_details",
+        "environment_context",
+        "user-prompt-submit-hook",
+        "ide_selection",
+        "ide_opened_file",
+        "bash-stdout",
+        "bash-stderr",
+        "INSTRUCTIONS",
+    ];
+    let elements = names.iter().map(|name| format!("<{name}(?: [^>]*)?>.*?</{name}>")).collect::<Vec<_>>().join("|");
+    Regex::new(&format!("(?s){elements}")).expect("a fixed pattern")
+});
+
+/// Tags of the same kind whose content the user did write.
+static WRAPPER: LazyLock<Regex> = LazyLock::new(|| {
+    Regex::new(r"</?(?:command-name|command-args|bash-input|user_query|user-query|task|feedback)>")
+        .expect("a fixed pattern")
+});
+
+/// What could be taken for structure by whoever reads the summary.
+static TAG: LazyLock<Regex> = LazyLock::new(|| {
+    Regex::new(r"(?i)<(/?(?:[a-z][a-z0-9]*[-_][a-z0-9_-]*|summary|conversation|system|user|assistant|human|tool)\b)")
+        .expect("a fixed pattern")
+});
+
+static MARKUP: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"\*\*|__|~~").expect("a fixed pattern"));
+
+/// Takes terminal escapes and control characters away, and characters that reorder or hide text; line breaks stay.
+pub(super) fn clean(text: &str) -> Cow<'_, str> {
+    if !text.contains(|letter: char| letter != '\n' && (letter.is_control() || is_invisible(letter))) {
+        return Cow::Borrowed(text);
+    }
+    let text = ESCAPE.replace_all(text, "");
+    let mut cleaned = String::with_capacity(text.len());
+    for letter in text.chars() {
+        match letter {
+            '\n' => cleaned.push('\n'),
+            '\t' => cleaned.push(' '),
+            '\u{2028}' | '\u{2029}' | '\u{85}' => cleaned.push('\n'),
+            other if other.is_control() || is_invisible(other) => {}
+            other => cleaned.push(other),
+        }
+    }
+    Cow::Owned(cleaned)
+}
+
+fn is_invisible(letter: char) -> bool {
+    matches!(letter, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}'
+        | '\u{e0000}'..='\u{e007f}')
+}
+
+/// What a person wrote, without what an agent put around it. Nothing is left of a notice that an agent sent itself.
+pub(super) fn spoken(text: &str) -> String {
+    let text = clean(text);
+    const NOTICES: [&str; 3] = ["<task-notification>", "[Request interrupted", "Caveat: The messages below"];
+    if NOTICES.iter().any(|notice| text.trim_start().starts_with(notice)) {
+        return String::new();
+    }
+    if !text.contains('<') {
+        return text.trim().to_owned();
+    }
+    let text = HARNESS.replace_all(&text, "");
+    WRAPPER.replace_all(&text, "").trim().to_owned()
+}
+
+/// One line: every run of white space becomes a blank.
+pub(super) fn one_line(text: &str) -> String {
+    let mut line = String::with_capacity(text.len());
+    for word in text.split_whitespace() {
+        if !line.is_empty() {
+            line.push(' ');
+        }
+        line.push_str(word);
+    }
+    line
+}
+
+/// Makes a line of the summary harmless, whatever it quotes.
+pub(super) fn defuse(line: &str) -> String {
+    let line = one_line(&clean(line));
+    let mut line = TAG.replace_all(&line, "‹$1").into_owned();
+    // A quotation that is never closed would swallow what follows it.
+    if !line.matches('`').count().is_multiple_of(2) {
+        line.push('`');
+    }
+    line
+}
+
+/// Quotes something exact. The quotation marks are chosen so that it cannot close them.
+pub(super) fn code(text: &str) -> String {
+    if text.contains('`') { format!("`` {text} ``") } else { format!("`{text}`") }
+}
+
+/// At most `limit` characters, cut behind a sentence where one ends late enough, else between words.
+pub(super) fn clip(text: &str, limit: usize) -> String {
+    let text = text.trim();
+    let Some((end, _)) = text.char_indices().nth(limit) else { return text.to_owned() };
+    let head = &text[..end];
+    let least = end / 2;
+    if let Some(cut) = sentence_ends(head).filter(|cut| *cut >= least && *cut < end).last() {
+        return head[..cut].trim_end().to_owned();
+    }
+    let cut = head.rfind(|letter: char| letter.is_whitespace() || is_wide(letter)).filter(|cut| *cut >= least);
+    let clipped = head[..cut.unwrap_or_else(|| last_boundary(head))].trim_end();
+    let quote = if clipped.matches('`').count().is_multiple_of(2) { "" } else { "`" };
+    format!("{clipped}{quote}…")
+}
+
+fn last_boundary(head: &str) -> usize {
+    head.char_indices().last().map_or(0, |(at, _)| at)
+}
+
+/// Whether a letter belongs to a script that is written without blanks.
+pub(super) fn is_wide(letter: char) -> bool {
+    matches!(letter, '\u{3040}'..='\u{30ff}' | '\u{3400}'..='\u{9fff}' | '\u{ac00}'..='\u{d7af}' | '\u{f900}'..='\u{faff}')
+}
+
+/// The byte offsets just behind each sentence of one line.
+fn sentence_ends(line: &str) -> impl Iterator<Item = usize> + '_ {
+    let mut letters = line.char_indices().peekable();
+    let mut ticks = 0_usize;
+    let mut previous = ' ';
+    std::iter::from_fn(move || {
+        while let Some((at, letter)) = letters.next() {
+            let before = std::mem::replace(&mut previous, letter);
+            ticks += usize::from(letter == '`');
+            let next = letters.peek().map(|(_, next)| *next);
+            let ends = match letter {
+                '。' | '！' | '？' => true,
+                '.' | '!' | '?' => {
+                    next.is_none_or(char::is_whitespace)
+                        && ticks.is_multiple_of(2)
+                        && !is_abbreviation(line, at, before)
+                }
+                _ => false,
+            };
+            if ends {
+                return Some(at + letter.len_utf8());
+            }
+        }
+        None
+    })
+}
+
+fn is_abbreviation(line: &str, at: usize, before: char) -> bool {
+    let word = line[..at].rsplit(char::is_whitespace).next().unwrap_or_default();
+    let bare = word.trim_start_matches(|letter: char| !letter.is_alphanumeric());
+    before.is_ascii_digit() && bare.len() <= 2
+        || matches!(bare, "e.g" | "i.e" | "etc" | "vs" | "cf" | "approx" | "no" | "No" | "Mr" | "Dr")
+}
+
+/// The sentences of one line.
+pub(super) fn sentences_of(line: &str) -> Vec<&str> {
+    let mut start = 0;
+    let mut sentences = Vec::new();
+    for end in sentence_ends(line).chain([line.len()]) {
+        let sentence = line[start..end].trim();
+        if sentence.chars().any(char::is_alphanumeric) {
+            sentences.push(sentence);
+        }
+        start = end;
+    }
+    sentences
+}
+
+/// A line of prose, with what stood before it.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Line<'a> {
+    /// How it began.
+    pub(super) lead: Lead,
+    /// How far it was indented, in letters.
+    pub(super) indent: usize,
+    /// The rest.
+    pub(super) text: &'a str,
+}
+
+/// How a line of prose begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Lead {
+    /// With a word.
+    Plain,
+    /// With `#`s.
+    Heading,
+    /// With a bullet.
+    Bullet,
+    /// With a number.
+    Number,
+    /// With an empty check box.
+    Unchecked,
+    /// With a ticked check box.
+    Checked,
+}
+
+/// The lines of a text that are prose: code blocks, quotations and tables are left out.
+pub(super) fn prose(text: &str) -> Vec<Line<'_>> {
+    let mut lines = Vec::new();
+    let mut fenced = false;
+    for raw in text.lines() {
+        let trimmed = raw.trim();
+        if trimmed.starts_with("```") || trimmed.starts_with("~~~") {
+            fenced = !fenced;
+            continue;
+        }
+        if fenced
+            || trimmed.is_empty()
+            || trimmed.starts_with(['|', '>'])
+            || !trimmed.chars().any(char::is_alphanumeric)
+        {
+            continue;
+        }
+        let indent = raw.len() - raw.trim_start().len();
+        let (lead, text) = lead_of(trimmed);
+        lines.push(Line { lead, indent, text });
+    }
+    lines
+}
+
+fn lead_of(line: &str) -> (Lead, &str) {
+    let hashes = line.trim_start_matches('#');
+    if hashes.len() < line.len() && hashes.starts_with([' ', '\t']) {
+        return (Lead::Heading, hashes.trim());
+    }
+    let bullet = ["- ", "* ", "• ", "+ ", "– ", "· "].iter().find_map(|mark| line.strip_prefix(mark));
+    let (mut lead, mut rest) = match (bullet, numbered(line)) {
+        (Some(rest), _) => (Lead::Bullet, rest),
+        (None, Some(rest)) => (Lead::Number, rest),
+        (None, None) => (Lead::Plain, line),
+    };
+    for (mark, found) in [("[ ]", Lead::Unchecked), ("☐", Lead::Unchecked), ("⬜", Lead::Unchecked)]
+        .into_iter()
+        .chain([("[x]", Lead::Checked), ("[X]", Lead::Checked), ("☑", Lead::Checked), ("✅", Lead::Checked)])
+        .chain([("✓", Lead::Checked), ("✔", Lead::Checked), ("☒", Lead::Checked)])
+    {
+        if let Some(behind) = rest.trim_start().strip_prefix(mark) {
+            (lead, rest) = (found, behind);
+            break;
+        }
+    }
+    (lead, rest.trim())
+}
+
+fn numbered(line: &str) -> Option<&str> {
+    let digits = line.len() - line.trim_start_matches(|letter: char| letter.is_ascii_digit()).len();
+    let rest = &line[digits..];
+    if digits == 0 || digits > 2 {
+        return None;
+    }
+    let behind = rest.strip_prefix(['.', ')', '、'])?;
+    (behind.starts_with(' ') || rest.starts_with('、')).then_some(behind)
+}
+
+/// Takes emphasis away, which means nothing in a quotation.
+pub(super) fn plain(text: &str) -> Cow<'_, str> {
+    MARKUP.replace_all(text, "")
+}
+
+/// What two wordings of one statement have in common: their words, hashed, sorted.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Fingerprint(Vec<u64>);
+
+impl Fingerprint {
+    /// Takes the words of a text, and the letters of a script without blanks in pairs.
+    pub(super) fn of(text: &str) -> Self {
+        let mut words = Vec::new();
+        let hash = |word: &str| {
+            let mut hasher = DefaultHasher::new();
+            word.hash(&mut hasher);
+            hasher.finish()
+        };
+        for word in text.split(|letter: char| !letter.is_alphanumeric() && letter != '_') {
+            if word.chars().any(is_wide) {
+                let letters: Vec<char> = word.chars().collect();
+                words.extend(letters.windows(2).map(|pair| hash(&pair.iter().collect::<String>())));
+            } else if word.len() > 2 && !COMMON.contains(&word.to_ascii_lowercase().as_str()) {
+                words.push(hash(&word.to_lowercase()));
+            }
+        }
+        words.sort_unstable();
+        words.dedup();
+        Self(words)
+    }
+
+    fn has(&self, word: u64) -> bool {
+        self.0.binary_search(&word).is_ok()
+    }
+
+    /// Which share of this one's words the other has too.
+    pub(super) fn share_in(&self, other: &Self) -> f64 {
+        if self.0.is_empty() {
+            return 0.0;
+        }
+        let common = self.0.iter().filter(|word| other.has(**word)).count();
+        common as f64 / self.0.len() as f64
+    }
+
+    /// Whether the other says nearly all that this one says.
+    pub(super) fn is_said_by(&self, other: &Self) -> bool {
+        self.0.len() >= 3 && self.share_in(other) >= 0.8 || !self.0.is_empty() && self.0 == other.0
+    }
+
+    /// Whether nothing is left of the text once its common words are gone.
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Whether any word of this one is among the other's.
+    pub(super) fn touches(&self, other: &Self) -> bool {
+        self.0.iter().any(|word| other.has(*word))
+    }
+}
+
+const COMMON: &[&str] = &[
+    "the", "and", "for", "are", "was", "were", "with", "that", "this", "from", "have", "has", "had", "will", "would",
+    "let", "now", "then", "also", "but", "not", "you", "your", "our", "its", "all", "can", "into", "out", "just",
+    "there", "which", "what", "when", "how", "should", "could", "need", "needs", "some", "any", "about", "them",
+    "they", "been", "being",
+];

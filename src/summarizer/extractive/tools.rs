@@ -1,0 +1,268 @@
+//! Tool calls: what kind of work a call is, told by its name and the shape of its input.
+//!
+//! Agents name their tools differently; what they have in common is a path, a command or a list of tasks in the input,
+//! and a verb in the name.
+
+use serde_json::Value;
+
+/// What a tool call does to the world.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// Looks into a file.
+    Read,
+    /// Makes a file, or replaces all of it.
+    Write,
+    /// Changes a part of a file.
+    Edit,
+    /// Runs a command.
+    Command,
+    /// Looks for files or words.
+    Search,
+    /// States tasks and how far they are.
+    Tasks,
+    /// Has another agent do something.
+    Delegate,
+    /// Anything else.
+    Other,
+}
+
+/// How far a task is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Progress {
+    /// Not begun.
+    Pending,
+    /// Begun.
+    Active,
+    /// Finished.
+    Done,
+    /// Given up.
+    Dropped,
+}
+
+/// A task of a to-do list.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Task {
+    /// What is to be done.
+    pub(super) text: String,
+    /// How far it is.
+    pub(super) progress: Progress,
+}
+
+/// A change to one task of a list that is kept task by task.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum TaskStep {
+    /// It joins the list. Lists number their tasks from one.
+    Added(Task),
+    /// It moves on.
+    Moved {
+        /// Its number.
+        number: usize,
+        /// How far it is now.
+        progress: Progress,
+    },
+}
+
+/// A tool call, understood.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Use {
+    /// What it does.
+    pub(super) kind: Kind,
+    /// The files it names as its objects, as it spells them; a patch has several.
+    pub(super) paths: Vec<(String, Kind)>,
+    /// The command it runs.
+    pub(super) command: Option<String>,
+    /// What the model said it was for.
+    pub(super) purpose: Option<String>,
+    /// The tasks it states.
+    pub(super) tasks: Vec<Task>,
+    /// What it changes about one task of a list that is kept elsewhere.
+    pub(super) task_step: Option<TaskStep>,
+    /// Every other text in the input.
+    pub(super) texts: Vec<String>,
+}
+
+const PATH_KEYS: &[&str] = &[
+    "path",
+    "file_path",
+    "filePath",
+    "filepath",
+    "absolute_path",
+    "target_file",
+    "notebook_path",
+    "file",
+    "filename",
+    "relative_path",
+    "relativePath",
+    "uri",
+];
+const COMMAND_KEYS: &[&str] = &["command", "cmd", "script", "shell_command"];
+const LIST_KEYS: &[&str] = &["todos", "plan", "tasks", "items", "todo_list", "steps"];
+const TASK_KEYS: &[&str] = &["content", "step", "text", "title", "subject", "task", "description"];
+const READERS: &[&str] = &["read", "view", "open", "cat", "fetch", "get"];
+const WRITERS: &[&str] = &["write", "create", "save"];
+const EDITORS: &[&str] = &["edit", "patch", "replace", "insert", "modify", "update", "append"];
+const SEARCHERS: &[&str] = &["grep", "glob", "find", "search", "list", "ls"];
+const RUNNERS: &[&str] = &["bash", "shell", "exec", "terminal", "command", "run", "powershell", "cmd"];
+const DELEGATES: &[&str] = &["task", "agent", "delegate", "subagent"];
+
+/// Understands a tool call. An input that is no JSON object is a text.
+pub(super) fn understand(tool: &str, input_json: &str) -> Use {
+    let input: Value = serde_json::from_str(input_json).unwrap_or_else(|_| Value::String(input_json.to_owned()));
+    let verbs = verbs_of(tool);
+    let path = PATH_KEYS.iter().find_map(|key| input.get(*key).and_then(Value::as_str)).filter(|path| !path.is_empty());
+    let command = COMMAND_KEYS.iter().find_map(|key| input.get(*key).and_then(command_text));
+    let tasks = tasks_of(&input);
+    let patched = patched_paths(&input);
+    let task_step = task_step_of(&verbs, &input);
+    let keeps_tasks = !tasks.is_empty() || task_step.is_some();
+    let kind = if keeps_tasks {
+        Kind::Tasks
+    } else {
+        kind_of(&verbs, path.is_some(), command.as_deref(), !patched.is_empty())
+    };
+    let command = command.filter(|_| kind == Kind::Command);
+    let paths = match (patched.is_empty(), path) {
+        (false, _) => patched,
+        (true, Some(path)) if kind != Kind::Search => vec![(path.to_owned(), kind)],
+        (true, _) => Vec::new(),
+    };
+    let purpose = input.get("description").and_then(Value::as_str).map(str::to_owned);
+    let mut texts = Vec::new();
+    let skipped = [path, command.as_deref(), purpose.as_deref()];
+    collect_texts(&input, &mut |text| {
+        if !skipped.contains(&Some(text)) {
+            texts.push(text.to_owned());
+        }
+    });
+    Use { kind, paths, command, purpose, tasks, task_step, texts }
+}
+
+/// The words of a tool's name, in lower case: `mcp__files__readFile` has `read` and `file`.
+fn verbs_of(tool: &str) -> Vec<String> {
+    let name = tool.rsplit("__").next().unwrap_or(tool);
+    let mut words = vec![String::new()];
+    let mut was_lower = false;
+    for letter in name.chars() {
+        if !letter.is_ascii_alphanumeric() || letter.is_ascii_uppercase() && was_lower {
+            words.push(String::new());
+        }
+        if letter.is_ascii_alphanumeric()
+            && let Some(word) = words.last_mut()
+        {
+            word.push(letter.to_ascii_lowercase());
+        }
+        was_lower = letter.is_ascii_lowercase();
+    }
+    words.retain(|word| !word.is_empty());
+    words
+}
+
+fn kind_of(verbs: &[String], has_path: bool, command: Option<&str>, is_patch: bool) -> Kind {
+    let says = |known: &[&str]| verbs.iter().any(|verb| known.iter().any(|word| verb.contains(word)));
+    if is_patch {
+        return Kind::Edit;
+    }
+    // Editors that take a sub-command: `{"command": "view", "path": "…"}`.
+    if let (true, Some(command)) = (has_path, command)
+        && !command.contains(' ')
+    {
+        return match command {
+            "view" => Kind::Read,
+            "create" => Kind::Write,
+            _ => Kind::Edit,
+        };
+    }
+    if command.is_some() && (says(RUNNERS) || !has_path) {
+        return Kind::Command;
+    }
+    match (has_path, verbs) {
+        (true, _) if says(EDITORS) => Kind::Edit,
+        (true, _) if says(WRITERS) => Kind::Write,
+        (_, _) if says(SEARCHERS) => Kind::Search,
+        (true, _) if says(READERS) => Kind::Read,
+        (false, verbs) if verbs.iter().any(|verb| DELEGATES.contains(&verb.as_str())) => Kind::Delegate,
+        _ => Kind::Other,
+    }
+}
+
+/// A command as one text; some agents give the words in a list, behind a shell that is to run them.
+fn command_text(value: &Value) -> Option<String> {
+    match value {
+        Value::String(text) => Some(text.clone()),
+        Value::Array(words) => {
+            let words: Vec<&str> = words.iter().filter_map(Value::as_str).collect();
+            match words.as_slice() {
+                [_, flag, script] if flag.starts_with('-') && flag.ends_with('c') => Some((*script).to_owned()),
+                [] => None,
+                words => Some(words.join(" ")),
+            }
+        }
+        _ => None,
+    }
+    .filter(|text| !text.trim().is_empty())
+}
+
+fn tasks_of(input: &Value) -> Vec<Task> {
+    let Some(list) = LIST_KEYS.iter().find_map(|key| input.get(*key).and_then(Value::as_array)) else {
+        return Vec::new();
+    };
+    let read = |entry: &Value| {
+        let progress = progress_of(entry)?;
+        let text = TASK_KEYS.iter().find_map(|key| entry.get(*key).and_then(Value::as_str))?;
+        Some(Task { text: text.to_owned(), progress })
+    };
+    list.iter().filter_map(read).collect()
+}
+
+fn progress_of(entry: &Value) -> Option<Progress> {
+    let status = entry.get("status").or_else(|| entry.get("state")).and_then(Value::as_str)?;
+    Some(match status.to_ascii_lowercase().replace(['-', ' '], "_").as_str() {
+        "completed" | "complete" | "done" | "finished" | "closed" => Progress::Done,
+        "in_progress" | "active" | "doing" | "running" | "started" => Progress::Active,
+        "cancelled" | "canceled" | "dropped" | "deleted" | "skipped" => Progress::Dropped,
+        _ => Progress::Pending,
+    })
+}
+
+/// Tools that keep a list task by task: one to add (`subject`), one to move on (`taskId`, `status`).
+fn task_step_of(verbs: &[String], input: &Value) -> Option<TaskStep> {
+    if !verbs.iter().any(|verb| verb.starts_with("task") || verb.starts_with("todo")) {
+        return None;
+    }
+    if let Some(subject) = input.get("subject").and_then(Value::as_str)
+        && verbs.iter().any(|verb| matches!(verb.as_str(), "create" | "add"))
+    {
+        return Some(TaskStep::Added(Task { text: subject.to_owned(), progress: Progress::Pending }));
+    }
+    let number = input.get("taskId").or_else(|| input.get("task_id"))?;
+    let number = number.as_u64().or_else(|| number.as_str()?.parse().ok())?;
+    Some(TaskStep::Moved { number: usize::try_from(number).ok()?, progress: progress_of(input)? })
+}
+
+/// The files of a patch in the form `*** Update File: path`.
+fn patched_paths(input: &Value) -> Vec<(String, Kind)> {
+    let mut paths = Vec::new();
+    collect_texts(input, &mut |text| {
+        if !text.contains("*** ") {
+            return;
+        }
+        for line in text.lines() {
+            for (mark, kind) in [("Add", Kind::Write), ("Update", Kind::Edit), ("Delete", Kind::Edit)] {
+                let path = line.strip_prefix("*** ").and_then(|rest| rest.strip_prefix(mark));
+                if let Some(path) = path.and_then(|rest| rest.strip_prefix(" File: ")) {
+                    paths.push((path.trim().to_owned(), kind));
+                }
+            }
+        }
+    });
+    paths
+}
+
+fn collect_texts<'a>(value: &'a Value, take: &mut impl FnMut(&'a str)) {
+    match value {
+        Value::String(text) => take(text),
+        Value::Array(values) => values.iter().for_each(|value| collect_texts(value, take)),
+        Value::Object(fields) => fields.values().for_each(|value| collect_texts(value, take)),
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
+}

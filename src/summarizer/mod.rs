@@ -1,0 +1,73 @@
+//! Summarizers: what writes the text that stands for covered history.
+//!
+//! A summarizer is given everything it may use and answers with words; it knows nothing of sessions, jobs or stores. Who
+//! calls it decides what is covered, how much room there is, and what happens when it fails.
+
+mod extractive;
+
+pub use extractive::{Extractive, extract};
+
+use crate::model::usage::Usage;
+use crate::model::view::SourceMessage;
+use crate::policy;
+use futures::future::BoxFuture;
+
+/// What a summarizer works on.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SummaryInput {
+    /// What is to be covered, oldest first, in its original words. Markers and earlier summaries are not among it.
+    pub messages: Vec<SourceMessage>,
+    /// The front of a split turn, or empty. It comes right after `messages`; the rest of the turn stays verbatim.
+    pub split_turn: Vec<SourceMessage>,
+    /// The text of the summary that this one replaces, so that what it alone still knows is carried on.
+    pub previous: Option<String>,
+    /// What the summary looks like.
+    pub rules: policy::Summary,
+    /// How text becomes tokens.
+    pub counting: policy::Counting,
+    /// What the person who asked wants the summary to dwell on; empty for nothing in particular.
+    pub instructions: String,
+    /// The most the text may weigh, in tokens by `counting`. Never more than `rules.max_tokens`.
+    pub budget_tokens: i64,
+}
+
+/// What a summarizer wrote.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SummaryOutput {
+    /// The summary. It may still be empty or too long: the caller checks.
+    pub text: String,
+    /// Who wrote it: the summarizer's name, with the model where there is one.
+    pub summarizer: String,
+    /// What it cost; none where nothing was spent.
+    pub usage: Option<Usage>,
+}
+
+/// Why there is no summary.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// The same request may succeed later.
+    #[error("{message}")]
+    Transient {
+        /// A sentence fragment.
+        message: String,
+        /// How long the other side asked to be left alone, in milliseconds.
+        retry_after_ms: Option<i64>,
+    },
+    /// The same request will fail again.
+    #[error("{message}")]
+    Permanent {
+        /// A sentence fragment.
+        message: String,
+    },
+}
+
+/// Something that can put history into few words.
+///
+/// It is called outside of any transaction, may take minutes, and is stopped by dropping the future.
+pub trait Summarizer: Send + Sync {
+    /// The name that events and lists show, such as `extractive`.
+    fn name(&self) -> &str;
+
+    /// Writes a summary of `input.messages` and `input.split_turn`.
+    fn summarize<'a>(&'a self, input: &'a SummaryInput) -> BoxFuture<'a, Result<SummaryOutput, Error>>;
+}
