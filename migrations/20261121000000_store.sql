@@ -38,6 +38,7 @@ create table session (
     output_tokens integer not null,                 -- tool outputs that a prune could still look at
     output_checked integer not null,                -- output_tokens when a prune was last considered
     due_revision integer,                           -- set by an append whose usage crossed a threshold
+    due_window blob,                                -- the window that made it due; null for the session's
     failures integer not null,                      -- reductions in a row that failed or freed too little
     hold_turns integer not null                     -- automatic triggers wait for this many user messages
 ) strict;
@@ -191,7 +192,7 @@ create table job (
     actor text not null,
     base_revision integer,
     tokens_at_request integer not null,
-    window_tokens integer not null,
+    window blob not null,                           -- the window it is judged by
     attempt integer not null,
     lease_epoch integer not null,                   -- the fencing token: rises with every claim
     lease_owner blob,                               -- the daemon's start that holds it

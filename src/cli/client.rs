@@ -62,8 +62,8 @@ pub(super) struct Client {
 impl Client {
     /// Calls the daemon at an address. The name is what it notes beside everything done over this connection.
     pub(super) async fn connect(address: &Address, actor: &str) -> anyhow::Result<Self> {
-        let name = actor.parse::<MetadataValue<Ascii>>();
-        let name = name.map_err(|_| Usage(format!("--actor {actor:?} is not plain ASCII")))?;
+        let name = actor.parse::<MetadataValue<Ascii>>().ok().filter(|_| actor.is_ascii());
+        let name = name.ok_or_else(|| Usage(format!("--actor {actor:?} is not plain ASCII")))?;
         let endpoint = Endpoint::from_shared(address.to_string())
             .map_err(|error| Usage(format!("{address} is no server address: {error}")))?
             .connect_timeout(CONNECT_TIMEOUT)

@@ -103,7 +103,7 @@ fn foreign(code: Code, message: &str) -> String {
         Code::Unimplemented => {
             "the server does not know this request: it is no longhand daemon, or an older one".into()
         }
-        Code::Unknown | Code::Internal => format!("the connection to the daemon broke: {message}"),
+        Code::Unknown | Code::Internal | Code::Cancelled => format!("the connection to the daemon broke: {message}"),
         _ => format!("{}: {message}", code.description()),
     }
 }
@@ -132,6 +132,7 @@ mod tests {
                 "there is no session \"x\"; `longhand sessions` lists those there are",
             ),
             (refusal(Code::Aborted, "REVISION_MISMATCH", "moved\nto 7"), "moved to 7 (REVISION_MISMATCH)"),
+            (Status::cancelled("gone"), "the connection to the daemon broke: gone"),
             (Status::unavailable("gone"), "the daemon cannot be reached any more: gone"),
             (
                 Status::permission_denied("no"),

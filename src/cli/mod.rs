@@ -149,7 +149,7 @@ mod tests {
             "longhand --json --server unix:/s --actor ada events --content",
             "longhand events --content --json --server unix:/s --actor ada",
             "longhand audit verify ses_1 --expect heads --json --server unix:/s --actor ada",
-            "longhand import a.jsonl --live --views v --preset pi --window 9 --output 3 --as x --json --server unix:/s --actor ada",
+            "longhand import a --live --views v --window 9 --output 3 --as x --json --server unix:/s --actor ada",
         ] {
             let cli = Cli::try_parse_from(line.split(' ')).expect(line);
             assert!(cli.globals.json, "{line}");

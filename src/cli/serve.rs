@@ -67,7 +67,9 @@ pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Resu
 
 /// Prints the one line that says where the daemon listens. Whoever started it may have stopped reading.
 fn announce(listening: &daemon::Listening, json: bool) {
-    let socket = format!("unix:{}", listening.socket.display());
+    // Clients may stand in another folder.
+    let socket = std::path::absolute(&listening.socket).unwrap_or_else(|_| listening.socket.clone());
+    let socket = format!("unix:{}", socket.display());
     let tcp = listening.tcp.map(|address| format!("http://{address}"));
     let line = if json {
         serde_json::to_string(&Announcement { socket, tcp }).unwrap_or_default()

@@ -16,6 +16,7 @@ pub mod presets;
 pub mod prune;
 pub mod render;
 pub mod select;
+pub mod shorten;
 pub mod tokens;
 pub mod truncate;
 pub mod turns;

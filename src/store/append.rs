@@ -247,7 +247,7 @@ fn record_usage(
         usage,
         trusted,
         context_tokens: head.context_tokens(),
-        window_tokens: rule.window_tokens,
+        window_tokens: rule.window.context,
         due: head.due_revision.is_some(),
     };
     tx.event(key, caller, &body, &Digest::default())?;

@@ -27,12 +27,13 @@ const OF_STRETCH: &str =
     select_event!("where e.session_id = $1 and e.revision between $2 and $3 order by e.revision limit $4");
 const AT_SEQ: &str = "select hash from event where seq = $1";
 const PLACE: &str = "select session_id, revision from event where seq = $1";
-const HEAD_SEQ: &str = "select coalesce(max(seq), 0) from event";
+const REVISION_BEFORE: &str =
+    "select revision from event where session_id = $1 and seq <= $2 order by seq desc limit 1";
 const HASH_AT: &str = "select hash from event where session_id = $1 and revision = $2";
 
 /// The statements of this file, for the test that prepares them all.
 pub(crate) const STATEMENTS: &[&str] =
-    &[OF_STORE, OF_SESSION, OF_STRETCH, AT_SEQ, PLACE, HEAD_SEQ, HASH_AT];
+    &[OF_STORE, OF_SESSION, OF_STRETCH, AT_SEQ, PLACE, REVISION_BEFORE, HASH_AT];
 
 fn from_row(row: &SqliteRow) -> Result<(i64, Event)> {
     let hash: Vec<u8> = row.try_get(9)?;
@@ -165,12 +166,6 @@ pub(crate) async fn place_of(reader: &mut Reader<'_>, seq: Seq) -> Result<Option
     row.map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).transpose()
 }
 
-/// The newest event's number.
-pub(crate) async fn head_seq(reader: &mut Reader<'_>) -> Result<Seq> {
-    let row = reader.one(sqlx::query(HEAD_SEQ)).await?;
-    row.map_or(Ok(0), |row| Ok(row.try_get(0)?))
-}
-
 /// The chain's hash at a revision of a history.
 pub(crate) async fn hash_at(
     reader: &mut Reader<'_>,
@@ -183,4 +178,10 @@ pub(crate) async fn hash_at(
     let stretch = lineage.owner_at(reader, revision).await?;
     let row = reader.one(sqlx::query(HASH_AT).bind(stretch.owner).bind(revision)).await?;
     Ok(row.map(|row| row.try_get(0)).transpose()?)
+}
+
+/// The newest revision of a session whose event has a number of at most `seq`; zero if there is none.
+pub(crate) async fn revision_before(reader: &mut Reader<'_>, key: i64, seq: Seq) -> Result<Revision> {
+    let row = reader.one(sqlx::query(REVISION_BEFORE).bind(key).bind(seq)).await?;
+    row.map_or(Ok(0), |row| Ok(row.try_get(0)?))
 }

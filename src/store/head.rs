@@ -16,10 +16,10 @@ use uuid::Uuid;
 pub struct SessionKey(pub(crate) i64);
 
 /// What the policy says about triggers, in plain numbers: the store compares, it does not decide.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Rule {
-    /// The window in force, in tokens; zero when none is known.
-    pub window_tokens: i64,
+    /// The window in force; its context is zero when none is known.
+    pub window: ModelWindow,
     /// The tokens at which a summary is due.
     pub due_tokens: Option<i64>,
     /// The tool output tokens above which a prune could pay.
@@ -79,6 +79,8 @@ pub(crate) struct Head {
     pub(crate) output_tokens: i64,
     pub(crate) output_checked: i64,
     pub(crate) due_revision: Option<Revision>,
+    /// The window that made it due; none for the session's.
+    pub(crate) due_window: Option<ModelWindow>,
     pub(crate) failures: i64,
     pub(crate) hold_turns: i64,
     pub(crate) live_job: Option<CompactionId>,
@@ -89,7 +91,7 @@ pub(crate) struct Head {
 
 const SELECT: &str = "select id, public_id, fork_revision, title, state, metadata_json, window, revision, \
      history_revision, reduction_revision, chain_hash, message_count, update_time, view_tokens, appended_tokens, \
-     usage_tokens, usage_at, output_tokens, output_checked, due_revision, failures, hold_turns \
+     usage_tokens, usage_at, output_tokens, output_checked, due_revision, due_window, failures, hold_turns \
      from session where id = $1";
 const SELECT_OPEN: &str = "select m.id, m.public_id, m.client_id, \
      (select count(*) from part p where p.message_id = m.id) \
@@ -99,7 +101,7 @@ const SELECT_LIVE_JOB: &str =
 const UPDATE: &str = "update session set title = $2, state = $3, metadata_json = $4, window = $5, revision = $6, \
      history_revision = $7, reduction_revision = $8, chain_hash = $9, message_count = $10, update_time = $11, \
      view_tokens = $12, appended_tokens = $13, usage_tokens = $14, usage_at = $15, output_tokens = $16, \
-     output_checked = $17, due_revision = $18, failures = $19, hold_turns = $20 where id = $1";
+     output_checked = $17, due_revision = $18, due_window = $19, failures = $20, hold_turns = $21 where id = $1";
 
 /// The statements of this file, for the test that prepares them all.
 pub(crate) const STATEMENTS: &[&str] = &[SELECT, SELECT_OPEN, SELECT_LIVE_JOB, UPDATE];
@@ -146,6 +148,10 @@ impl Head {
             output_tokens: row.try_get("output_tokens")?,
             output_checked: row.try_get("output_checked")?,
             due_revision: row.try_get("due_revision")?,
+            due_window: row
+                .try_get::<Option<Vec<u8>>, _>("due_window")?
+                .map(|bytes| codec::decode_window(&bytes))
+                .transpose()?,
             failures: row.try_get("failures")?,
             hold_turns: row.try_get("hold_turns")?,
             live_job: live.map(|id| codec::uuid(&id).map(CompactionId)).transpose()?,
@@ -175,6 +181,7 @@ impl Head {
             .bind(self.output_tokens)
             .bind(self.output_checked)
             .bind(self.due_revision)
+            .bind(self.due_window.as_ref().map(codec::encode_window))
             .bind(self.failures)
             .bind(self.hold_turns)
             .execute(conn)
@@ -257,14 +264,21 @@ impl Head {
             && self.output_tokens >= self.output_checked + rule.prune_step_tokens;
         if summary || prune {
             self.due_revision = Some(self.revision);
+            self.due_window = (rule.window != self.window).then(|| rule.window.clone());
         }
+    }
+
+    /// Sets the due mark for whoever changed the picture: the scheduler measures it anew.
+    pub(crate) fn look_again(&mut self, at: Revision) {
+        self.due_revision = Some(at);
+        self.due_window = None;
     }
 
     /// How full the context is.
     pub(crate) fn fill(&self, rule: &Rule) -> Fill {
         Fill {
             context_tokens: self.context_tokens(),
-            window_tokens: rule.window_tokens,
+            window_tokens: rule.window.context,
             due_tokens: rule.due_tokens,
             due: self.due_revision.is_some(),
             pending: self.live_job,

@@ -20,6 +20,7 @@ use crate::model::mark::{CompactedMark, MarkBody};
 use crate::model::message::{MessageKind, Role};
 use crate::model::part::PartBody;
 use crate::model::time::Timestamp;
+use crate::model::usage::ModelWindow;
 use sqlx::sqlite::SqliteRow;
 use sqlx::Row as _;
 use uuid::Uuid;
@@ -30,7 +31,7 @@ pub(crate) struct Enqueue {
     pub(crate) session: SessionKey,
     pub(crate) caller: Caller,
     pub(crate) request: CompactionRequest,
-    pub(crate) window_tokens: i64,
+    pub(crate) window: ModelWindow,
     /// For triggers: only while the session is due, and nothing is live.
     pub(crate) only_if_due: bool,
 }
@@ -61,8 +62,8 @@ pub struct Claim {
     pub base: Revision,
     /// Which attempt this is, from 1.
     pub attempt: i64,
-    /// The window that was in force when it was asked for, in tokens.
-    pub window_tokens: i64,
+    /// The window it is judged by.
+    pub window: ModelWindow,
     /// The session's running total at `base`, to measure what came since.
     pub(crate) appended_at_base: i64,
     /// When the first attempt began.
@@ -192,13 +193,15 @@ pub struct DueSession {
     pub usage_tokens: Option<i64>,
     /// Whether automatic triggers hold.
     pub held: bool,
+    /// The window it is judged by.
+    pub window: ModelWindow,
 }
 
 macro_rules! select_job {
     ($rest:literal) => {
         concat!(
             "select j.id, j.public_id, j.session_id, s.public_id as session, j.kind, j.trigger, j.state, ",
-            "j.instructions, j.actor, j.base_revision, j.tokens_at_request, j.window_tokens, j.attempt, ",
+            "j.instructions, j.actor, j.base_revision, j.tokens_at_request, j.window, j.attempt, ",
             "j.lease_epoch, j.outcome, j.failure, j.create_time, j.start_time, j.end_time, ",
             "k.voided_revision from job j join session s on s.id = j.session_id ",
             "left join mark k on k.session_id = j.session_id and k.revision = j.ended_revision ",
@@ -216,16 +219,17 @@ const READY: &str = "select id, session_id, run_at from job where state = 1 and 
      order by run_at, id limit $2";
 const NEXT_RUN: &str = "select min(run_at) from job where state = 1 and queued = 0";
 const RUNNING: &str = "select id, session_id, lease_until from job where state = 2 order by lease_until";
-const DUE: &str = "select id, revision, appended_tokens, usage_tokens, usage_at, hold_turns from session \
+const DUE: &str = "select id, revision, appended_tokens, usage_tokens, usage_at, hold_turns, due_window, window from session \
      where due_revision is not null order by due_revision limit $1";
+const TRIGGERS: &str = "select usage_tokens is not null, hold_turns > 0 from session where id = $1";
 const COUNTS: &str = "select (select count(*) from job where state = 1 and (queued = 0 or queued = 1)), \
      (select count(*) from job where state = 2)";
 const INSERT: &str = "insert into job (public_id, session_id, kind, trigger, state, queued, instructions, actor, \
-     tokens_at_request, window_tokens, attempt, lease_epoch, run_at, create_time) \
+     tokens_at_request, window, attempt, lease_epoch, run_at, create_time) \
      values ($1, $2, $3, $4, 1, $5, $6, $7, $8, $9, 0, 0, $10, $10)";
 const INSERT_DONE: &str = "insert into job (public_id, session_id, kind, trigger, state, queued, instructions, actor, \
-     base_revision, tokens_at_request, window_tokens, attempt, lease_epoch, run_at, ended_revision, outcome, \
-     create_time, end_time) values ($1, $2, 2, 4, 3, 0, '', $3, $4, $5, 0, 1, 0, $6, $7, $8, $6, $6)";
+     base_revision, tokens_at_request, window, attempt, lease_epoch, run_at, ended_revision, outcome, \
+     create_time, end_time) values ($1, $2, 2, 4, 3, 0, '', $3, $4, x'', 0, 1, $5, $6, $7, $5, $5)";
 const CLAIM: &str = "update job set state = 2, attempt = attempt + 1, lease_epoch = lease_epoch + 1, \
      lease_owner = $2, lease_until = $3, base_revision = $4, started_revision = coalesce(started_revision, $5), \
      start_time = coalesce(start_time, $6) where id = $1 and state = 1 and queued = 0 and run_at <= $6";
@@ -251,6 +255,7 @@ pub(crate) const STATEMENTS: &[&str] = &[
     NEXT_RUN,
     RUNNING,
     DUE,
+    TRIGGERS,
     COUNTS,
     INSERT,
     INSERT_DONE,
@@ -269,6 +274,7 @@ pub(crate) struct JobRow {
     pub(crate) session: i64,
     pub(crate) epoch: i64,
     pub(crate) start_time: Option<Timestamp>,
+    pub(crate) window: ModelWindow,
     pub(crate) compaction: Compaction,
 }
 
@@ -276,6 +282,7 @@ fn from_row(row: &SqliteRow) -> Result<JobRow> {
     let time = |column: &str| row.try_get::<Option<i64>, _>(column).map(|micros| micros.map(Timestamp));
     let outcome: Option<Vec<u8>> = row.try_get("outcome")?;
     let failure: Option<Vec<u8>> = row.try_get("failure")?;
+    let window = codec::decode_window(row.try_get("window")?)?;
     let compaction = Compaction {
         id: CompactionId(codec::uuid(row.try_get("public_id")?)?),
         session_id: SessionId(codec::uuid(row.try_get("session")?)?),
@@ -287,7 +294,7 @@ fn from_row(row: &SqliteRow) -> Result<JobRow> {
         state: CompactionState::from_number(row.try_get("state")?)?,
         base_revision: row.try_get("base_revision")?,
         tokens_at_request: row.try_get("tokens_at_request")?,
-        window_tokens: row.try_get("window_tokens")?,
+        window_tokens: window.context,
         attempt: row.try_get("attempt")?,
         outcome: outcome.map(|bytes| codec::decode_outcome(&bytes)).transpose()?,
         failure: failure.map(|bytes| codec::decode_failure(&bytes)).transpose()?,
@@ -301,6 +308,7 @@ fn from_row(row: &SqliteRow) -> Result<JobRow> {
         session: row.try_get("session_id")?,
         epoch: row.try_get("lease_epoch")?,
         start_time: time("start_time")?,
+        window,
         compaction,
     })
 }
@@ -361,9 +369,22 @@ pub(crate) async fn due(reader: &mut Reader<'_>, limit: i64) -> Result<Vec<DueSe
                 appended_tokens: appended,
                 usage_tokens: usage.map(|usage| usage + (appended - usage_at).max(0)),
                 held: row.try_get::<i64, _>(5)? > 0,
+                window: codec::decode_window(&row.try_get::<Option<Vec<u8>>, _>(6)?.map_or_else(|| row.try_get(7), Ok)?)?,
             })
         })
         .collect()
+}
+
+/// The reduction of a session that waits or runs.
+pub(crate) async fn live(reader: &mut Reader<'_>, key: i64) -> Result<Option<CompactionId>> {
+    let row = reader.one(sqlx::query(LIVE).bind(key)).await?;
+    row.map(|row| from_row(&row).map(|job| job.compaction.id)).transpose()
+}
+
+/// Whether a session's usage is trusted, and whether its automatic triggers hold.
+pub(crate) async fn triggers(reader: &mut Reader<'_>, key: i64) -> Result<(bool, bool)> {
+    let row = reader.one(sqlx::query(TRIGGERS).bind(key)).await?;
+    row.map_or(Ok((false, false)), |row| Ok((row.try_get(0)?, row.try_get(1)?)))
 }
 
 /// How many jobs wait, and how many run.
@@ -412,7 +433,7 @@ impl Enqueue {
             .bind(&self.request.instructions)
             .bind(&self.caller.actor)
             .bind(tokens)
-            .bind(self.window_tokens)
+            .bind(codec::encode_window(&self.window))
             .bind(tx.now.0)
             .execute(&mut *tx.conn)
             .await?;
@@ -469,7 +490,7 @@ pub(crate) async fn claim(tx: &mut Tx<'_>, row: i64, owner: Uuid, until: Timesta
         request: job.compaction.request,
         base,
         attempt: job.compaction.attempt + 1,
-        window_tokens: job.compaction.window_tokens,
+        window: job.window,
         appended_at_base,
         start_time: job.start_time.unwrap_or(now),
     }))
@@ -487,7 +508,7 @@ pub(crate) async fn lost_claim(tx: &mut Tx<'_>, row: i64) -> Result<Claim> {
         request: job.compaction.request,
         base: job.compaction.base_revision.unwrap_or_default(),
         attempt: job.compaction.attempt,
-        window_tokens: job.compaction.window_tokens,
+        window: job.window,
         appended_at_base: 0,
         start_time: job.start_time.unwrap_or_default(),
     })
@@ -748,7 +769,7 @@ impl Commit {
         let claim = self.claim.clone();
         let (outcome, at) = match self.reduction {
             Reduction::Summary(summary) => {
-                let reduction = (claim.compaction, claim.request.trigger, claim.window_tokens);
+                let reduction = (claim.compaction, claim.request.trigger, claim.window.context);
                 write_summary(tx, &caller, key, claim.base, reduction, summary, outcome, &mut all_marks).await?
             }
             Reduction::Prune(parts) => write_prune(tx, &caller, &claim, parts, outcome, &mut all_marks).await?,
@@ -799,7 +820,7 @@ impl Commit {
         tx.event(key, caller, &body, &Digest::default())?;
         // Whatever changed history may have left it over the threshold: the scheduler looks again.
         let head = tx.loaded(key)?;
-        head.due_revision = Some(revision);
+        head.look_again(revision);
         tx.end_mutation(key, caller, Receipt::default())?;
         Ok(Committed::Superseded)
     }
@@ -852,7 +873,7 @@ async fn write_prune(
         kind: CompactionKind::Prune,
         trigger: claim.request.trigger,
         outcome: Box::new(outcome.clone()),
-        window_tokens: claim.window_tokens,
+        window_tokens: claim.window.context,
     };
     tx.event(key, caller, &body, &Digest::default())?;
     Ok((outcome, marked))
@@ -906,7 +927,7 @@ impl Supply {
         head.view_tokens = self.tokens_after;
         head.output_tokens = self.output_tokens;
         head.output_checked = self.output_tokens;
-        head.due_revision = Some(at);
+        head.look_again(at);
         tx.end_mutation(key, &self.caller, Receipt { ids: vec![id.0], ..Receipt::default() })
     }
 }

@@ -127,7 +127,7 @@ impl Rewrite {
 fn changed(tx: &mut Tx<'_>, key: i64, at: Revision) -> Result<()> {
     let head = tx.loaded(key)?;
     head.reduce(at);
-    head.due_revision = Some(at);
+    head.look_again(at);
     Ok(())
 }
 

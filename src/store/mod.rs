@@ -39,6 +39,7 @@ use crate::model::message::{Finish, Message, NewMessage};
 use crate::model::part::NewPart;
 use crate::model::session::Session;
 use crate::model::time::Timestamp;
+use crate::model::usage::ModelWindow;
 use crate::model::view::SourceMessage;
 use crate::model::{Revision, Seq};
 use lineage::{Lineage, Reader};
@@ -414,10 +415,10 @@ impl Store {
         session: SessionKey,
         caller: Caller,
         request: CompactionRequest,
-        window_tokens: i64,
+        window: ModelWindow,
         only_if_due: bool,
     ) -> Result<Option<Enqueued>> {
-        let command = jobs::Enqueue { session, caller, request, window_tokens, only_if_due };
+        let command = jobs::Enqueue { session, caller, request, window, only_if_due };
         match self.shared.writer.send(Command::Enqueue(command)).await? {
             Reply::Enqueued(enqueued) => Ok(enqueued),
             _ => unexpected(),
@@ -496,6 +497,21 @@ impl Store {
         self.done(Command::Evaluated(session, evaluation)).await
     }
 
+    /// The reduction of a session that waits or runs.
+    pub async fn live_compaction(&self, session: SessionKey) -> Result<Option<CompactionId>> {
+        self.reading(async |reader| jobs::live(reader, session.0).await).await
+    }
+
+    /// Whether a session's newest usage counts.
+    pub async fn has_trusted_usage(&self, session: SessionKey) -> Result<bool> {
+        self.reading(async |reader| jobs::triggers(reader, session.0).await.map(|(trusted, _)| trusted)).await
+    }
+
+    /// Whether a session's automatic triggers hold.
+    pub async fn is_held(&self, session: SessionKey) -> Result<bool> {
+        self.reading(async |reader| jobs::triggers(reader, session.0).await.map(|(_, held)| held)).await
+    }
+
     /// Sessions whose due mark is set.
     pub async fn due_sessions(&self, limit: i64) -> Result<Vec<DueSession>> {
         self.reading(async |reader| jobs::due(reader, limit).await).await
@@ -567,6 +583,11 @@ impl Store {
             Ok(stretch.map(|_| revision))
         })
         .await
+    }
+
+    /// The newest revision of a session whose event has a number of at most `seq`.
+    pub async fn revision_before(&self, session: SessionKey, seq: Seq) -> Result<Revision> {
+        self.reading(async |reader| events::revision_before(reader, session.0, seq).await).await
     }
 
     /// The chain's hash at a revision; none for the newest. Says which revision that is.

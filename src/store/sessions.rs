@@ -74,8 +74,8 @@ pub struct ForkSession {
 const INSERT: &str = "insert into session (public_id, client_id, parent_id, fork_id, fork_revision, create_time, \
      title, state, metadata_json, window, revision, history_revision, reduction_revision, chain_hash, message_count, \
      update_time, view_tokens, appended_tokens, usage_tokens, usage_at, output_tokens, output_checked, due_revision, \
-     failures, hold_turns) values ($1, $2, $3, $4, $5, $6, $7, 1, $8, $9, $10, $10, 0, $11, 0, $6, $12, $12, null, 0, \
-     0, 0, null, 0, 0) returning id";
+     due_window, failures, hold_turns) values ($1, $2, $3, $4, $5, $6, $7, 1, $8, $9, $10, $10, 0, $11, 0, $6, $12, $12, null, 0, \
+     0, 0, null, null, 0, 0) returning id";
 const INSERT_POLICY_TEXT: &str =
     "insert into policy_text (hash, preset, json) values ($1, $2, $3) on conflict (hash) do nothing";
 const INSERT_POLICY: &str = "insert into policy (session_id, revision, hash) values ($1, $2, $3)";
@@ -298,7 +298,7 @@ impl UpdateSession {
             if let Some(window) = &self.window {
                 head.window = window.clone();
                 // Another window can make a summary due: the scheduler looks.
-                head.due_revision = Some(head.revision + 1);
+                head.look_again(head.revision + 1);
             }
             let body = EventBody::SessionUpdated {
                 title: self.title,
@@ -314,7 +314,7 @@ impl UpdateSession {
             tx.event(key, caller, &EventBody::PolicyChanged { preset: policy.preset }, &digest)?;
             let head = tx.loaded(key)?;
             head.reduce(revision);
-            head.due_revision = Some(revision);
+            head.look_again(revision);
         }
         tx.end_mutation(key, caller, Receipt::default())
     }
@@ -397,7 +397,7 @@ impl ForkSession {
         let head = tx.loaded(key)?;
         // The parent's figures are no measure of the fork's view: the scheduler measures it.
         head.reduce(revision);
-        head.due_revision = Some(revision);
+        head.look_again(revision);
         tx.end_mutation(key, caller, Receipt::default())?;
         Ok((SessionKey(key), false))
     }

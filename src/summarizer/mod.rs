@@ -1,7 +1,7 @@
 //! Summarizers: what writes the text that stands for covered history.
 //!
-//! A summarizer is given everything it may use and answers with words; it knows nothing of sessions, jobs or stores. Who
-//! calls it decides what is covered, how much room there is, and what happens when it fails.
+//! A summarizer is given everything it may use and answers with words; it knows nothing of sessions, jobs or stores.
+//! Who calls it decides what is covered, how much room there is, and what happens when it fails.
 
 mod extractive;
 

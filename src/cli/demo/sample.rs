@@ -39,52 +39,59 @@ const fn step(says: &'static str, work: Work) -> Step {
 /// The turns of the agent in the terminal.
 pub(super) const TERMINAL: &[Turn] = &[
     Turn {
-        request: "Add a command `tidewater next STATION` that prints the next high and low water. Never use local time in the library: everything in src/ is UTC, only src/render.rs converts.",
+        request: "Add a command `tidewater next STATION` that prints the next high and low water. Never use \
+            local time in the library: everything in src/ is UTC, only src/render.rs converts.",
         steps: &[
             step("I begin with how stations are loaded.", Read("src/stations.rs", 70)),
             step("Heights come from the harmonic sum.", Read("src/harmonics.rs", 80)),
-            step("Now the command itself.", Write("src/commands/next.rs", 36)),
+            step("Now the command itself.", Write("src/commands/next.rs", 48)),
         ],
-        conclusion: "`tidewater next` is written in src/commands/next.rs. It walks the harmonic sum in steps of six minutes and refines each turning point by bisection. Next step: tests against published tables.",
+        conclusion: "`tidewater next` is written in src/commands/next.rs. It walks the harmonic sum in steps of \
+            six minutes and refines each turning point by bisection. Next step: tests against published tables.",
     },
     Turn {
-        request: "The bisection is too slow for a year of predictions. Can you find the extremes from the derivative instead?",
+        request: "The bisection is too slow for a year of predictions. Can you find the extremes from the \
+            derivative instead?",
         steps: &[
             step("Where the sum is evaluated matters.", Search("fn height_at", 60)),
-            step("The derivative has the same arguments, so both come from one pass.", Write("src/harmonics.rs", 44)),
+            step("The derivative has the same arguments, so both come from one pass.", Write("src/harmonics.rs", 59)),
             step(
                 "Do the tests agree?",
                 Test("harmonics", Some("assertion `left == right` failed: slack at 03:12, expected 03:18")),
             ),
         ],
-        conclusion: "The derivative is in place, but harmonics::slack_times fails: slack at 03:12, expected 03:18. I suspect the nodal correction is applied twice.",
+        conclusion: "The derivative is in place, but harmonics::slack_times fails: slack at 03:12, expected \
+            03:18. I suspect the nodal correction is applied twice.",
     },
     Turn {
-        request: "Yes, fix the double nodal correction. Do not touch the coefficients in data/constituents.toml, they are from the hydrographic office.",
+        request: "Yes, fix the double nodal correction. Do not touch the coefficients in data/constituents.toml, \
+            they are from the hydrographic office.",
         steps: &[
             step("Looking for every use of the correction.", Search("nodal_factor", 70)),
-            step("It is applied in the loader and again in the sum; the loader keeps it.", Write("src/nodal.rs", 40)),
+            step("It is applied in the loader and again in the sum; the loader keeps it.", Write("src/nodal.rs", 54)),
             step("Again the tests.", Test("harmonics", None)),
         ],
-        conclusion: "Fixed: src/nodal.rs applies the correction once, at load. All harmonics tests pass. The decision is to correct at load because predictions for one year share one factor.",
+        conclusion: "Fixed: src/nodal.rs applies the correction once, at load. All harmonics tests pass. The \
+            decision is to correct at load because predictions for one year share one factor.",
     },
     Turn {
         request: "Make the station list searchable by distance from a position.",
         steps: &[
             step("The index has to fit the loader.", Read("src/stations.rs", 75)),
-            step("A grid of one degree is enough for three thousand stations.", Write("src/grid.rs", 48)),
+            step("A grid of one degree is enough for three thousand stations.", Write("src/grid.rs", 64)),
             step(
                 "And a test near the date line.",
                 Test("grid", Some("thread panicked: station 9410 not found across longitude 180")),
             ),
         ],
-        conclusion: "Distance search works except across longitude 180: station 9410 is not found. I will wrap the grid's columns next.",
+        conclusion: "Distance search works except across longitude 180: station 9410 is not found. I will wrap \
+            the grid's columns next.",
     },
     Turn {
         request: "Wrap the columns then, and add a limit to the number of results.",
         steps: &[
             step("The wrap belongs in one place.", Read("src/grid.rs", 60)),
-            step("Columns are taken modulo 360.", Write("src/grid.rs", 50)),
+            step("Columns are taken modulo 360.", Write("src/grid.rs", 67)),
             step("Tests.", Test("grid", None)),
         ],
         conclusion: "src/grid.rs wraps its columns and takes `--limit`, 10 unless told otherwise. All grid tests pass.",
@@ -93,19 +100,21 @@ pub(super) const TERMINAL: &[Turn] = &[
         request: "Now cache a year of predictions per station on disk.",
         steps: &[
             step("First, where predictions are asked for.", Search("predict_year", 65)),
-            step("The cache is keyed by station, year and the hash of the constituents.", Write("src/cache.rs", 52)),
+            step("The cache is keyed by station, year and the hash of the constituents.", Write("src/cache.rs", 70)),
             step("Does a changed constituent invalidate it?", Test("cache", None)),
         ],
-        conclusion: "src/cache.rs keeps one file for each station and year under the cache directory. A changed data/constituents.toml changes the key, so old files are never read.",
+        conclusion: "src/cache.rs keeps one file for each station and year under the cache directory. A changed \
+            data/constituents.toml changes the key, so old files are never read.",
     },
     Turn {
         request: "Print the cache's hit rate with --verbose.",
         steps: &[
             step("Where is verbosity handled?", Read("src/main.rs", 65)),
-            step("Counters in the cache, printed at the end.", Write("src/cache.rs", 46)),
+            step("Counters in the cache, printed at the end.", Write("src/cache.rs", 62)),
             step("Last check.", Test("cache", None)),
         ],
-        conclusion: "With --verbose the last line says how many predictions came from the cache. Remaining: README, and a release build.",
+        conclusion: "With --verbose the last line says how many predictions came from the cache. Remaining: \
+            README, and a release build.",
     },
 ];
 
@@ -117,24 +126,26 @@ pub(super) const EDITOR: &[Turn] = &[
             step("Reading the renderer.", Read("src/render.rs", 80)),
             step("Who calls it?", Search("render::local", 55)),
         ],
-        conclusion: "src/render.rs adds an hour by hand in autumn. It must ask the time zone database instead; two callers depend on the mistake.",
+        conclusion: "src/render.rs adds an hour by hand in autumn. It must ask the time zone database instead; \
+            two callers depend on the mistake.",
     },
     Turn {
         request: "Replace it by the time zone database and keep the column widths.",
         steps: &[
-            step("The conversion moves behind one function.", Write("src/render.rs", 46)),
+            step("The conversion moves behind one function.", Write("src/render.rs", 62)),
             step(
                 "Golden files tell whether columns moved.",
                 Test("render", Some("golden file tests/golden/brest.txt differs at line 14")),
             ),
         ],
-        conclusion: "The renderer asks the database now. tests/golden/brest.txt differs at line 14 because the old output was wrong there; please confirm before I bless it.",
+        conclusion: "The renderer asks the database now. tests/golden/brest.txt differs at line 14 because the \
+            old output was wrong there; please confirm before I bless it.",
     },
     Turn {
         request: "Confirmed, bless it. Then write tests for the night the clocks change, both directions.",
         steps: &[
-            step("The new golden file first.", Write("tests/golden/brest.txt", 40)),
-            step("Both nights, three zones.", Write("tests/clock_change.rs", 48)),
+            step("The new golden file first.", Write("tests/golden/brest.txt", 54)),
+            step("Both nights, three zones.", Write("tests/clock_change.rs", 64)),
             step("Run them.", Test("clock_change", None)),
         ],
         conclusion: "tests/clock_change.rs covers both nights in Brest, Lisbon and Halifax. All pass.",
@@ -143,24 +154,26 @@ pub(super) const EDITOR: &[Turn] = &[
         request: "Document the file format of data/constituents.toml.",
         steps: &[
             step("What does the loader accept?", Read("src/constituents.rs", 78)),
-            step("The page.", Write("docs/constituents.md", 50)),
+            step("The page.", Write("docs/constituents.md", 67)),
         ],
-        conclusion: "docs/constituents.md describes every key, its unit and its range, with one example per kind of station.",
+        conclusion: "docs/constituents.md describes every key, its unit and its range, with one example per kind \
+            of station.",
     },
     Turn {
         request: "The loader should refuse unknown keys, with the line number.",
         steps: &[
             step("Errors are built here.", Search("LoadError", 60)),
-            step("Unknown keys are errors now.", Write("src/constituents.rs", 48)),
+            step("Unknown keys are errors now.", Write("src/constituents.rs", 64)),
             step("Tests.", Test("constituents", Some("missing field `speed` at line 31 of data/constituents.toml"))),
         ],
-        conclusion: "Unknown keys are refused. One test fails: missing field `speed` at line 31 of data/constituents.toml; the field is optional in the published file.",
+        conclusion: "Unknown keys are refused. One test fails: missing field `speed` at line 31 of \
+            data/constituents.toml; the field is optional in the published file.",
     },
     Turn {
         request: "Make speed optional with the astronomical default.",
         steps: &[
             step("The defaults table.", Read("src/astronomy.rs", 76)),
-            step("Speed falls back to it.", Write("src/constituents.rs", 44)),
+            step("Speed falls back to it.", Write("src/constituents.rs", 59)),
             step("Again.", Test("constituents", None)),
         ],
         conclusion: "`speed` is optional and falls back to src/astronomy.rs. All constituents tests pass.",
@@ -169,9 +182,10 @@ pub(super) const EDITOR: &[Turn] = &[
         request: "Write the README: what it is, one example, where the data is from.",
         steps: &[
             step("What do the commands print today?", Test("commands", None)),
-            step("The README.", Write("README.md", 44)),
+            step("The README.", Write("README.md", 59)),
         ],
-        conclusion: "README.md has an example for Brest, the source of the constituents, and how to add a station. Remaining: a release build.",
+        conclusion: "README.md has an example for Brest, the source of the constituents, and how to add a \
+            station. Remaining: a release build.",
     },
 ];
 

@@ -18,8 +18,14 @@ pub(super) const LABELS: [&str; 4] = ["Changed: ", "Read: ", "Named: ", "Names: 
 /// Names are listed by weight per letter, softly: a long name must not cost three short ones of nearly its weight.
 const LENGTH_PENALTY: f64 = 0.3;
 
+/// About what the labels and bullets of the lists take.
+const LABELS_LENGTH: usize = 50;
+
 /// What weighs less was passed by, not worked with.
 const FILE_SCORE_MIN: f64 = 0.07;
+
+/// The same for names: about one mention in one old output.
+const NAME_SCORE_MIN: f64 = 0.005;
 
 /// The most files and names that are listed. A longer list is not read.
 const FILES_MAX: usize = 70;
@@ -37,10 +43,8 @@ pub(super) fn compose(ledger: &Ledger, room: usize, measure: &dyn Fn(&str) -> us
             items.push(Item::placed(Topic::Files, &line, 1.0, ORDER_FIRST));
         }
     }
-    let chosen = choose_names(ledger, room * 11 / 20, measure);
-    let names_cost: usize = chosen.iter().map(|name| measure(&name.text) + 2).sum();
-    let file_room = room.saturating_sub(names_cost + 40);
-    let (detailed, grouped) = choose_files(ledger, file_room, measure);
+    let (detailed, grouped, spent) = choose_files(ledger, room * 9 / 20, measure);
+    let chosen = choose_names(ledger, room.saturating_sub(spent + LABELS_LENGTH), measure);
     let mut homeless: Vec<&str> = Vec::new();
     let mut by_home: BTreeMap<usize, Vec<&str>> = BTreeMap::new();
     for name in &chosen {
@@ -63,21 +67,17 @@ pub(super) fn compose(ledger: &Ledger, room: usize, measure: &dyn Fn(&str) -> us
         }
         items.push(Item::placed(Topic::Files, &line, file.score(), *place as i64));
     }
-    let groups: [(&str, &dyn Fn(&File) -> bool); 3] = [
-        (LABELS[0], &|file| file.is_changed()),
-        (LABELS[1], &|file| !file.is_changed() && file.count(Contact::Read) > 0),
-        (LABELS[2], &|file| !file.is_changed() && file.count(Contact::Read) == 0),
-    ];
-    for (step, (label, belongs)) in groups.iter().enumerate() {
-        let files: Vec<&str> = grouped
-            .iter()
-            .map(|place| &ledger.files[*place])
-            .filter(|file| belongs(file))
-            .map(|file| file.path.as_str())
-            .collect();
-        if !files.is_empty() {
-            let line = format!("{label}{}", by_directory(&files));
-            items.push(Item::placed(Topic::Files, &line, 1.0, ORDER_LAST + step as i64));
+    let group_of = |file: &File| match (file.is_changed(), file.count(Contact::Read)) {
+        (true, _) => 0,
+        (false, 1..) => 1,
+        (false, 0) => 2,
+    };
+    for (group, label) in LABELS.iter().take(3).enumerate() {
+        let files = grouped.iter().map(|place| &ledger.files[*place]).filter(|file| group_of(file) == group);
+        let paths: Vec<&str> = files.map(|file| file.path.as_str()).collect();
+        if !paths.is_empty() {
+            let line = format!("{label}{}", by_directory(&paths));
+            items.push(Item::placed(Topic::Files, &line, 1.0, ORDER_LAST + group as i64));
         }
     }
     if !homeless.is_empty() {
@@ -89,7 +89,7 @@ pub(super) fn compose(ledger: &Ledger, room: usize, measure: &dyn Fn(&str) -> us
 
 fn choose_names<'l>(ledger: &'l Ledger, room: usize, measure: &dyn Fn(&str) -> usize) -> Vec<&'l Name> {
     let worth = |name: &Name| name.score / (measure(&name.text) as f64 + 4.0).powf(LENGTH_PENALTY);
-    let mut order: Vec<&Name> = ledger.names.iter().filter(|name| name.score > 0.02).collect();
+    let mut order: Vec<&Name> = ledger.names.iter().filter(|name| name.score > NAME_SCORE_MIN).collect();
     order.sort_by(|left, right| worth(right).total_cmp(&worth(left)).then_with(|| left.text.cmp(&right.text)));
     let mut left = room;
     let mut chosen: Vec<&Name> = Vec::new();
@@ -113,8 +113,8 @@ fn choose_names<'l>(ledger: &'l Ledger, room: usize, measure: &dyn Fn(&str) -> u
     chosen
 }
 
-/// Which files get a line of their own, and which are only listed; both by weight.
-fn choose_files(ledger: &Ledger, room: usize, measure: &dyn Fn(&str) -> usize) -> (BTreeSet<usize>, Vec<usize>) {
+/// Which files get a line of their own, which are only listed, both by weight, and about how much room that takes.
+fn choose_files(ledger: &Ledger, room: usize, measure: &dyn Fn(&str) -> usize) -> (BTreeSet<usize>, Vec<usize>, usize) {
     let group_cost = |file: &File| measure(names::base_name(&file.path)) + 8;
     let mut listed: Vec<usize> = Vec::new();
     let mut spent = 0;
@@ -141,7 +141,7 @@ fn choose_files(ledger: &Ledger, room: usize, measure: &dyn Fn(&str) -> usize) -
         }
     }
     let grouped = listed.into_iter().filter(|place| !detailed.contains(place)).collect();
-    (detailed, grouped)
+    (detailed, grouped, spent)
 }
 
 /// A file with what was done to it and why.

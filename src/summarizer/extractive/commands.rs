@@ -19,25 +19,28 @@ pub(super) enum Purpose {
 
 static VERIFY: LazyLock<Regex> = LazyLock::new(|| {
     Regex::new(
-        r"(?x)(?:^|[\s/:_-])(?:tests?|pytest|unittest|jest|vitest|rspec|mocha|phpunit|ctest|tox|checks?|clippy|lint|eslint|
-        biome|credo|dialyzer|ruff|mypy|pyright|flake8|tsc|tsgo|typecheck|build|compile|make|gradle|gradlew|mvn|msbuild|
-        xcodebuild|vet|fmt|format|bench|verify|validate)(?:[\s:.]|$)",
+        r"(?x)(?:^|[\s/:_-])(?:tests?|pytest|unittest|jest|vitest|rspec|mocha|phpunit|ctest|tox|checks?|clippy|lint
+        |eslint|biome|credo|dialyzer|ruff|mypy|pyright|flake8|tsc|tsgo|typecheck|build|compile|make|gradle|gradlew|mvn
+        |msbuild|xcodebuild|vet|fmt|format|bench|verify|validate)(?:[\s:.]|$)",
     )
     .expect("a fixed pattern")
 });
 
 static CHANGE: LazyLock<Regex> = LazyLock::new(|| {
     Regex::new(
-        r"(?x)\b(?:install|add|remove|uninstall|rm|mv|cp|mkdir|close|create|update|delete|merge|rebase|checkout|switch|
-        revert|reset|stash|deploy|apply|migrate|publish|start|stop|restart|kill|chmod|ln|upgrade|set|enable|disable|
-        codegen|generate|init|sync|download|curl\s+-X)\b",
+        r"(?x)\b(?:install|add|remove|uninstall|rm|mv|cp|mkdir|close|create|update|delete|merge|rebase|checkout|switch
+        |revert|reset|stash|deploy|apply|migrate|publish|start|stop|restart|kill|chmod|ln|upgrade|set|enable|disable
+        |codegen|generate|init|sync|download|curl\s+-X)\b",
     )
     .expect("a fixed pattern")
 });
 
 static RECORD: LazyLock<Regex> = LazyLock::new(|| {
-    Regex::new(r"\b(?:git|jj|hg|svn)\s+(?:-C\s+\S+\s+)?(?:commit|push|tag|ci)\b|\b(?:gh|glab)\s+(?:pr|mr|release)\s+(?:create|merge)\b|\bnpm\s+publish\b")
-        .expect("a fixed pattern")
+    Regex::new(
+        r"(?x)\b(?:git|jj|hg|svn)\s+(?:-C\s+\S+\s+)?(?:commit|push|tag|ci)\b
+        |\b(?:gh|glab)\s+(?:pr|mr|release)\s+(?:create|merge)\b|\bnpm\s+publish\b",
+    )
+    .expect("a fixed pattern")
 });
 
 static EXIT: LazyLock<Regex> = LazyLock::new(|| {
@@ -46,32 +49,37 @@ static EXIT: LazyLock<Regex> = LazyLock::new(|| {
 
 static FAILURE: LazyLock<Regex> = LazyLock::new(|| {
     Regex::new(
-        r"(?mx)\b[1-9]\d*\s+(?:tests?\s+)?(?:failed|failures?|errors?|failing)\b|\berror\ TS\d+|^\s*error(?:\[\w+\])?:|npm\ (?:ERR!|error)
-        |^Traceback\ \(most|\bpanicked\ at\b|\bBUILD\ FAILED\b|^\s*FAILED\b|^\s*FAIL\b|\bcommand\ not\ found\b|^\*\*\ \(|\bSegmentation\ fault\b
-        |^\s*✖\s|compilation\ error|Compilation\ failed|:\s+No\ such\ file\ or\ directory",
+        r"(?mx)\b[1-9]\d*\s+(?:tests?\s+)?(?:failed|failures?|errors?|failing)\b|\berror\ TS\d+|^\s*error(?:\[\w+\])?:
+        |npm\ (?:ERR!|error)|^Traceback\ \(most|\bpanicked\ at\b|\bBUILD\ FAILED\b|^\s*FAILED\b|^\s*FAIL\b|^\*\*\ \(
+        |\bcommand\ not\ found\b|\bSegmentation\ fault\b|^\s*✖\s|compilation\ error|Compilation\ failed
+        |:\s+No\ such\ file\ or\ directory",
     )
     .expect("a fixed pattern")
 });
 
 static ERROR_LINE: LazyLock<Regex> = LazyLock::new(|| {
     Regex::new(
-        r"(?x)\b(?:[A-Za-z.]*(?:Error|Exception))\b|(?i:\berrors?\b|\bfailed\b|\bfailure\b|\bpanicked\b|\bfatal\b|\bdenied\b|
-        \bcannot\b|can't|\bcould\ not\b|not\ found|\bundefined\b|\binvalid\b|\bmissing\b|\bunexpected\b|no\ such|unable\ to|
-        must\ be|\bfail\b)|^\*\*\ \(|错误|失败|异常|无法",
+        r"(?x)\b(?:[A-Za-z.]*(?:Error|Exception))\b|^\*\*\ \(|错误|失败|异常|无法
+        |(?i:\berrors?\b|\bfailed\b|\bfailure\b|\bpanicked\b|\bfatal\b|\bdenied\b|\bcannot\b|can't|\bcould\ not\b
+        |not\ found|\bundefined\b|\binvalid\b|\bmissing\b|\bunexpected\b|no\ such|unable\ to|must\ be|\bfail\b)",
     )
     .expect("a fixed pattern")
 });
 
 static STRONG_ERROR: LazyLock<Regex> = LazyLock::new(|| {
-    Regex::new(r"^\s*(?:\*\*\s*\(|error(?:\[\w+\])?:|\w*(?:Error|Exception)\b|E\s{3}|fatal:|panic|thread '.*panicked)|error TS\d+|\(\w+(?:\.\w+)*Error\)")
-        .expect("a fixed pattern")
+    Regex::new(
+        r"(?x)^\s*(?:\*\*\s*\(|error(?:\[\w+\])?:|\w*(?:Error|Exception)\b|E\s{3}|fatal:|panic|thread\ '.*panicked)
+        |error\ TS\d+|\(\w+(?:\.\w+)*Error\)",
+    )
+    .expect("a fixed pattern")
 });
 
 static RESULT_LINE: LazyLock<Regex> = LazyLock::new(|| {
     Regex::new(
-        r"(?ix)\b\d+\s+(?:tests?|examples?|specs?|passed|passing|failed|failures?|errors?|warnings?|doctests?|assertions?)\b
-        |^test\ result:|\bno\ (?:issues|errors|problems)\b|\ball\ (?:checks|tests)\ pass|^\[[^\]]+\ [0-9a-f]{7,}\]|\bBUILD\ SUCC|
-        ^\s*(?:✓|✔|✅)|^Successfully\b|\bGenerated\b|->\s+\S+$|\bFinished\b.*\btarget",
+        r"(?ix)\b\d+\s+(?:tests?|examples?|specs?|passed|passing|failed|failures?|errors?|warnings?|doctests?
+        |assertions?)\b|^test\ result:|\bno\ (?:issues|errors|problems)\b|\ball\ (?:checks|tests)\ pass
+        |^\[[^\]]+\ [0-9a-f]{7,}\]|\bBUILD\ SUCC|^\s*(?:✓|✔|✅)|^Successfully\b|\bGenerated\b|->\s+\S+$
+        |\bFinished\b.*\btarget",
     )
     .expect("a fixed pattern")
 });
@@ -166,15 +174,11 @@ pub(super) fn error_line(output: &str) -> Option<String> {
 }
 
 fn is_telling(line: &str) -> bool {
+    const EMPTY: [&str; 5] = ["command aborted", "[request interrupted", " 0 errors", " 0 failed", " 0 failures"];
     let lower = line.to_ascii_lowercase();
-    line.len() > 3
-        && line.chars().any(char::is_alphabetic)
-        && !(EXIT.is_match(line) && line.len() < 32)
-        && !matches!(lower.as_str(), "command aborted" | "[request interrupted by user for tool use]")
-        && !lower.starts_with("0 ")
-        && !lower.contains(" 0 errors")
-        && !lower.contains(" 0 failed")
-        && !lower.contains(" 0 failures")
+    let is_code_alone = line.len() < 32 && EXIT.is_match(line);
+    let says_nothing = lower.starts_with("0 ") || EMPTY.iter().any(|words| lower.contains(words));
+    line.len() > 3 && line.chars().any(char::is_alphabetic) && !is_code_alone && !says_nothing
 }
 
 /// The line of an output that says how it went.

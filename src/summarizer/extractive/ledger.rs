@@ -30,7 +30,7 @@ pub(super) enum Contact {
     Used,
     /// An output names it.
     Listed,
-    /// A trace or a search result names it, with a line number.
+    /// A stack trace or markup names it.
     Traced,
 }
 
@@ -248,11 +248,12 @@ impl<'d> Collector<'d> {
     fn mention(&mut self, text: &'d str, at: usize, recency: f64, weight: f64, home: Option<usize>, contact: Contact) {
         names::scan(commands::head(text, SCAN_BYTES_MAX), |token| match token {
             // Where an import climbs from is not said, only what it is called.
-            Token::Path(path, _) if path.starts_with("../") => {
+            Token::Path(path) if path.starts_with("../") => {
                 self.bare.entry(names::base_name(path)).or_default().touch(contact, recency);
             }
-            Token::Path(path, numbered) => {
-                let contact = if numbered && contact == Contact::Listed { Contact::Traced } else { contact };
+            // Traces go through files that nobody works on.
+            Token::Path(path) if contact == Contact::Traced && !self.by_spelling.contains_key(path) => {}
+            Token::Path(path) => {
                 let place = self.spelling(path.strip_prefix("./").unwrap_or(path));
                 self.spellings[place].touch(contact, recency);
             }
@@ -264,7 +265,7 @@ impl<'d> Collector<'d> {
                     facts.in_last = 0;
                     facts.spread += 1;
                 }
-                facts.is_used |= contact != Contact::Listed;
+                facts.is_used |= !matches!(contact, Contact::Listed | Contact::Traced);
                 facts.in_last += 1;
                 // Saying a name again in one breath counts for less and less, and soon for nothing.
                 if facts.in_last <= 4 {
@@ -318,8 +319,9 @@ impl<'d> Collector<'d> {
         let weight = if action.purpose == Some(Purpose::Verify) { 0.7 } else { 0.5 };
         for line in commands::head(action.output, SCAN_BYTES_MAX).lines() {
             let is_frame = line.trim_start().starts_with(['(', '<']) || line.trim_start().starts_with("at ");
-            let weight = if is_frame { weight * TRACE_SHARE } else { weight };
-            self.mention(line, action.at, recency, weight, home, Contact::Listed);
+            let (weight, contact) =
+                if is_frame { (weight * TRACE_SHARE, Contact::Traced) } else { (weight, Contact::Listed) };
+            self.mention(line, action.at, recency, weight, home, contact);
         }
     }
 
@@ -462,7 +464,9 @@ fn add_bare_names(files: &mut Vec<File>, bare: BTreeMap<&str, File>) {
         let found = by_base.get(base).or_else(|| source.iter().flatten().find_map(|name| by_base.get(name)));
         if let Some(place) = found {
             files[*place].absorb(&facts);
-        } else if facts.count(Contact::Asked) + facts.count(Contact::Told) > 0 || facts.count(Contact::Used) > 1 {
+        } else if facts.count(Contact::Asked) + facts.count(Contact::Told) > 0
+            || facts.count(Contact::Used) + facts.count(Contact::Listed) > 2
+        {
             base.clone_into(&mut facts.path);
             files.push(facts);
         }

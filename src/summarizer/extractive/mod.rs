@@ -1,8 +1,8 @@
 //! The built-in summarizer: no model, no cost, and the same words for the same history.
 //!
 //! It reads the history once ([`digest`]), collects what was wanted, done, decided and left open ([`progress`],
-//! [`statements`], [`plans`], [`problems`], [`references`]) and which files and names matter ([`ledger`]), adds what of the previous
-//! summary still holds ([`previous`]), and fills the preset's sections with the best of it ([`compose`]).
+//! [`statements`], [`plans`], [`problems`], [`references`]) and which files and names matter ([`ledger`]), adds what of
+//! the previous summary still holds ([`previous`]), and fills the preset's sections with the best of it ([`compose`]).
 
 mod catalogue;
 mod commands;
@@ -140,7 +140,7 @@ fn history<'a>(
     compose::compose(sections, &input.rules.filler, room, Material { items, ledger: &ledger, focus })
 }
 
-/// The file lists that follow the text. Where not all fit, modified files come before read ones, and newer before older.
+/// The file lists that follow the text. Where not all fit, modified files come before read ones, newer before older.
 fn tags(input: &SummaryInput, room: Room) -> String {
     let mut operations = FileOperations::default();
     let mut newest: HashMap<String, usize> = HashMap::new();

@@ -3,8 +3,8 @@
 /// Something with a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Token<'a> {
-    /// A path with at least one directory; `true` when a line number follows, as in traces and search results.
-    Path(&'a str, bool),
+    /// A path with at least one directory.
+    Path(&'a str),
     /// A file name without a directory.
     File(&'a str),
     /// An identifier that is no everyday word.
@@ -49,9 +49,9 @@ fn scan_chunk<'a>(chunk: &'a str, take: &mut impl FnMut(Token<'a>)) {
     let bare = chunk.trim_end_matches(['.', ':', '-', '+', '/', '@']);
     if bare.contains('/') {
         if !bare.contains("://") {
-            let (path, numbered) = without_line_number(bare);
+            let path = without_line_number(bare);
             if is_path(path) {
-                take(Token::Path(path, numbered));
+                take(Token::Path(path));
                 return;
             }
         } else {
@@ -127,7 +127,7 @@ fn is_plausible(word: &str) -> bool {
 fn is_file_name(word: &str) -> bool {
     let Some((stem, extension)) = word.rsplit_once('.') else { return false };
     stem.bytes().any(|letter| letter.is_ascii_alphabetic())
-        && !matches!(extension, "log" | "output")
+        && !matches!(extension, "log" | "output" | "env")
         && EXTENSIONS.contains(&extension)
 }
 
@@ -141,20 +141,22 @@ pub(super) fn is_path(path: &str) -> bool {
         );
     };
     let named = !stem.is_empty() || path.len() > base.len() + 1;
+    // An ending that nobody knows is one only where the directories make it likely.
+    let is_likely = path.matches('/').count() > 1
+        && (1..=6).contains(&extension.len())
+        && extension.starts_with(|letter: char| letter.is_ascii_lowercase())
+        && extension.bytes().all(|letter| letter.is_ascii_alphanumeric());
     named
-        && !extension.is_empty()
-        && extension.len() <= 8
-        && extension.starts_with(|letter: char| letter.is_ascii_alphabetic())
-        && extension.bytes().all(|letter| letter.is_ascii_alphanumeric())
+        && (is_likely || EXTENSIONS.contains(&extension))
         && !path.contains("//")
         && !path.contains(':')
         && !base.contains('@')
 }
 
-fn without_line_number(path: &str) -> (&str, bool) {
+fn without_line_number(path: &str) -> &str {
     match path.find(':') {
-        Some(colon) if path[colon + 1..].starts_with(|letter: char| letter.is_ascii_digit()) => (&path[..colon], true),
-        _ => (path, false),
+        Some(colon) if path[colon + 1..].starts_with(|letter: char| letter.is_ascii_digit()) => &path[..colon],
+        _ => path,
     }
 }
 

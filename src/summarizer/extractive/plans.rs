@@ -12,8 +12,8 @@ use std::sync::LazyLock;
 
 /// How a list of things to be done is introduced.
 static ANNOUNCES: LazyLock<Regex> = LazyLock::new(|| {
-    Regex::new(r"\b(?:plan|next steps?|next|remaining|to-?do|to do|steps|still (?:open|to do|needed)|follow-?ups?)\b[^.]{0,40}$|计划|步骤|下一步|接下来|待办")
-        .expect("a fixed pattern")
+    let words = "plan|next steps?|next|remaining|to-?do|to do|steps|still (?:open|to do|needed)|follow-?ups?";
+    Regex::new(&format!(r"\b(?:{words})\b[^.]{{0,40}}$|计划|步骤|下一步|接下来|待办")).expect("a fixed pattern")
 });
 
 /// How a list of things that were done is introduced, also when it speaks of steps.

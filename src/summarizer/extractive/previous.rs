@@ -1,12 +1,13 @@
 //! The summary that is replaced: what of it still holds.
 //!
-//! It may be ours or a model's, so its sections are told by their headings as the rules spell them, and else by the words
-//! that such headings usually have.
+//! It may be ours or a model's, so its sections are told by their headings as the rules spell them, and else by the
+//! words that such headings usually have.
 
 use super::commands;
 use super::digest::{Digest, Outcome};
 use super::item::{Item, ORDER_FIRST};
 use super::names;
+use super::statements;
 use super::text::{self, Lead, Line};
 use super::tools::Kind;
 use crate::policy::{Section, Summary, Topic, files};
@@ -91,10 +92,13 @@ impl Previous {
         let count = self.entries.len().max(1) as f64;
         let mut items = Vec::new();
         let mut goal_seen = false;
-        for (place, (topic, words)) in self.entries.iter().enumerate() {
+        // A title with nothing under it says nothing.
+        let entries = self.entries.iter().enumerate().filter(|(_, (_, words))| !words.ends_with([':', '：']));
+        for (place, (topic, words)) in entries {
             // Of two old statements the newer one has had less time to become untrue.
             let age = 0.6 + 0.4 * (place as f64 / count);
             let order = ORDER_BASE + place as i64;
+            let substance = statements::substance(words).min(1.2);
             let mut words = text::clip(words, limit);
             let (score, order) = match topic {
                 Topic::Goal if !goal_seen => {
@@ -105,11 +109,13 @@ impl Previous {
                     if has_request && let Some(rest) = words.strip_prefix("Latest request: ") {
                         words = format!("Then: {rest}");
                     }
+                    // What a request weighs as the latest one, it need not weigh as one of many.
+                    words = text::clip(&words, limit / 3);
                     (0.5 * age, order)
                 }
                 Topic::Constraints => (0.9 * age, order),
-                Topic::Decisions | Topic::Done => (0.6 * age, order),
-                Topic::Context | Topic::Files => (0.5 * age, order),
+                Topic::Decisions | Topic::Done => (0.6 * age * substance, order),
+                Topic::Context | Topic::Files => (0.5 * age * substance, order),
                 Topic::InProgress if has_work => continue,
                 Topic::InProgress => (1.0, order),
                 Topic::NextSteps if has_plan => continue,

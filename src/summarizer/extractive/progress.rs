@@ -20,8 +20,8 @@ struct Episode<'d> {
     closing: Option<&'d Said<'d>>,
 }
 
-/// Collects goals, finished work and unfinished work. `limit` is how long a request may be quoted; `goes_on` says that the
-/// goal is known from an earlier summary.
+/// Collects goals, finished work and unfinished work. `limit` is how long a request may be quoted; `goes_on` says that
+/// the goal is known from an earlier summary.
 pub(super) fn collect(digest: &Digest<'_>, limit: usize, goes_on: bool, items: &mut Vec<Item>) {
     let episodes = episodes(digest);
     goals(digest, limit, goes_on, items);

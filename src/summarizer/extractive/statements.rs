@@ -204,7 +204,8 @@ static CONCLUDES: LazyLock<Regex> = LazyLock::new(|| {
 
 static INTENDS: LazyLock<Regex> = LazyLock::new(|| {
     let leads = "(?:ok(?:ay)?|good|great|perfect|now|alright|and)[,.!]? ";
-    let verbs = "let me|let's|now|next|i'?ll|i will|i need to|i'?m going to|i should|we need to|need to|then|first|starting|time to";
+    let verbs = "let me|let's|i'?ll|i will|i need to|i'?m going to|i should|we need to|need to|starting|time to|\
+        now|next|then|first";
     let chinese = "接下来|现在|让我|我将|我要|我来|下面|先";
     Regex::new(&format!(r"(?i)^\W*(?:{leads})?(?:(?:{verbs})\b|{chinese})")).expect("a fixed pattern")
 });
@@ -215,7 +216,7 @@ static LEADS_IN: LazyLock<Regex> = LazyLock::new(|| {
     let verbs = "let me|let's|i'?ll|i will|i need to|i should|i'?m going to|we need to|need to";
     let chinese = "接下来|现在|让我|我将|我要|我来|下面";
     Regex::new(&format!(
-        r"(?i)^\W*(?:(?:{fillers})\b[\s,.!—:-]*)*(?:(?:{verbs})\s+)?(?:(?:also|now|first|just|then|quickly)\s+)*(?:{chinese})*"
+        r"(?i)^\W*(?:(?:{fillers})\b[\s,.!—:-]*)*(?:(?:{verbs})\s+)?(?:(?:{fillers}|just|quickly)\s+)*(?:{chinese})*"
     ))
     .expect("a fixed pattern")
 });
@@ -244,8 +245,8 @@ static PLANS: LazyLock<Regex> = LazyLock::new(|| {
 });
 
 static LEANS: LazyLock<Regex> = LazyLock::new(|| {
-    Regex::new(r"(?i)^\W*(?:these|they|this|that|it|it's|that's|those|both|so|but|which|still|you|also|even|other)\b|^(?:这|那|它|所以|但)")
-        .expect("a fixed pattern")
+    let words = "these|they|this|that|it|it's|that's|those|both|so|but|which|still|you|also|even|other";
+    Regex::new(&format!(r"(?i)^\W*(?:{words})\b|^(?:这|那|它|所以|但)")).expect("a fixed pattern")
 });
 
 static HEDGES: LazyLock<Regex> = LazyLock::new(|| {
@@ -393,14 +394,14 @@ fn sense_of_assistant(sentence: &str) -> Option<Sense> {
 }
 
 /// How exact a sentence is: names and numbers carry more than general words, and guesses less than findings.
-fn substance(sentence: &str) -> f64 {
+pub(super) fn substance(sentence: &str) -> f64 {
     let certainty = if HEDGES.is_match(sentence) { 0.35 } else { 1.0 };
     let quoted = sentence.matches('`').count().min(6) as f64 / 12.0;
     let length = sentence.chars().map(|letter| if text::is_wide(letter) { 3 } else { 1 }).sum::<usize>();
     let fullness = if length < 20 {
         0.1
     } else if length < 28 {
-        0.4
+        0.25
     } else if length < 48 {
         0.7
     } else {

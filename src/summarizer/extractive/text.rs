@@ -136,7 +136,8 @@ fn last_boundary(head: &str) -> usize {
 
 /// Whether a letter belongs to a script that is written without blanks.
 pub(super) fn is_wide(letter: char) -> bool {
-    matches!(letter, '\u{3040}'..='\u{30ff}' | '\u{3400}'..='\u{9fff}' | '\u{ac00}'..='\u{d7af}' | '\u{f900}'..='\u{faff}')
+    let is_kana_or_hangul = matches!(letter, '\u{3040}'..='\u{30ff}' | '\u{ac00}'..='\u{d7af}');
+    is_kana_or_hangul || matches!(letter, '\u{3400}'..='\u{9fff}' | '\u{f900}'..='\u{faff}')
 }
 
 /// The byte offsets just behind each sentence of one line.

@@ -20,8 +20,6 @@ pub(super) enum Kind {
     Search,
     /// States tasks and how far they are.
     Tasks,
-    /// Has another agent do something.
-    Delegate,
     /// Anything else.
     Other,
 }
@@ -71,8 +69,6 @@ pub(super) struct Use {
     pub(super) paths: Vec<(String, Kind)>,
     /// The command it runs.
     pub(super) command: Option<String>,
-    /// What the model said it was for.
-    pub(super) purpose: Option<String>,
     /// The tasks it states.
     pub(super) tasks: Vec<Task>,
     /// What it changes about one task of a list that is kept elsewhere.
@@ -103,7 +99,6 @@ const WRITERS: &[&str] = &["write", "create", "save"];
 const EDITORS: &[&str] = &["edit", "patch", "replace", "insert", "modify", "update", "append"];
 const SEARCHERS: &[&str] = &["grep", "glob", "find", "search", "list", "ls"];
 const RUNNERS: &[&str] = &["bash", "shell", "exec", "terminal", "command", "run", "powershell", "cmd"];
-const DELEGATES: &[&str] = &["task", "agent", "delegate", "subagent"];
 
 /// Understands a tool call. An input that is no JSON object is a text.
 pub(super) fn understand(tool: &str, input_json: &str) -> Use {
@@ -126,15 +121,14 @@ pub(super) fn understand(tool: &str, input_json: &str) -> Use {
         (true, Some(path)) if kind != Kind::Search => vec![(path.to_owned(), kind)],
         (true, _) => Vec::new(),
     };
-    let purpose = input.get("description").and_then(Value::as_str).map(str::to_owned);
     let mut texts = Vec::new();
-    let skipped = [path, command.as_deref(), purpose.as_deref()];
+    let skipped = [path, command.as_deref()];
     collect_texts(&input, &mut |text| {
         if !skipped.contains(&Some(text)) {
             texts.push(text.to_owned());
         }
     });
-    Use { kind, paths, command, purpose, tasks, task_step, texts }
+    Use { kind, paths, command, tasks, task_step, texts }
 }
 
 /// The words of a tool's name, in lower case: `mcp__files__readFile` has `read` and `file`.
@@ -175,13 +169,16 @@ fn kind_of(verbs: &[String], has_path: bool, command: Option<&str>, is_patch: bo
     if command.is_some() && (says(RUNNERS) || !has_path) {
         return Kind::Command;
     }
-    match (has_path, verbs) {
-        (true, _) if says(EDITORS) => Kind::Edit,
-        (true, _) if says(WRITERS) => Kind::Write,
-        (_, _) if says(SEARCHERS) => Kind::Search,
-        (true, _) if says(READERS) => Kind::Read,
-        (false, verbs) if verbs.iter().any(|verb| DELEGATES.contains(&verb.as_str())) => Kind::Delegate,
-        _ => Kind::Other,
+    if has_path && says(EDITORS) {
+        Kind::Edit
+    } else if has_path && says(WRITERS) {
+        Kind::Write
+    } else if says(SEARCHERS) {
+        Kind::Search
+    } else if has_path && says(READERS) {
+        Kind::Read
+    } else {
+        Kind::Other
     }
 }
 

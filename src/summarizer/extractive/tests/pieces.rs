@@ -78,7 +78,7 @@ fn tools_are_told_by_name_and_input() {
         ("shell", json!({"command": ["bash", "-lc", "ls"]}), Kind::Command, vec![]),
         ("grep", json!({"pattern": "x", "path": "src"}), Kind::Search, vec![]),
         ("update_plan", json!({"plan": [{"step": "x", "status": "pending"}]}), Kind::Tasks, vec![]),
-        ("Task", json!({"description": "look", "prompt": "around"}), Kind::Delegate, vec![]),
+        ("Task", json!({"description": "look", "prompt": "around"}), Kind::Other, vec![]),
         ("weather", json!("not an object"), Kind::Other, vec![]),
     ];
     for (tool, input, kind, paths) in cases {
@@ -118,11 +118,11 @@ fn names_and_paths_are_found_and_noise_is_not() {
     let mut files = Vec::new();
     let mut found = Vec::new();
     names::scan(given, |token| match token {
-        Token::Path(path, numbered) => paths.push((path, numbered)),
+        Token::Path(path) => paths.push(path),
         Token::File(file) => files.push(file),
         Token::Name(name) => found.push(name),
     });
-    assert_eq!(paths, [("src/a/mod_name.rs", true), ("./run.sh", false)]);
+    assert_eq!(paths, ["src/a/mod_name.rs", "./run.sh"]);
     assert_eq!(files, ["README.md"]);
     assert_eq!(found, ["load_all", "fooBar", "Mod.Sub.call", "io::Read", "TwoWords"]);
 }

@@ -204,10 +204,18 @@ fn files_are_ranked_told_and_relative_to_one_directory() {
         .model("Add a backoff to the request loop in the client.")
         .works(
             "Edit",
-            json!({"file_path": "/home/ann/shop/src/client.rs", "old_string": "x", "new_string": "fn retry_backoff() { send_request() }"}),
+            json!({
+                "file_path": "/home/ann/shop/src/client.rs",
+                "old_string": "x",
+                "new_string": "fn retry_backoff() { send_request() }",
+            }),
             "ok",
         )
-        .works("Write", json!({"file_path": "/home/ann/shop/tests/retry_test.rs", "content": "fn retries_three_times() {}"}), "ok")
+        .works(
+            "Write",
+            json!({"file_path": "/home/ann/shop/tests/retry_test.rs", "content": "fn retries_three_times() {}"}),
+            "ok",
+        )
         .works("Grep", json!({"pattern": "retry"}), "src/config.rs\nsrc/client.rs\nnode_modules/retry/index.js")
         .summary();
     assert_says(&text, "Relevant Files", "Working directory: `/home/ann/shop`");
@@ -265,7 +273,8 @@ fn what_the_previous_summary_knew_is_carried_on() {
 fn a_summary_that_a_model_wrote_is_understood() {
     let previous = "Summary:\n1. Primary Request and Intent:\n   The user wants a chess clock for two phones.\n\n\
         2. Key Technical Concepts:\n   - WebRTC data channels with `RTCPeerConnection`\n\n\
-        3. Files and Code Sections:\n   - **`src/clock.ts`** — The clock itself, with `startClock`\n     ```ts\n     # not a heading\n     ```\n\n\
+        3. Files and Code Sections:\n   - **`src/clock.ts`** — The clock itself, with `startClock`\n\
+        ```ts\n     # not a heading\n     ```\n\n\
         4. Pending Tasks:\n   - Sync the clocks after a reconnect\n\n\
         Please continue the conversation from where we left off.";
     let text = extract(&over(previous, Talk::default().user("also vibrate on flag fall")));

@@ -1,0 +1,287 @@
+//! Writing and reading history: appends, drafts, seals, pages, rewinds, edits, pins.
+
+use super::error::{Error, Result};
+use super::events::LiveDelta;
+use super::{Known, Longhand, check_caller, cursor, page_size, rule, validate, window_in_force};
+use crate::model::ids::{MessageId, PartId};
+use crate::model::message::{Finish, Message, MessageKind, NewMessage, Role};
+use crate::model::part::{NewPart, PartBody};
+use crate::model::usage::ModelWindow;
+use crate::model::{Revision, Seq};
+use crate::policy::{Policy, tokens};
+use crate::store::{self, Caller, DraftWords, Durability, Fill, PageOf, PartAppend, Receipt, Weigh, Weight};
+use std::sync::Arc;
+
+/// What an append answers.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Appended {
+    /// The messages or parts, in order.
+    pub ids: Vec<uuid::Uuid>,
+    /// How many were there before.
+    pub existed_count: i64,
+    /// The session's revision after it.
+    pub revision: Revision,
+    /// The store's newest event of it.
+    pub seq: Seq,
+    /// How full the context is.
+    pub fill: Fill,
+    /// What the answer promises.
+    pub durability: Durability,
+}
+
+/// A part that joins an open message.
+#[derive(Debug, Clone, PartialEq)]
+pub enum OpenPart {
+    /// A part with its body.
+    Whole(NewPart),
+    /// A draft that closes with the words it has, with metadata or none.
+    Draft(PartId, Option<String>),
+}
+
+/// What a draft will be, and the words to add.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DraftWordsToAdd {
+    /// The draft; none begins one.
+    pub part: Option<PartId>,
+    /// Reasoning rather than text.
+    pub reasoning: bool,
+    /// Bytes of the draft that came before.
+    pub offset: i64,
+    /// The words.
+    pub delta: String,
+}
+
+/// Which messages a list holds.
+#[derive(Debug, Clone, Default)]
+pub struct ListMessages {
+    /// At most this many; zero for the default.
+    pub page_size: i64,
+    /// Where the page before ended.
+    pub page_token: String,
+    /// Newest first.
+    pub reverse: bool,
+    /// As the history stood then.
+    pub as_of: Option<Revision>,
+    /// Summaries and markers too.
+    pub derived: bool,
+    /// Records too.
+    pub records: bool,
+}
+
+/// A page of messages.
+#[derive(Debug, Clone, PartialEq)]
+pub struct MessagePage {
+    /// The messages.
+    pub messages: Vec<Message>,
+    /// Where the next page begins; empty at the end.
+    pub next_page_token: String,
+    /// The revision that was read.
+    pub revision: Revision,
+}
+
+/// What parts weigh under a policy.
+fn weigh(policy: &Policy, role: Role, kind: MessageKind, parts: &[&PartBody]) -> Weight {
+    if kind != MessageKind::Normal {
+        return Weight::default();
+    }
+    let outputs = parts.iter().filter_map(|body| match body {
+        PartBody::ToolResult(result) => Some(tokens::estimate_text(&policy.counting, &result.output)),
+        _ => None,
+    });
+    let output_tokens = if policy.prune.is_some() { outputs.sum() } else { 0 };
+    Weight { tokens: tokens::estimate_new(policy, role, parts), output_tokens }
+}
+
+/// Weighs parts of replies whose words the store alone has.
+fn weigher(known: &Arc<Known>) -> Weigh {
+    let known = known.clone();
+    Arc::new(move |body| weigh(&known.policy, Role::Assistant, MessageKind::Normal, &[body]))
+}
+
+fn bodies(parts: &[NewPart]) -> Vec<&PartBody> {
+    parts.iter().map(|part| &part.body).collect()
+}
+
+impl Longhand {
+    fn appended(&self, receipt: Receipt) -> Appended {
+        let Receipt { revision, seq, ids, existed_count, fill } = receipt;
+        Appended { ids, existed_count, revision, seq, fill, durability: self.store().durability() }
+    }
+
+    /// Appends messages, all or none.
+    pub async fn append(
+        &self,
+        session: &str,
+        messages: Vec<NewMessage>,
+        window: Option<ModelWindow>,
+        expected_revision: Option<Revision>,
+        caller: Caller,
+    ) -> Result<Appended> {
+        check_caller(&caller)?;
+        validate::batch(&messages)?;
+        if let Some(window) = &window {
+            validate::window("window", window)?;
+        }
+        let known = self.known(session).await?;
+        let rule = rule(&known.policy, window_in_force(&known.window, window.as_ref()));
+        let messages = messages
+            .into_iter()
+            .map(|message| {
+                let weight = weigh(&known.policy, message.role, message.kind, &bodies(&message.parts));
+                (message, weight)
+            })
+            .collect();
+        let receipt = self.store().append(known.key, caller, expected_revision, rule, messages).await?;
+        Ok(self.appended(receipt))
+    }
+
+    /// Adds closed parts to an open message, or closes its drafts.
+    pub async fn append_parts(
+        &self,
+        session: &str,
+        message: &str,
+        parts: Vec<OpenPart>,
+        caller: Caller,
+    ) -> Result<Appended> {
+        check_caller(&caller)?;
+        if parts.is_empty() {
+            return Err(Error::field("parts", "is empty"));
+        }
+        let whole: Vec<NewPart> = parts
+            .iter()
+            .filter_map(|part| match part {
+                OpenPart::Whole(part) => Some(part.clone()),
+                OpenPart::Draft(..) => None,
+            })
+            .collect();
+        validate::parts("request", MessageKind::Normal, &whole)?;
+        let known = self.known(session).await?;
+        let (message, _, _) = self.store().place_of(known.key, message).await?;
+        let rule = rule(&known.policy, &known.window);
+        let parts = parts
+            .into_iter()
+            .map(|part| match part {
+                OpenPart::Whole(part) => {
+                    let weight = weigh(&known.policy, Role::Assistant, MessageKind::Normal, &[&part.body]);
+                    PartAppend::Whole(part, weight)
+                }
+                OpenPart::Draft(id, metadata_json) => PartAppend::Draft(id, metadata_json),
+            })
+            .collect();
+        let weigh = weigher(&known);
+        let receipt = self.store().append_parts(known.key, caller, rule, message, parts, weigh).await?;
+        Ok(self.appended(receipt))
+    }
+
+    /// Adds words to a draft, and shows them to whoever watches.
+    pub async fn append_draft(
+        &self,
+        session: &str,
+        message: &str,
+        words: DraftWordsToAdd,
+    ) -> Result<store::DraftReceipt> {
+        let known = self.known(session).await?;
+        let (message, _, _) = self.store().place_of(known.key, message).await?;
+        let DraftWordsToAdd { part, reasoning, offset, delta } = words;
+        let receipt =
+            self.store().append_draft(known.key, message, part, reasoning, offset, delta.clone()).await?;
+        let live = LiveDelta { session: known.key, message, part: receipt.part, reasoning, offset, delta };
+        // Nobody watching is not an error.
+        drop(self.shared.live.send(live));
+        Ok(receipt)
+    }
+
+    /// Seals an open message.
+    pub async fn finish_message(
+        &self,
+        session: &str,
+        message: &str,
+        finish: Finish,
+        window: Option<ModelWindow>,
+        caller: Caller,
+    ) -> Result<Appended> {
+        check_caller(&caller)?;
+        validate::finish("finish", &finish)?;
+        if let Some(window) = &window {
+            validate::window("window", window)?;
+        }
+        let known = self.known(session).await?;
+        let (message, _, _) = self.store().place_of(known.key, message).await?;
+        let rule = rule(&known.policy, window_in_force(&known.window, window.as_ref()));
+        let weigh = weigher(&known);
+        let receipt = self.store().finish_message(known.key, caller, rule, message, finish, weigh).await?;
+        Ok(self.appended(receipt))
+    }
+
+    /// A message as it was written, with its drafts while it is open.
+    pub async fn get_message(&self, session: &str, message: &str) -> Result<(Message, Vec<DraftWords>)> {
+        let key = self.store().find_session(session).await?;
+        let found = self.store().message(key, message).await?;
+        let drafts = match found.sealed_revision {
+            Some(_) => Vec::new(),
+            None => self.store().drafts(found.id).await?,
+        };
+        Ok((found, drafts))
+    }
+
+    /// A page of history.
+    pub async fn list_messages(&self, session: &str, list: ListMessages) -> Result<MessagePage> {
+        let limit = page_size(list.page_size)?;
+        let ListMessages { reverse, as_of, derived, records, .. } = list;
+        let key = self.store().find_session(session).await?;
+        let scope = format!("messages {session} {reverse} {as_of:?} {derived} {records}");
+        let start = cursor::page_start(&list.page_token, &scope)?;
+        let page = PageOf {
+            from: start.unwrap_or(if reverse { i64::MAX } else { 0 }),
+            at: as_of.unwrap_or(i64::MAX),
+            backward: reverse,
+            limit,
+            derived,
+            records,
+        };
+        let (messages, next, revision) = self.store().page(key, page).await?;
+        let next_page_token = next.map(|next| cursor::page_token(next, &scope)).unwrap_or_default();
+        Ok(MessagePage { messages, next_page_token, revision })
+    }
+
+    /// Leaves everything after a message out of the conversation; an empty id leaves out everything.
+    pub async fn rewind(
+        &self,
+        session: &str,
+        message: &str,
+        expected_revision: Option<Revision>,
+        caller: Caller,
+    ) -> Result<Receipt> {
+        check_caller(&caller)?;
+        let key = self.store().find_session(session).await?;
+        let message = (!message.is_empty()).then(|| message.to_owned());
+        Ok(self.store().rewind(key, caller, expected_revision, message).await?)
+    }
+
+    /// Puts another message in the place of one.
+    pub async fn edit(
+        &self,
+        session: &str,
+        message: &str,
+        parts: &[NewPart],
+        expected_revision: Option<Revision>,
+        caller: Caller,
+    ) -> Result<Receipt> {
+        check_caller(&caller)?;
+        validate::parts("request", MessageKind::Normal, parts)?;
+        let key = self.store().find_session(session).await?;
+        Ok(self.store().edit(key, caller, expected_revision, message.to_owned(), parts).await?)
+    }
+
+    /// Keeps a message verbatim in every view, or stops doing so.
+    pub async fn pin(&self, session: &str, message: &str, unpin: bool, caller: Caller) -> Result<Receipt> {
+        check_caller(&caller)?;
+        let key = self.store().find_session(session).await?;
+        Ok(self.store().pin(key, caller, message.to_owned(), unpin).await?)
+    }
+}
+
+/// The id of a message from a receipt.
+pub fn message_id(receipt: &Receipt) -> Option<MessageId> {
+    receipt.ids.first().copied().map(MessageId)
+}

@@ -1,0 +1,356 @@
+//! Views for callers: what the model should see now, or saw then.
+
+use super::error::{Error, Result};
+use super::{Longhand, parse_policy, validate, window_in_force};
+use crate::limits;
+use crate::model::Revision;
+use crate::model::compaction::{CompactionKind, CompactionRequest, RevisionRange, Trigger};
+use crate::model::ids::CompactionId;
+use crate::model::layout::{Covered, Omitted};
+use crate::model::message::Role;
+use crate::model::part::{MediaSource, PartBody};
+use crate::model::usage::ModelWindow;
+use crate::model::view::{Shortened, Standing, View, ViewMessage};
+use crate::policy::{Policy, overflow, shorten};
+use crate::scheduler::plan;
+use crate::store::{Caller, SessionKey, Source};
+use std::time::Duration;
+
+/// What to do when a view does not fit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum OverflowAction {
+    /// Return it, and say so.
+    #[default]
+    Return,
+    /// Wait for the pending reduction first.
+    Wait,
+    /// Shorten it for this call.
+    Shorten,
+}
+
+/// Which view is wanted.
+#[derive(Debug, Clone, Default)]
+pub struct ContextRequest {
+    /// As it was at this revision; none for now.
+    pub as_of: Option<Revision>,
+    /// The window it must fit; none for the session's.
+    pub window: Option<ModelWindow>,
+    /// The hash of the view that the caller holds.
+    pub known_hash: Option<Vec<u8>>,
+    /// The revision of that view.
+    pub known_revision: Option<Revision>,
+    /// What to do when it does not fit.
+    pub action: OverflowAction,
+    /// How long to wait at most.
+    pub wait: Option<Duration>,
+}
+
+/// A view, or what is new in it.
+#[derive(Debug, Clone)]
+pub struct Context {
+    /// The revision of the view.
+    pub revision: Revision,
+    /// The hash of the whole view.
+    pub hash: [u8; 32],
+    /// How many messages the caller has already; they are not among `messages`.
+    pub known_count: usize,
+    /// The rest of the view.
+    pub messages: Vec<ViewMessage>,
+    /// Tokens, by trusted usage plus estimate for the view of now.
+    pub context_tokens: i64,
+    /// Tokens, by the policy's estimate.
+    pub estimated_tokens: i64,
+    /// The window it is judged by; zero when none is known.
+    pub window_tokens: i64,
+    /// Whether it leaves room for a reply.
+    pub fits: bool,
+    /// Whether it was shortened for this call.
+    pub shortened: bool,
+    /// The live reduction.
+    pub pending: Option<CompactionId>,
+    /// What the live summary stands for.
+    pub covered: Option<Covered>,
+    /// What marks leave out.
+    pub omitted: Vec<Omitted>,
+    /// What this call left out to fit.
+    pub left_out: Vec<RevisionRange>,
+}
+
+/// The most input that leaves room for a reply; none when the window is unknown.
+fn room(window: &ModelWindow) -> Option<i64> {
+    (window.context > 0).then(|| window.input.unwrap_or(window.context - window.output.unwrap_or(0)).max(0))
+}
+
+/// A view with what it was made of.
+struct Built {
+    source: Source,
+    policy: Policy,
+    window: ModelWindow,
+    view: View,
+    context_tokens: i64,
+    pending: Option<CompactionId>,
+}
+
+impl Built {
+    fn fits(&self) -> bool {
+        room(&self.window).is_none_or(|room| self.context_tokens <= room)
+    }
+}
+
+impl Longhand {
+    /// The view that a caller asks for.
+    pub async fn context(&self, session: &str, request: ContextRequest) -> Result<Context> {
+        if let Some(window) = &request.window {
+            validate::window("window", window)?;
+        }
+        if request.known_hash.as_ref().is_some_and(|hash| hash.len() != 32) {
+            return Err(Error::field("known_view_hash", "is not 32 bytes"));
+        }
+        let key = self.store().find_session(session).await?;
+        let mut built = self.build(key, &request).await?;
+        if request.as_of.is_none() && !built.fits() {
+            self.ask_for_reduction(key, &mut built).await?;
+            if request.action == OverflowAction::Wait {
+                built = self.wait_until_it_fits(key, &request, built).await?;
+            }
+        }
+        let mut left_out = Vec::new();
+        let mut shortened = false;
+        if request.action == OverflowAction::Shorten
+            && !built.fits()
+            && let Some(room) = room(&built.window)
+        {
+            // Reported usage counts what the estimate cannot see, such as a system prompt: keep the difference free.
+            let unseen = (built.context_tokens - built.view.estimated_tokens).max(0);
+            let shorter = shorten::shorten(&built.policy, built.view, room - unseen);
+            left_out = shorter.omitted.iter().map(|at| RevisionRange { first: *at, last: *at }).collect();
+            built.view = shorter.view;
+            built.context_tokens = built.view.estimated_tokens + unseen;
+            shortened = true;
+        }
+        let chain = hashes(&built.view.messages);
+        let known_count = self.known_count(key, &request, &chain).await?;
+        let hash = chain.last().copied().unwrap_or(EMPTY);
+        Ok(Context {
+            revision: built.source.at,
+            hash,
+            known_count,
+            context_tokens: built.context_tokens,
+            estimated_tokens: built.view.estimated_tokens,
+            window_tokens: built.window.context,
+            fits: built.fits(),
+            shortened,
+            pending: built.pending,
+            covered: built.source.layout.covered,
+            omitted: built.source.layout.omitted,
+            left_out,
+            messages: built.view.messages.into_iter().skip(known_count).collect(),
+        })
+    }
+
+    async fn build(&self, key: SessionKey, request: &ContextRequest) -> Result<Built> {
+        let (session, _) = self.store().session(key).await?;
+        let source = self.store().source(key, request.as_of).await?;
+        let policy = parse_policy(&source.policy)?;
+        let view = plan::view(&policy, &source.messages);
+        let window = window_in_force(&session.window, request.window.as_ref()).clone();
+        // Usage is about the view of now; an older view has the policy's estimate.
+        let now = request.as_of.is_none_or(|at| at == session.revision);
+        let context_tokens = if now && self.store().has_trusted_usage(key).await? {
+            session.context_tokens
+        } else {
+            view.estimated_tokens
+        };
+        let pending = self.store().live_compaction(key).await?;
+        Ok(Built { source, policy, window, view, context_tokens, pending })
+    }
+
+    /// A view that is too large for the caller's window deserves a reduction, whatever the session's own window says.
+    async fn ask_for_reduction(&self, key: SessionKey, built: &mut Built) -> Result<()> {
+        let Source { layout, messages, at, .. } = &built.source;
+        let possible = || plan::summary(&built.policy, &built.window, layout, messages, *at).is_some();
+        if built.pending.is_some() || overflow::due_at(&built.policy, &built.window).is_none() || !possible() {
+            return Ok(());
+        }
+        if self.store().is_held(key).await? {
+            return Ok(());
+        }
+        let request = CompactionRequest {
+            kind: CompactionKind::Summary,
+            trigger: Trigger::Threshold,
+            instructions: String::new(),
+        };
+        let asked =
+            self.store().enqueue(key, Caller::default(), request, built.window.clone(), false).await;
+        match asked {
+            Ok(enqueued) => built.pending = enqueued.map(|enqueued| enqueued.compaction),
+            // An archived session is read as it is.
+            Err(crate::store::Error::Archived) => {}
+            Err(error) => return Err(error.into()),
+        }
+        self.shared.scheduler.wake();
+        Ok(())
+    }
+
+    /// Waits until the view fits, no reduction is pending any more, or time is up.
+    async fn wait_until_it_fits(
+        &self,
+        key: SessionKey,
+        request: &ContextRequest,
+        mut built: Built,
+    ) -> Result<Built> {
+        let most = Duration::from_millis(limits::WAIT_MS_MAX);
+        let wait = request.wait.unwrap_or(Duration::from_millis(limits::WAIT_MS_DEFAULT)).min(most);
+        let deadline = tokio::time::Instant::now() + wait;
+        let mut head = self.store().watch_head();
+        while !built.fits() && built.pending.is_some() {
+            head.mark_unchanged();
+            let ended = self.store().live_compaction(key).await? != built.pending;
+            if !ended {
+                tokio::select! {
+                    () = tokio::time::sleep_until(deadline) => break,
+                    () = self.shared.stopping.cancelled() => break,
+                    changed = head.changed() => if changed.is_err() { break },
+                }
+                continue;
+            }
+            built = self.build(key, request).await?;
+            if !built.fits() {
+                self.ask_for_reduction(key, &mut built).await?;
+            }
+        }
+        Ok(built)
+    }
+
+    /// How many messages at the beginning of the view the caller has already.
+    async fn known_count(
+        &self,
+        key: SessionKey,
+        request: &ContextRequest,
+        chain: &[[u8; 32]],
+    ) -> Result<usize> {
+        let Some(known) = &request.known_hash else { return Ok(0) };
+        if let Some(end) = chain.iter().position(|hash| hash.as_slice() == known) {
+            return Ok(end + 1);
+        }
+        let Some(revision) = request.known_revision else { return Ok(0) };
+        let source = self.store().source(key, Some(revision)).await?;
+        let policy = parse_policy(&source.policy)?;
+        let before = hashes(&plan::view(&policy, &source.messages).messages);
+        if before.last().is_none_or(|hash| hash.as_slice() != known) {
+            // The caller holds something else, such as a view that was shortened for one call.
+            return Ok(0);
+        }
+        Ok(before.iter().zip(chain).take_while(|(before, now)| before == now).count())
+    }
+}
+
+/// The hash of a view without messages.
+const EMPTY: [u8; 32] = [0; 32];
+
+/// The running hash of a view after each message; the last is the view's. A view that goes on where another ended
+/// therefore contains the other's hash.
+fn hashes(messages: &[ViewMessage]) -> Vec<[u8; 32]> {
+    let mut before = EMPTY;
+    messages
+        .iter()
+        .map(|message| {
+            let mut hasher = Hasher(blake3::Hasher::new());
+            hasher.bytes(&before);
+            hasher.message(message);
+            before = *hasher.0.finalize().as_bytes();
+            before
+        })
+        .collect()
+}
+
+/// Feeds a view message to a hash, every field behind its length.
+struct Hasher(blake3::Hasher);
+
+impl Hasher {
+    fn bytes(&mut self, bytes: &[u8]) {
+        self.0.update(&(bytes.len() as u64).to_le_bytes());
+        self.0.update(bytes);
+    }
+
+    fn number(&mut self, number: i64) {
+        self.0.update(&number.to_le_bytes());
+    }
+
+    fn message(&mut self, message: &ViewMessage) {
+        self.bytes(message.source.map(|id| id.0.as_bytes().to_vec()).unwrap_or_default().as_slice());
+        self.number(message.revision);
+        self.number(match message.role {
+            Role::User => 1,
+            Role::Assistant => 2,
+            Role::Tool => 3,
+            Role::System => 4,
+        });
+        self.number(match message.standing {
+            Standing::Shown => 1,
+            Standing::Marker => 2,
+            Standing::Summary => 3,
+            Standing::Paired => 4,
+        });
+        self.number(i64::try_from(message.parts.len()).unwrap_or(i64::MAX));
+        for part in &message.parts {
+            self.bytes(part.source.map(|id| id.0.as_bytes().to_vec()).unwrap_or_default().as_slice());
+            match part.shortened {
+                None => self.number(0),
+                Some(Shortened::Pruned { original_length }) => {
+                    self.number(1);
+                    self.number(original_length);
+                }
+                Some(Shortened::Truncated { omitted_length }) => {
+                    self.number(2);
+                    self.number(omitted_length);
+                }
+            }
+            self.body(&part.body);
+        }
+    }
+
+    fn body(&mut self, body: &PartBody) {
+        self.bytes(body.kind().as_bytes());
+        match body {
+            PartBody::Text(text) | PartBody::Reasoning(text) => self.bytes(text.as_bytes()),
+            PartBody::ToolCall(call) => {
+                for text in [&call.call_id, &call.tool, &call.input_json] {
+                    self.bytes(text.as_bytes());
+                }
+            }
+            PartBody::ToolResult(result) => {
+                self.bytes(result.call_id.as_bytes());
+                self.number(result.status as i64);
+                self.bytes(result.output.as_bytes());
+                for media in &result.attachments {
+                    self.media(media);
+                }
+            }
+            PartBody::Media(media) => self.media(media),
+            PartBody::Marker(marker) => {
+                self.bytes(marker.name.as_bytes());
+                self.bytes(marker.text.as_bytes());
+            }
+            PartBody::Step(step) => self.bytes(step.finish_reason.as_bytes()),
+            PartBody::Opaque(opaque) => {
+                self.bytes(opaque.provider.as_bytes());
+                self.bytes(opaque.kind.as_bytes());
+                self.bytes(&opaque.data);
+            }
+            PartBody::Record(record) => {
+                self.bytes(record.kind.as_bytes());
+                self.bytes(record.data.as_bytes());
+            }
+        }
+    }
+
+    fn media(&mut self, media: &crate::model::part::Media) {
+        self.bytes(media.mime_type.as_bytes());
+        self.bytes(media.name.as_bytes());
+        match &media.source {
+            MediaSource::Bytes(bytes) => self.bytes(bytes),
+            MediaSource::Uri(uri) => self.bytes(uri.as_bytes()),
+        }
+    }
+}

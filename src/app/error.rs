@@ -1,0 +1,236 @@
+//! What callers are told when something cannot be done: a stable reason, a sentence, and the facts in it.
+
+use crate::store;
+use std::collections::BTreeMap;
+
+/// The stable reasons. Each has one gRPC code, given in `grpc::status`; new ones may come, none changes its meaning.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Reason {
+    /// No session has this id.
+    SessionNotFound,
+    /// The session has no message with this id.
+    MessageNotFound,
+    /// The message has no draft with this id.
+    DraftNotFound,
+    /// No reduction has this id.
+    CompactionNotFound,
+    /// No preset has this name.
+    PresetNotFound,
+    /// A field's value cannot be used; the metadata names the field.
+    InvalidField,
+    /// A policy's value cannot be used; the metadata names its path.
+    PolicyInvalid,
+    /// A named bound was passed; the metadata has the limit and the actual value.
+    LimitExceeded,
+    /// The client id was used for other content.
+    ClientIdReused,
+    /// The request id was used for another request.
+    RequestIdReused,
+    /// The page token is not one of ours, or belongs to another list.
+    PageTokenInvalid,
+    /// The cursor is not one of ours.
+    CursorInvalid,
+    /// The cursor belongs to another store, or to this one before it was restored.
+    CursorForeign,
+    /// The cursor is beyond the log; the metadata says where the log ends.
+    CursorOutOfRange,
+    /// The session has no such revision.
+    RevisionOutOfRange,
+    /// History, marks or policy changed after the expected revision.
+    RevisionMismatch,
+    /// The session is archived.
+    SessionArchived,
+    /// The message takes no more parts.
+    MessageSealed,
+    /// The message is still open.
+    MessageOpen,
+    /// The words do not follow on what the draft has.
+    OffsetMismatch,
+    /// There is nothing that a reduction could take away.
+    NothingToCompact,
+    /// No reduction is in force.
+    NothingToUndo,
+    /// The reduction has ended.
+    CompactionEnded,
+    /// A supplied summary's range does not fit the session.
+    BoundaryInvalid,
+    /// The view is too large to be read.
+    ContextTooLarge,
+    /// Too many writes wait; try again.
+    StoreBusy,
+    /// The disk failed to sync: the store serves reads only.
+    StoreReadOnly,
+    /// The daemon is stopping; resume with the last cursor.
+    ShuttingDown,
+    /// A row is not what it should be.
+    RowCorrupt,
+    /// Something that should not happen; the log has the details.
+    Internal,
+}
+
+impl Reason {
+    /// Every reason.
+    pub const ALL: [Self; 30] = [
+        Self::SessionNotFound,
+        Self::MessageNotFound,
+        Self::DraftNotFound,
+        Self::CompactionNotFound,
+        Self::PresetNotFound,
+        Self::InvalidField,
+        Self::PolicyInvalid,
+        Self::LimitExceeded,
+        Self::ClientIdReused,
+        Self::RequestIdReused,
+        Self::PageTokenInvalid,
+        Self::CursorInvalid,
+        Self::CursorForeign,
+        Self::CursorOutOfRange,
+        Self::RevisionOutOfRange,
+        Self::RevisionMismatch,
+        Self::SessionArchived,
+        Self::MessageSealed,
+        Self::MessageOpen,
+        Self::OffsetMismatch,
+        Self::NothingToCompact,
+        Self::NothingToUndo,
+        Self::CompactionEnded,
+        Self::BoundaryInvalid,
+        Self::ContextTooLarge,
+        Self::StoreBusy,
+        Self::StoreReadOnly,
+        Self::ShuttingDown,
+        Self::RowCorrupt,
+        Self::Internal,
+    ];
+
+    /// The reason as it goes over the wire.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::SessionNotFound => "SESSION_NOT_FOUND",
+            Self::MessageNotFound => "MESSAGE_NOT_FOUND",
+            Self::DraftNotFound => "DRAFT_NOT_FOUND",
+            Self::CompactionNotFound => "COMPACTION_NOT_FOUND",
+            Self::PresetNotFound => "PRESET_NOT_FOUND",
+            Self::InvalidField => "INVALID_FIELD",
+            Self::PolicyInvalid => "POLICY_INVALID",
+            Self::LimitExceeded => "LIMIT_EXCEEDED",
+            Self::ClientIdReused => "CLIENT_ID_REUSED",
+            Self::RequestIdReused => "REQUEST_ID_REUSED",
+            Self::PageTokenInvalid => "PAGE_TOKEN_INVALID",
+            Self::CursorInvalid => "CURSOR_INVALID",
+            Self::CursorForeign => "CURSOR_FOREIGN",
+            Self::CursorOutOfRange => "CURSOR_OUT_OF_RANGE",
+            Self::RevisionOutOfRange => "REVISION_OUT_OF_RANGE",
+            Self::RevisionMismatch => "REVISION_MISMATCH",
+            Self::SessionArchived => "SESSION_ARCHIVED",
+            Self::MessageSealed => "MESSAGE_SEALED",
+            Self::MessageOpen => "MESSAGE_OPEN",
+            Self::OffsetMismatch => "OFFSET_MISMATCH",
+            Self::NothingToCompact => "NOTHING_TO_COMPACT",
+            Self::NothingToUndo => "NOTHING_TO_UNDO",
+            Self::CompactionEnded => "COMPACTION_ENDED",
+            Self::BoundaryInvalid => "BOUNDARY_INVALID",
+            Self::ContextTooLarge => "CONTEXT_TOO_LARGE",
+            Self::StoreBusy => "STORE_BUSY",
+            Self::StoreReadOnly => "STORE_READ_ONLY",
+            Self::ShuttingDown => "SHUTTING_DOWN",
+            Self::RowCorrupt => "ROW_CORRUPT",
+            Self::Internal => "INTERNAL",
+        }
+    }
+}
+
+/// Why something cannot be done. Nothing was written.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct Error {
+    /// The stable reason.
+    pub reason: Reason,
+    /// A sentence fragment for people.
+    pub message: String,
+    /// Every changing part of the message, by name.
+    pub metadata: BTreeMap<String, String>,
+}
+
+/// What the API answers.
+pub type Result<T> = std::result::Result<T, Error>;
+
+impl Error {
+    /// An error with a reason and a message.
+    pub fn new(reason: Reason, message: impl Into<String>) -> Self {
+        Self { reason, message: message.into(), metadata: BTreeMap::new() }
+    }
+
+    /// The same with one more fact.
+    #[must_use]
+    pub fn with(mut self, key: &str, value: impl ToString) -> Self {
+        self.metadata.insert(key.to_owned(), value.to_string());
+        self
+    }
+
+    /// A field whose value cannot be used.
+    pub fn field(field: &str, message: impl std::fmt::Display) -> Self {
+        Self::new(Reason::InvalidField, format!("{field}: {message}")).with("field", field)
+    }
+
+    /// A bound that was passed.
+    pub fn limit(what: &str, limit: usize, actual: usize) -> Self {
+        Self::new(Reason::LimitExceeded, format!("{what}: {actual} is more than {limit}"))
+            .with("what", what)
+            .with("limit", limit)
+            .with("actual", actual)
+    }
+
+    /// Something that should not happen.
+    pub fn internal(cause: impl std::fmt::Display) -> Self {
+        tracing::error!(%cause, "internal error");
+        Self::new(Reason::Internal, "an internal error; the daemon's log has the details")
+    }
+}
+
+impl From<store::Error> for Error {
+    fn from(error: store::Error) -> Self {
+        use store::{Error as E, Kind};
+        let message = error.to_string();
+        let plain = |reason| Self::new(reason, message.clone());
+        match error {
+            E::NotFound { kind, id } => {
+                let (reason, key) = match kind {
+                    Kind::Session => (Reason::SessionNotFound, "session_id"),
+                    Kind::Message => (Reason::MessageNotFound, "message_id"),
+                    Kind::Draft => (Reason::DraftNotFound, "part_id"),
+                    Kind::Compaction => (Reason::CompactionNotFound, "compaction_id"),
+                };
+                plain(reason).with(key, id)
+            }
+            E::Archived => plain(Reason::SessionArchived),
+            E::RevisionMismatch { expected, current } => plain(Reason::RevisionMismatch)
+                .with("expected_revision", expected)
+                .with("current_revision", current),
+            E::RevisionOutOfRange { revision, newest } => {
+                plain(Reason::RevisionOutOfRange).with("revision", revision).with("newest_revision", newest)
+            }
+            E::RequestIdReused { request_id } => plain(Reason::RequestIdReused).with("request_id", request_id),
+            E::ClientIdReused { client_id } => plain(Reason::ClientIdReused).with("client_id", client_id),
+            E::MessageSealed => plain(Reason::MessageSealed),
+            E::MessageOpen => plain(Reason::MessageOpen),
+            E::OffsetMismatch { offset, length } => {
+                plain(Reason::OffsetMismatch).with("offset_bytes", offset).with("length_bytes", length)
+            }
+            E::LimitExceeded { what: "bytes of a view", limit, actual } => {
+                plain(Reason::ContextTooLarge).with("limit", limit).with("actual", actual)
+            }
+            E::LimitExceeded { what, limit, actual } => {
+                plain(Reason::LimitExceeded).with("what", what).with("limit", limit).with("actual", actual)
+            }
+            E::NothingToUndo => plain(Reason::NothingToUndo),
+            E::CompactionEnded => plain(Reason::CompactionEnded),
+            E::BoundaryInvalid(_) => plain(Reason::BoundaryInvalid),
+            E::Busy => plain(Reason::StoreBusy),
+            E::Poisoned => plain(Reason::StoreReadOnly),
+            E::Closed => plain(Reason::ShuttingDown),
+            E::Corrupt { table, .. } => plain(Reason::RowCorrupt).with("table", table),
+            E::LeaseLost | E::Database(_) | E::Open(_) => Self::internal(message),
+        }
+    }
+}

@@ -1,0 +1,361 @@
+//! Events for callers: streams and pages.
+
+use super::error::{Error, Reason, Result};
+use super::sessions::SessionInfo;
+use super::{Longhand, cursor, page_size, parse_policy};
+use crate::bus::{Next, Subscription};
+use crate::limits;
+use crate::model::Seq;
+use crate::model::event::{Event, EventKind};
+use crate::model::ids::{MessageId, PartId, SessionId};
+use crate::model::message::Message;
+use crate::model::view::ViewMessage;
+use crate::scheduler::plan;
+use crate::store::{EventFilter, SessionKey};
+use std::collections::{HashMap, VecDeque};
+use std::time::Duration;
+use tokio::sync::{OwnedSemaphorePermit, broadcast};
+use tokio_util::sync::CancellationToken;
+
+/// Words of a draft, as they come.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LiveDelta {
+    /// The session.
+    pub session: SessionKey,
+    /// The open message.
+    pub message: MessageId,
+    /// The draft.
+    pub part: PartId,
+    /// Reasoning rather than text.
+    pub reasoning: bool,
+    /// Bytes of the draft before these words.
+    pub offset: i64,
+    /// The words.
+    pub delta: String,
+}
+
+/// Where a stream starts.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum Start {
+    /// With what comes next.
+    #[default]
+    Now,
+    /// Behind the event with this cursor.
+    After(String),
+    /// With the first event.
+    Beginning,
+    /// With the named sessions as they stand.
+    Snapshot,
+}
+
+/// Which stream is wanted.
+#[derive(Debug, Clone, Default)]
+pub struct SubscribeRequest {
+    /// Only these sessions; none for all.
+    pub sessions: Vec<String>,
+    /// Only these kinds; none for all.
+    pub kinds: Vec<EventKind>,
+    /// Where to start.
+    pub start: Start,
+    /// How often an idle stream speaks.
+    pub progress: Option<Duration>,
+    /// Fill in messages.
+    pub content: bool,
+    /// Send words of drafts.
+    pub live: bool,
+}
+
+/// An event for a caller.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ServedEvent {
+    /// The event.
+    pub event: Event,
+    /// The cursor behind it.
+    pub cursor: String,
+    /// The message it is about, when content was asked for.
+    pub message: Option<Message>,
+}
+
+/// A frame of a stream.
+#[derive(Debug, Clone)]
+pub enum Frame {
+    /// The stream begins here.
+    Ready {
+        /// The cursor.
+        cursor: String,
+        /// The newest event of the store.
+        head: Seq,
+    },
+    /// A session of the snapshot, before its messages.
+    SnapshotSession(Box<SessionInfo>),
+    /// A message of its view.
+    SnapshotMessage(Box<ViewMessage>),
+    /// The snapshot is complete.
+    SnapshotEnd {
+        /// What follows comes behind it.
+        cursor: String,
+    },
+    /// Events, in order.
+    Events {
+        /// The events.
+        events: Vec<ServedEvent>,
+        /// The cursor behind them and what the filter left out before them.
+        cursor: String,
+        /// Their mutation goes on in the next frame.
+        more: bool,
+    },
+    /// Idle and complete up to here.
+    Progress {
+        /// The cursor.
+        cursor: String,
+        /// The event it stands for.
+        seq: Seq,
+    },
+    /// Words of a draft.
+    Live {
+        /// The session's id.
+        session: SessionId,
+        /// The words.
+        delta: LiveDelta,
+    },
+}
+
+/// A stream of frames. It reads at its reader's pace and delays nobody.
+pub struct EventStream {
+    app: Longhand,
+    subscription: Subscription,
+    /// Frames that are ready: the beginning of the stream.
+    waiting: VecDeque<Frame>,
+    content: bool,
+    sessions: HashMap<SessionKey, SessionId>,
+    live: Option<broadcast::Receiver<LiveDelta>>,
+    all_sessions: bool,
+    stopping: CancellationToken,
+    /// Counts the stream as long as it lives.
+    _permit: OwnedSemaphorePermit,
+}
+
+impl EventStream {
+    /// The next frame, or why the stream ends.
+    pub async fn next(&mut self) -> Result<Frame> {
+        if let Some(frame) = self.waiting.pop_front() {
+            return Ok(frame);
+        }
+        loop {
+            tokio::select! {
+                biased;
+                () = self.stopping.cancelled() => return Err(self.ending().await),
+                next = self.subscription.next() => return self.frame(next?).await,
+                live = next_live(&mut self.live) => {
+                    if let Some(frame) = self.live_frame(live).await? {
+                        return Ok(frame);
+                    }
+                }
+            }
+        }
+    }
+
+    async fn ending(&self) -> Error {
+        let error = Error::new(Reason::ShuttingDown, "the daemon is stopping; resume with the last cursor");
+        match cursor::at(self.app.store(), self.subscription.cursor()).await {
+            Ok(cursor) => error.with("cursor", cursor),
+            Err(_) => error,
+        }
+    }
+
+    async fn frame(&self, next: Next) -> Result<Frame> {
+        let seq = self.subscription.cursor();
+        match next {
+            Next::Closed => Err(self.ending().await),
+            Next::Idle => Ok(Frame::Progress { cursor: cursor::at(self.app.store(), seq).await?, seq }),
+            Next::Events { events, more } => {
+                let events = self.app.served(events, self.content).await?;
+                Ok(Frame::Events { events, cursor: cursor::at(self.app.store(), seq).await?, more })
+            }
+        }
+    }
+
+    async fn live_frame(&mut self, delta: LiveDelta) -> Result<Option<Frame>> {
+        if let Some(session) = self.sessions.get(&delta.session) {
+            return Ok(Some(Frame::Live { session: *session, delta }));
+        }
+        if !self.all_sessions {
+            return Ok(None);
+        }
+        let (session, _) = self.app.store().session(delta.session).await?;
+        self.sessions.insert(delta.session, session.id);
+        Ok(Some(Frame::Live { session: session.id, delta }))
+    }
+}
+
+/// The next words of a draft. What a slow reader misses is left out; the offsets say so.
+async fn next_live(live: &mut Option<broadcast::Receiver<LiveDelta>>) -> LiveDelta {
+    let Some(receiver) = live else { return std::future::pending().await };
+    loop {
+        match receiver.recv().await {
+            Ok(delta) => return delta,
+            Err(broadcast::error::RecvError::Lagged(_)) => {}
+            Err(broadcast::error::RecvError::Closed) => return std::future::pending().await,
+        }
+    }
+}
+
+impl Longhand {
+    /// Begins a stream.
+    pub async fn subscribe(&self, request: SubscribeRequest) -> Result<EventStream> {
+        if request.sessions.len() > limits::SUBSCRIPTION_SESSIONS_MAX {
+            return Err(Error::limit("session_ids", limits::SUBSCRIPTION_SESSIONS_MAX, request.sessions.len()));
+        }
+        let progress = request.progress.unwrap_or(Duration::from_millis(limits::PROGRESS_INTERVAL_MS_DEFAULT));
+        if !(Duration::from_secs(1)..=Duration::from_secs(600)).contains(&progress) {
+            return Err(Error::field("progress_interval", "is not between 1 s and 10 min"));
+        }
+        let permit = self.shared.streams.clone().try_acquire_owned();
+        let permit =
+            permit.map_err(|_| Error::limit("open event streams", limits::STREAMS_MAX, limits::STREAMS_MAX + 1))?;
+        let mut sessions = HashMap::new();
+        for id in &request.sessions {
+            let key = self.store().find_session(id).await?;
+            sessions.insert(key, self.store().session(key).await?.0.id);
+        }
+        // Words that come while the beginning is read wait here rather than being missed.
+        let live = request.live.then(|| self.shared.live.subscribe());
+        let head = *self.store().watch_head().borrow();
+        let mut waiting = VecDeque::new();
+        let after = match &request.start {
+            Start::Now => head,
+            Start::Beginning => 0,
+            Start::After(cursor) => cursor::read(self.store(), cursor).await?,
+            Start::Snapshot if sessions.is_empty() => {
+                return Err(Error::field("snapshot", "needs session_ids"));
+            }
+            Start::Snapshot => head,
+        };
+        waiting.push_back(Frame::Ready { cursor: cursor::at(self.store(), after).await?, head });
+        if request.start == Start::Snapshot {
+            self.snapshot(&sessions, head, &mut waiting).await?;
+        }
+        let filter = EventFilter { sessions: sessions.keys().copied().collect(), kinds: request.kinds };
+        Ok(EventStream {
+            app: self.clone(),
+            subscription: Subscription::new(self.store().clone(), filter, after, progress),
+            waiting,
+            content: request.content,
+            all_sessions: sessions.is_empty(),
+            sessions,
+            live,
+            stopping: self.shared.stopping.clone(),
+            _permit: permit,
+        })
+    }
+
+    /// The sessions as they stood after event `head`: what follows the snapshot comes exactly behind it.
+    async fn snapshot(
+        &self,
+        sessions: &HashMap<SessionKey, SessionId>,
+        head: Seq,
+        frames: &mut VecDeque<Frame>,
+    ) -> Result<()> {
+        for (key, id) in sessions {
+            let revision = self.store().revision_before(*key, head).await?;
+            frames.push_back(Frame::SnapshotSession(Box::new(self.get_session(&id.to_string()).await?)));
+            let source = self.store().source(*key, Some(revision)).await?;
+            let policy = parse_policy(&source.policy)?;
+            let view = plan::view(&policy, &source.messages);
+            frames.extend(view.messages.into_iter().map(|message| Frame::SnapshotMessage(Box::new(message))));
+        }
+        frames.push_back(Frame::SnapshotEnd { cursor: cursor::at(self.store(), head).await? });
+        Ok(())
+    }
+
+    /// How many streams are open.
+    pub fn stream_count(&self) -> usize {
+        limits::STREAMS_MAX - self.shared.streams.available_permits()
+    }
+
+    async fn served(&self, events: Vec<Event>, content: bool) -> Result<Vec<ServedEvent>> {
+        let mut served = Vec::with_capacity(events.len());
+        for event in events {
+            let message = if content { self.store().message_of(&event).await? } else { None };
+            let cursor = cursor::behind(self.store(), event.seq, &event.hash);
+            served.push(ServedEvent { event, cursor, message });
+        }
+        Ok(served)
+    }
+
+    /// A page of past events, oldest first, and where the next one begins.
+    pub async fn list_events(&self, list: ListEvents) -> Result<(Vec<ServedEvent>, String)> {
+        let limit = page_size(if list.page_size == 0 { 100 } else { list.page_size })?;
+        let after = match list.after.as_str() {
+            "" => None,
+            cursor => Some(cursor::read(self.store(), cursor).await?),
+        };
+        let Some(session) = &list.session else {
+            if list.to_revision.is_some() {
+                return Err(Error::field("to_revision", "needs session_id"));
+            }
+            return self.list_store_events(list.kinds, after.unwrap_or(0), limit, list.content).await;
+        };
+        let key = self.store().find_session(session).await?;
+        let first = match after {
+            None | Some(0) => 1,
+            Some(seq) => match self.store().revision_of(key, seq).await? {
+                Some(revision) => revision + 1,
+                None => {
+                    let why = "the cursor stands behind an event that is not part of this session's history";
+                    return Err(Error::new(Reason::CursorInvalid, why));
+                }
+            },
+        };
+        let last = list.to_revision.unwrap_or(i64::MAX);
+        let (events, next) = self.store().history_events(key, &list.kinds, (first, last), limit).await?;
+        let events = self.served(events, list.content).await?;
+        let next = match next {
+            Some(_) => events.last().map(|event| event.cursor.clone()).unwrap_or_default(),
+            None => String::new(),
+        };
+        Ok((events, next))
+    }
+
+    async fn list_store_events(
+        &self,
+        kinds: Vec<EventKind>,
+        after: Seq,
+        limit: i64,
+        content: bool,
+    ) -> Result<(Vec<ServedEvent>, String)> {
+        let filter = EventFilter { sessions: Vec::new(), kinds };
+        let head = *self.store().watch_head().borrow();
+        let most = usize::try_from(limit).unwrap_or(usize::MAX);
+        let mut events = Vec::new();
+        let mut cursor = after;
+        while cursor < head && events.len() < most {
+            let page = self.store().tail(&filter, cursor, head).await?;
+            cursor = page.scanned;
+            events.extend(page.events);
+        }
+        if events.len() > most {
+            events.truncate(most);
+            cursor = events.last().map_or(after, |event| event.seq);
+        }
+        let next = if cursor < head { cursor::at(self.store(), cursor).await? } else { String::new() };
+        Ok((self.served(events, content).await?, next))
+    }
+}
+
+/// Which past events are wanted.
+#[derive(Debug, Clone, Default)]
+pub struct ListEvents {
+    /// Only this session's history; none for the whole store.
+    pub session: Option<String>,
+    /// Only these kinds; none for all.
+    pub kinds: Vec<EventKind>,
+    /// Behind the event with this cursor; empty for the beginning.
+    pub after: String,
+    /// At most this many; zero for 100.
+    pub page_size: i64,
+    /// Up to this revision.
+    pub to_revision: Option<crate::model::Revision>,
+    /// Fill in messages.
+    pub content: bool,
+}

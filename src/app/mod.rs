@@ -1,0 +1,145 @@
+//! The API in domain types: use cases, validation, idempotency. Everything that a client can do is here; `grpc` only
+//! converts.
+
+pub mod admin;
+pub mod append;
+pub mod compactions;
+pub mod context;
+pub mod cursor;
+pub mod error;
+pub mod events;
+pub mod sessions;
+mod validate;
+
+pub use error::{Error, Reason, Result};
+
+use crate::clock::Clock;
+use crate::model::time::Timestamp;
+use crate::model::usage::ModelWindow;
+use crate::policy::{Policy, overflow};
+use crate::scheduler::SchedulerHandle;
+use crate::store::{self, Caller, Rule, SessionKey, Store};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use tokio::sync::broadcast;
+use tokio_util::sync::CancellationToken;
+
+/// The API. Cheap to clone.
+#[derive(Clone)]
+pub struct Longhand {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    store: Store,
+    scheduler: SchedulerHandle,
+    default_preset: String,
+    start_time: Timestamp,
+    live: broadcast::Sender<events::LiveDelta>,
+    /// Sessions in use, so that an append need not read its session's policy again. Only this process changes policies.
+    known: Mutex<HashMap<String, Arc<Known>>>,
+    streams: Arc<tokio::sync::Semaphore>,
+    stopping: CancellationToken,
+}
+
+/// What an append needs to know of its session.
+struct Known {
+    key: SessionKey,
+    policy: Policy,
+    window: ModelWindow,
+}
+
+/// Sessions that are kept in mind.
+const KNOWN_MAX: usize = 10_000;
+
+/// How the API is built.
+pub struct Options {
+    /// The preset of sessions that name none.
+    pub default_preset: String,
+    /// Ends event streams and waits when the daemon stops.
+    pub stopping: CancellationToken,
+}
+
+impl Longhand {
+    /// The API over a store and a scheduler that somebody else runs.
+    pub fn new(store: Store, scheduler: SchedulerHandle, clock: &Clock, options: Options) -> Self {
+        let (live, _) = broadcast::channel(crate::limits::LIVE_FRAMES_MAX);
+        let shared = Shared {
+            store,
+            scheduler,
+            default_preset: options.default_preset,
+            start_time: clock.now(),
+            live,
+            known: Mutex::new(HashMap::new()),
+            streams: Arc::new(tokio::sync::Semaphore::new(crate::limits::STREAMS_MAX)),
+            stopping: options.stopping,
+        };
+        Self { shared: Arc::new(shared) }
+    }
+
+    /// The store beneath.
+    pub fn store(&self) -> &Store {
+        &self.shared.store
+    }
+
+    /// What an append needs to know of a session, from memory or from the store.
+    async fn known(&self, id: &str) -> Result<Arc<Known>> {
+        if let Some(known) = self.shared.known.lock().unwrap_or_else(PoisonError::into_inner).get(id) {
+            return Ok(known.clone());
+        }
+        let key = self.store().find_session(id).await?;
+        let (session, policy) = self.store().session(key).await?;
+        let known = Arc::new(Known { key, policy: parse_policy(&policy)?, window: session.window });
+        let mut all = self.shared.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if all.len() >= KNOWN_MAX {
+            all.clear();
+        }
+        all.insert(id.to_owned(), known.clone());
+        Ok(known)
+    }
+
+    /// Forgets what is known of every session: one of them has a new policy or window, under any of its names.
+    fn forget(&self) {
+        self.shared.known.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+}
+
+/// Reads a stored policy. It was written by us, so anything else is damage.
+pub(crate) fn parse_policy(text: &store::PolicyText) -> Result<Policy> {
+    serde_json::from_str(&text.json)
+        .map_err(|error| Error::new(Reason::RowCorrupt, format!("a stored policy cannot be read: {error}")))
+}
+
+/// The window in force: the caller's where it names one, else the session's.
+fn window_in_force<'a>(known: &'a ModelWindow, given: Option<&'a ModelWindow>) -> &'a ModelWindow {
+    given.filter(|window| window.context > 0).unwrap_or(known)
+}
+
+/// What the policy says about triggers under a window, in plain numbers.
+pub(crate) fn rule(policy: &Policy, window: &ModelWindow) -> Rule {
+    let prune = policy.prune.as_ref().filter(|_| policy.trigger.auto);
+    Rule {
+        window: window.clone(),
+        due_tokens: overflow::due_at(policy, window),
+        prune_tokens: prune.map(|prune| prune.protect_tokens + prune.minimum_tokens),
+        prune_step_tokens: prune.map_or(0, |prune| prune.minimum_tokens / 4),
+    }
+}
+
+/// How many things a page holds.
+fn page_size(asked: i64) -> Result<i64> {
+    match asked {
+        0 => Ok(crate::limits::PAGE_SIZE_DEFAULT),
+        asked if asked < 0 => Err(Error::field("page_size", "is negative")),
+        asked => Ok(asked.min(crate::limits::PAGE_SIZE_MAX)),
+    }
+}
+
+/// Checks who calls before anything else is looked at.
+fn check_caller(caller: &Caller) -> Result<()> {
+    validate::name("longhand-actor", &caller.actor)?;
+    if let Some(request) = &caller.request {
+        validate::name("request_id", &request.id)?;
+    }
+    Ok(())
+}

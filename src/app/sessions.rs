@@ -1,0 +1,228 @@
+//! Sessions: made, found, changed, put away, forked.
+
+use super::error::{Error, Reason, Result};
+use super::{Longhand, check_caller, cursor, page_size, parse_policy, validate};
+use crate::model::Revision;
+use crate::model::session::Session;
+use crate::model::usage::ModelWindow;
+use crate::policy::{Policy, presets};
+use crate::store::{self, Caller, PolicyText, SessionKey};
+
+/// A session with its policy as text.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SessionInfo {
+    /// The session.
+    pub session: Session,
+    /// The policy in force, as JSON.
+    pub policy_json: String,
+}
+
+/// What a new session is to be.
+#[derive(Debug, Clone, Default)]
+pub struct NewSession {
+    /// The client's own id.
+    pub client_id: Option<String>,
+    /// What people call it.
+    pub title: String,
+    /// The preset, with or without its version; empty for the default.
+    pub preset: String,
+    /// JSON merged over the preset's policy; empty for none.
+    pub policy_override_json: String,
+    /// The window in force when a caller names none.
+    pub window: ModelWindow,
+    /// Free JSON.
+    pub metadata_json: Option<String>,
+    /// The session it works for.
+    pub parent: Option<String>,
+}
+
+/// What is to change in a session; what is unset stays.
+#[derive(Debug, Clone, Default)]
+pub struct SessionChange {
+    /// The new title.
+    pub title: Option<String>,
+    /// The new free JSON.
+    pub metadata_json: Option<String>,
+    /// The new window.
+    pub window: Option<ModelWindow>,
+    /// The new preset.
+    pub preset: Option<String>,
+    /// JSON merged over the policy in force, or over the new preset.
+    pub policy_override_json: Option<String>,
+    /// Refuse when history, marks or policy changed after this revision.
+    pub expected_revision: Option<Revision>,
+}
+
+/// Where a fork begins.
+#[derive(Debug, Clone, Default)]
+pub struct ForkPoint {
+    /// Behind this sealed message.
+    pub message_id: Option<String>,
+    /// At this revision.
+    pub at_revision: Option<Revision>,
+}
+
+/// What a mutation of a session answers.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SessionChanged {
+    /// The session after it.
+    pub info: SessionInfo,
+    /// Its revision after it.
+    pub revision: Revision,
+    /// The store's newest event of it.
+    pub seq: crate::model::Seq,
+}
+
+fn preset(name: &str) -> Result<Policy> {
+    presets::find(name)
+        .map(|preset| preset.policy())
+        .ok_or_else(|| Error::new(Reason::PresetNotFound, format!("there is no preset {name}")).with("preset", name))
+}
+
+/// Merges an override over a policy, and refuses what does not make sense.
+fn with_override(policy: Policy, json: &str) -> Result<Policy> {
+    if json.is_empty() {
+        return Ok(policy);
+    }
+    validate::policy_override(json)?;
+    policy.with_overrides(json).map_err(|error| {
+        Error::new(Reason::PolicyInvalid, format!("{}: {}", error.field, error.message)).with("field", error.field)
+    })
+}
+
+fn policy_text(policy: &Policy) -> Result<PolicyText> {
+    let json = serde_json::to_string(policy).map_err(Error::internal)?;
+    Ok(PolicyText { preset: policy.preset.clone(), json })
+}
+
+impl Longhand {
+    /// Makes a session, or finds the one that has the client id and is the same.
+    pub async fn create_session(&self, new: NewSession, caller: Caller) -> Result<(SessionInfo, bool)> {
+        check_caller(&caller)?;
+        validate::client_id("client_id", new.client_id.as_deref())?;
+        validate::title(&new.title)?;
+        validate::window("window", &new.window)?;
+        validate::json("metadata_json", new.metadata_json.as_deref(), crate::limits::SESSION_METADATA_BYTES_MAX)?;
+        let name = if new.preset.is_empty() { &self.shared.default_preset } else { &new.preset };
+        let policy = with_override(preset(name)?, &new.policy_override_json)?;
+        let parent = match &new.parent {
+            Some(parent) => Some(self.store().find_session(parent).await?),
+            None => None,
+        };
+        let create = store::CreateSession {
+            client_id: new.client_id,
+            title: new.title,
+            policy: policy_text(&policy)?,
+            window: new.window,
+            metadata_json: new.metadata_json,
+            parent,
+        };
+        let (key, existed) = self.store().create_session(create, caller).await?;
+        Ok((self.info(key).await?, existed))
+    }
+
+    async fn info(&self, key: SessionKey) -> Result<SessionInfo> {
+        let (session, policy) = self.store().session(key).await?;
+        Ok(SessionInfo { session, policy_json: policy.json })
+    }
+
+    /// A session as it stands now.
+    pub async fn get_session(&self, id: &str) -> Result<SessionInfo> {
+        let key = self.store().find_session(id).await?;
+        self.info(key).await
+    }
+
+    /// A page of sessions, newest first, and where the next one begins.
+    pub async fn list_sessions(
+        &self,
+        size: i64,
+        token: &str,
+        parent: Option<&str>,
+        archived: bool,
+    ) -> Result<(Vec<SessionInfo>, String)> {
+        let limit = page_size(size)?;
+        let scope = format!("sessions {} {archived}", parent.unwrap_or_default());
+        let below = cursor::page_start(token, &scope)?.unwrap_or(i64::MAX);
+        let parent = match parent {
+            Some(parent) => Some(self.store().find_session(parent).await?),
+            None => None,
+        };
+        let mut rows = self.store().list_sessions(below, archived, parent, limit + 1).await?;
+        let more = rows.len() > usize::try_from(limit).unwrap_or(usize::MAX);
+        if more {
+            rows.pop();
+        }
+        let next = rows.last().filter(|_| more).map(|(key, ..)| cursor::page_token(*key, &scope));
+        let sessions =
+            rows.into_iter().map(|(_, session, policy)| SessionInfo { session, policy_json: policy.json }).collect();
+        Ok((sessions, next.unwrap_or_default()))
+    }
+
+    /// Changes a session.
+    pub async fn update_session(&self, id: &str, change: SessionChange, caller: Caller) -> Result<SessionChanged> {
+        check_caller(&caller)?;
+        if let Some(title) = &change.title {
+            validate::title(title)?;
+        }
+        if let Some(window) = &change.window {
+            validate::window("window", window)?;
+        }
+        let limit = crate::limits::SESSION_METADATA_BYTES_MAX;
+        validate::json("metadata_json", change.metadata_json.as_deref(), limit)?;
+        let key = self.store().find_session(id).await?;
+        let policy = if change.preset.is_some() || change.policy_override_json.is_some() {
+            let start = match &change.preset {
+                Some(name) => preset(name)?,
+                None => parse_policy(&self.store().session(key).await?.1)?,
+            };
+            let policy = with_override(start, change.policy_override_json.as_deref().unwrap_or_default())?;
+            Some(policy_text(&policy)?)
+        } else {
+            None
+        };
+        let update = store::UpdateSession {
+            title: change.title,
+            metadata_json: change.metadata_json,
+            window: change.window,
+            policy,
+            expected_revision: change.expected_revision,
+        };
+        let receipt = self.store().update_session(key, update, caller).await?;
+        self.forget();
+        Ok(SessionChanged { info: self.info(key).await?, revision: receipt.revision, seq: receipt.seq })
+    }
+
+    /// Puts a session away, or takes it out again.
+    pub async fn archive_session(&self, id: &str, restore: bool, caller: Caller) -> Result<SessionChanged> {
+        check_caller(&caller)?;
+        let key = self.store().find_session(id).await?;
+        let receipt = self.store().archive_session(key, restore, caller).await?;
+        Ok(SessionChanged { info: self.info(key).await?, revision: receipt.revision, seq: receipt.seq })
+    }
+
+    /// Makes a session that shares another's history up to a point.
+    pub async fn fork_session(
+        &self,
+        id: &str,
+        point: ForkPoint,
+        client_id: Option<String>,
+        title: String,
+        caller: Caller,
+    ) -> Result<(SessionInfo, bool)> {
+        check_caller(&caller)?;
+        validate::client_id("client_id", client_id.as_deref())?;
+        validate::title(&title)?;
+        let key = self.store().find_session(id).await?;
+        let at = match (point.message_id, point.at_revision) {
+            (Some(_), Some(_)) => return Err(Error::field("at_revision", "does not go with message_id")),
+            (Some(message), None) => {
+                let (_, _, sealed) = self.store().place_of(key, &message).await?;
+                Some(sealed.ok_or(store::Error::MessageOpen)?)
+            }
+            (None, at) => at,
+        };
+        let fork = store::ForkSession { client_id, at, title };
+        let (fork, existed) = self.store().fork_session(key, fork, caller).await?;
+        Ok((self.info(fork).await?, existed))
+    }
+}

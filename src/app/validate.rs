@@ -1,0 +1,225 @@
+//! What is refused before anything is written.
+
+use super::error::{Error, Result};
+use crate::limits;
+use crate::model::message::{Finish, MessageKind, NewMessage};
+use crate::model::part::{Media, MediaSource, NewPart, PartBody};
+use crate::model::usage::{ModelWindow, Usage};
+use serde_json::value::RawValue;
+
+fn bound(what: &str, actual: usize, limit: usize) -> Result<()> {
+    if actual > limit { Err(Error::limit(what, limit, actual)) } else { Ok(()) }
+}
+
+/// A name that a client chose.
+pub(super) fn name(field: &str, text: &str) -> Result<()> {
+    bound(&format!("bytes of {field}"), text.len(), limits::NAME_BYTES_MAX)
+}
+
+/// A client's own id: a name that is there, and that no server id can be mistaken for.
+pub(super) fn client_id(field: &str, id: Option<&str>) -> Result<()> {
+    let Some(id) = id else { return Ok(()) };
+    if id.is_empty() {
+        return Err(Error::field(field, "is empty; leave it unset instead"));
+    }
+    name(field, id)?;
+    let taken = id.parse::<crate::model::ids::SessionId>().is_ok()
+        || id.parse::<crate::model::ids::MessageId>().is_ok()
+        || id.parse::<crate::model::ids::PartId>().is_ok();
+    if taken { Err(Error::field(field, "has the form of an id that the server makes")) } else { Ok(()) }
+}
+
+/// Free JSON: any JSON text, kept verbatim.
+pub(super) fn json(field: &str, text: Option<&str>, limit: usize) -> Result<()> {
+    let Some(text) = text else { return Ok(()) };
+    bound(&format!("bytes of {field}"), text.len(), limit)?;
+    serde_json::from_str::<&RawValue>(text).map(drop).map_err(|error| Error::field(field, format!("is no JSON: {error}")))
+}
+
+/// A session's title.
+pub(super) fn title(text: &str) -> Result<()> {
+    bound("bytes of title", text.len(), limits::TITLE_BYTES_MAX)
+}
+
+/// A model window.
+pub(super) fn window(field: &str, window: &ModelWindow) -> Result<()> {
+    name(&format!("{field}.model"), &window.model)?;
+    let counts = [
+        ("context_tokens", Some(window.context)),
+        ("input_tokens", window.input),
+        ("output_tokens", window.output),
+    ];
+    for (part, count) in counts {
+        if count.is_some_and(|count| count < 0) {
+            return Err(Error::field(&format!("{field}.{part}"), "is negative"));
+        }
+    }
+    Ok(())
+}
+
+fn usage(field: &str, usage: &Usage) -> Result<()> {
+    let counts = [
+        ("input_tokens", usage.input),
+        ("output_tokens", usage.output),
+        ("reasoning_tokens", usage.reasoning),
+        ("cache_read_tokens", usage.cache_read),
+        ("cache_write_tokens", usage.cache_write),
+        ("total_tokens", usage.total.unwrap_or(0)),
+    ];
+    for (part, count) in counts {
+        // A figure of this size is a mistake, and sums of it would overflow.
+        if !(0..=1 << 50).contains(&count) {
+            return Err(Error::field(&format!("{field}.{part}"), format!("{count} is no count of tokens")));
+        }
+    }
+    match usage.cost_usd {
+        Some(cost) if !cost.is_finite() || cost < 0.0 => Err(Error::field(&format!("{field}.cost_usd"), "is no price")),
+        _ => Ok(()),
+    }
+}
+
+/// How a message ends.
+pub(super) fn finish(field: &str, finish: &Finish) -> Result<()> {
+    bound(&format!("bytes of {field}.detail"), finish.detail.len(), limits::FINISH_DETAIL_BYTES_MAX)?;
+    if let Some(given) = &finish.usage {
+        usage(&format!("{field}.usage"), given)?;
+    }
+    if finish.view_hash.as_ref().is_some_and(|hash| hash.len() != 32) {
+        return Err(Error::field(&format!("{field}.view_hash"), "is not 32 bytes"));
+    }
+    Ok(())
+}
+
+fn media_bytes(field: &str, media: &Media) -> Result<usize> {
+    if media.mime_type.is_empty() {
+        return Err(Error::field(&format!("{field}.mime_type"), "is empty"));
+    }
+    name(&format!("{field}.mime_type"), &media.mime_type)?;
+    bound(&format!("bytes of {field}.name"), media.name.len(), 1_024)?;
+    Ok(match &media.source {
+        MediaSource::Bytes(bytes) => bytes.len(),
+        MediaSource::Uri(uri) => uri.len(),
+    })
+}
+
+fn call_id(field: &str, id: &str) -> Result<()> {
+    if id.is_empty() {
+        return Err(Error::field(&format!("{field}.call_id"), "is empty"));
+    }
+    bound(&format!("bytes of {field}.call_id"), id.len(), limits::CALL_ID_BYTES_MAX)
+}
+
+/// A part; says how many bytes it is.
+fn part(field: &str, kind: MessageKind, part: &NewPart) -> Result<usize> {
+    client_id(&format!("{field}.client_id"), part.client_id.as_deref())?;
+    json(&format!("{field}.metadata_json"), part.metadata_json.as_deref(), limits::METADATA_BYTES_MAX)?;
+    let record = matches!(part.body, PartBody::Record(_));
+    if record != (kind == MessageKind::Record) {
+        return Err(Error::field(field, "records hold record parts, and nothing else does"));
+    }
+    let bytes = match &part.body {
+        PartBody::Text(text) | PartBody::Reasoning(text) => text.len(),
+        PartBody::ToolCall(call) => {
+            call_id(&format!("{field}.tool_call"), &call.call_id)?;
+            if call.tool.is_empty() {
+                return Err(Error::field(&format!("{field}.tool_call.tool"), "is empty"));
+            }
+            name(&format!("{field}.tool_call.tool"), &call.tool)?;
+            call.input_json.len()
+        }
+        PartBody::ToolResult(result) => {
+            call_id(&format!("{field}.tool_result"), &result.call_id)?;
+            let mut bytes = result.output.len();
+            for (index, media) in result.attachments.iter().enumerate() {
+                bytes += media_bytes(&format!("{field}.tool_result.attachments[{index}]"), media)?;
+            }
+            bytes
+        }
+        PartBody::Media(media) => media_bytes(&format!("{field}.media"), media)?,
+        PartBody::Marker(marker) => marker.name.len() + marker.text.len(),
+        PartBody::Step(step) => {
+            if let Some(given) = &step.usage {
+                usage(&format!("{field}.step.usage"), given)?;
+            }
+            step.finish_reason.len()
+        }
+        PartBody::Opaque(opaque) => opaque.provider.len() + opaque.kind.len() + opaque.data.len(),
+        PartBody::Record(record) => record.kind.len() + record.data.len(),
+    };
+    Ok(bytes + part.metadata_json.as_ref().map_or(0, String::len))
+}
+
+/// The parts of one message; says how many bytes they are.
+pub(super) fn parts(field: &str, kind: MessageKind, parts: &[NewPart]) -> Result<usize> {
+    bound(&format!("{field}.parts"), parts.len(), limits::MESSAGE_PARTS_MAX)?;
+    let mut bytes = 0;
+    let mut ids = std::collections::HashSet::new();
+    for (index, given) in parts.iter().enumerate() {
+        let field = format!("{field}.parts[{index}]");
+        bytes += part(&field, kind, given)?;
+        if let Some(id) = &given.client_id
+            && !ids.insert(id.as_str())
+        {
+            return Err(Error::field(&format!("{field}.client_id"), "is there twice"));
+        }
+    }
+    bound(&format!("bytes of {field}"), bytes, limits::MESSAGE_BYTES_MAX)?;
+    Ok(bytes)
+}
+
+/// A message to append; says how many bytes it is.
+pub(super) fn message(field: &str, message: &NewMessage) -> Result<usize> {
+    client_id(&format!("{field}.client_id"), message.client_id.as_deref())?;
+    name(&format!("{field}.model"), &message.model)?;
+    name(&format!("{field}.provider"), &message.provider)?;
+    json(&format!("{field}.metadata_json"), message.metadata_json.as_deref(), limits::METADATA_BYTES_MAX)?;
+    if !matches!(message.kind, MessageKind::Normal | MessageKind::Record) {
+        return Err(Error::field(&format!("{field}.kind"), "clients append normal messages and records"));
+    }
+    if message.kind == MessageKind::Record && message.finish.is_none() {
+        return Err(Error::field(&format!("{field}.open"), "a record is never open"));
+    }
+    if let Some(given) = &message.finish {
+        finish(&format!("{field}.finish"), given)?;
+    }
+    let bytes = parts(field, message.kind, &message.parts)?;
+    Ok(bytes + message.metadata_json.as_ref().map_or(0, String::len))
+}
+
+/// All messages of one append.
+pub(super) fn batch(messages: &[NewMessage]) -> Result<()> {
+    if messages.is_empty() {
+        return Err(Error::field("messages", "is empty"));
+    }
+    bound("messages", messages.len(), limits::BATCH_MESSAGES_MAX)?;
+    let mut bytes = 0;
+    let mut ids = std::collections::HashSet::new();
+    for (index, given) in messages.iter().enumerate() {
+        let field = format!("messages[{index}]");
+        bytes += message(&field, given)?;
+        if let Some(id) = &given.client_id
+            && !ids.insert(id.as_str())
+        {
+            return Err(Error::field(&format!("{field}.client_id"), "is there twice"));
+        }
+    }
+    bound("bytes of messages", bytes, limits::BATCH_BYTES_MAX)
+}
+
+/// Words for a summarizer.
+pub(super) fn instructions(text: &str) -> Result<()> {
+    bound("bytes of instructions", text.len(), limits::INSTRUCTIONS_BYTES_MAX)
+}
+
+/// A summary that a client brings along.
+pub(super) fn summary(text: &str) -> Result<()> {
+    if text.trim().is_empty() {
+        return Err(Error::field("text", "is empty"));
+    }
+    bound("bytes of text", text.len(), limits::SUMMARY_BYTES_MAX)
+}
+
+/// A policy override.
+pub(super) fn policy_override(text: &str) -> Result<()> {
+    bound("bytes of policy_override_json", text.len(), limits::POLICY_BYTES_MAX)
+}

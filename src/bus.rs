@@ -1,0 +1,72 @@
+//! The bus: memory says only that there is something newer; what it is, is read from the log.
+//!
+//! Catching up, following and replaying are therefore one path, and a slow reader lags alone.
+
+use crate::model::Seq;
+use crate::model::event::Event;
+use crate::store::{EventFilter, Result, Store};
+use std::time::Duration;
+use tokio::sync::watch;
+
+/// A place in the log that moves with its reader.
+pub struct Subscription {
+    store: Store,
+    filter: EventFilter,
+    /// Everything up to here was looked at.
+    cursor: Seq,
+    head: watch::Receiver<Seq>,
+    progress: Duration,
+}
+
+/// What a subscription has to say next.
+#[derive(Debug, Clone)]
+pub enum Next {
+    /// Events that match, in order.
+    Events {
+        /// The events; never empty.
+        events: Vec<Event>,
+        /// The mutation that the last one belongs to goes on in what comes next.
+        more: bool,
+    },
+    /// Nothing more matches up to the cursor.
+    Idle,
+    /// The store is closing.
+    Closed,
+}
+
+impl Subscription {
+    /// Reads what comes behind `after`.
+    pub fn new(store: Store, filter: EventFilter, after: Seq, progress: Duration) -> Self {
+        let head = store.watch_head();
+        Self { store, filter, cursor: after, head, progress }
+    }
+
+    /// Everything up to here was delivered or did not match.
+    pub fn cursor(&self) -> Seq {
+        self.cursor
+    }
+
+    /// Waits for what is next. Nothing is lost when the future is dropped: the cursor moves only with an answer.
+    pub async fn next(&mut self) -> Result<Next> {
+        let idle = tokio::time::sleep(self.progress);
+        tokio::pin!(idle);
+        loop {
+            let head = *self.head.borrow_and_update();
+            while self.cursor < head {
+                let page = self.store.tail(&self.filter, self.cursor, head).await?;
+                self.cursor = page.scanned;
+                if let Some(last) = page.events.last() {
+                    let more = !last.ends_mutation && page.more;
+                    return Ok(Next::Events { events: page.events, more });
+                }
+                if idle.is_elapsed() {
+                    return Ok(Next::Idle);
+                }
+            }
+            tokio::select! {
+                () = &mut idle => return Ok(Next::Idle),
+                changed = self.head.changed() => if changed.is_err() { return Ok(Next::Closed) },
+            }
+        }
+    }
+}

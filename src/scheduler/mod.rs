@@ -1,0 +1,162 @@
+//! When to run what: due sessions are judged, ready jobs are carried out, lost ones are taken up again.
+//!
+//! The loop owns no truth: due marks and jobs are in the database, and everything here can be lost at any moment.
+
+pub mod plan;
+mod recover;
+mod step;
+mod worker;
+
+use crate::clock::{Clock, fresh_id};
+use crate::limits;
+use crate::store::{self, Store};
+use crate::summarizer::Summarizer;
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+use std::time::Duration;
+use step::{Input, State, Work, step};
+use tokio::sync::{Notify, mpsc};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use worker::Worker;
+
+/// What the scheduler cannot go on without.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The store refused.
+    #[error(transparent)]
+    Store(#[from] store::Error),
+}
+
+/// How the scheduler runs.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Jobs that run at the same time.
+    pub workers: NonZeroUsize,
+}
+
+/// The scheduler.
+pub struct Scheduler {
+    store: Store,
+    clock: Clock,
+    summarizer: Arc<dyn Summarizer>,
+    options: Options,
+    handle: SchedulerHandle,
+}
+
+/// Tells the scheduler that there may be work which no commit has announced.
+#[derive(Clone, Default)]
+pub struct SchedulerHandle {
+    woken: Arc<Notify>,
+}
+
+impl SchedulerHandle {
+    /// There may be work.
+    pub fn wake(&self) {
+        self.woken.notify_one();
+    }
+}
+
+impl Scheduler {
+    /// A scheduler over a store; nothing happens until it runs.
+    pub fn new(store: Store, clock: Clock, summarizer: Arc<dyn Summarizer>, options: Options) -> Self {
+        Self { store, clock, summarizer, options, handle: SchedulerHandle::default() }
+    }
+
+    /// The handle by which others wake it.
+    pub fn handle(&self) -> SchedulerHandle {
+        self.handle.clone()
+    }
+
+    /// Takes up what an earlier daemon left, then hands out work until it is cancelled; then waits for the workers.
+    pub async fn run(self, cancel: CancellationToken) -> Result<(), Error> {
+        recover::take_up(&self.store, &self.clock).await?;
+        let (work, queue) = async_channel::bounded(limits::JOB_QUEUE_MAX);
+        let (finished, mut results) = mpsc::unbounded_channel();
+        let workers = TaskTracker::new();
+        let worker = Worker {
+            store: self.store.clone(),
+            clock: self.clock.clone(),
+            summarizer: self.summarizer.clone(),
+            owner: fresh_id(),
+        };
+        for _ in 0..self.options.workers.get() {
+            workers.spawn(work_off(worker.clone(), queue.clone(), finished.clone(), cancel.clone()));
+        }
+        workers.close();
+        let mut state = State::default();
+        let mut head = self.store.watch_head();
+        let mut tick = tokio::time::interval(Duration::from_millis(limits::SCHEDULER_TICK_MS));
+        loop {
+            let input = tokio::select! {
+                () = cancel.cancelled() => break,
+                Some(done) = results.recv() => {
+                    step(&mut state, Input::Finished(done));
+                    self.look().await
+                }
+                changed = head.changed() => {
+                    if changed.is_err() {
+                        break;
+                    }
+                    self.look().await
+                }
+                () = self.handle.woken.notified() => self.look().await,
+                _ = tick.tick() => self.look().await,
+            };
+            let input = match input {
+                Ok(input) => input,
+                Err(store::Error::Closed) => break,
+                Err(error) => {
+                    tracing::error!(%error, "the scheduler cannot read the store");
+                    continue;
+                }
+            };
+            for effect in step(&mut state, input) {
+                // A full queue is no loss: what does not fit is found again.
+                if let Err(error) = work.try_send(effect) {
+                    step(&mut state, Input::Finished(error.into_inner()));
+                }
+            }
+        }
+        step(&mut state, Input::Drain);
+        work.close();
+        workers.wait().await;
+        Ok(())
+    }
+
+    /// What the database says is to be done. Few at a time: the rest is found when these are done.
+    async fn look(&self) -> store::Result<Input> {
+        let many = i64::try_from(limits::JOB_QUEUE_MAX / 4).unwrap_or(i64::MAX);
+        let due = self.store.due_sessions(many).await?;
+        let ready = self.store.ready_jobs(self.clock.now(), many).await?;
+        Ok(Input::Found { due, ready })
+    }
+}
+
+/// One worker's life. Work in hand is dropped when the daemon stops: its claim is released at the next start.
+async fn work_off(
+    worker: Worker,
+    queue: async_channel::Receiver<Work>,
+    finished: mpsc::UnboundedSender<Work>,
+    cancel: CancellationToken,
+) {
+    while let Ok(work) = queue.recv().await {
+        let done = async {
+            match &work {
+                Work::Evaluate(due) => worker.evaluate(due).await,
+                Work::Run { job, .. } => worker.run(*job).await,
+            }
+        };
+        let done = tokio::select! {
+            () = cancel.cancelled() => break,
+            done = done => done,
+        };
+        match done {
+            Ok(()) | Err(Error::Store(store::Error::LeaseLost | store::Error::Closed)) => {}
+            Err(error) => tracing::warn!(%error, ?work, "work failed and will be found again"),
+        }
+        if finished.send(work).is_err() {
+            break;
+        }
+    }
+}
