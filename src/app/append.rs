@@ -2,13 +2,14 @@
 
 use super::error::{Error, Result};
 use super::events::LiveDelta;
-use super::{Known, Longhand, check_caller, cursor, page_size, rule, validate, window_in_force};
+use super::{Known, Longhand, check_caller, cursor, page_size, validate, window_in_force};
 use crate::model::ids::{MessageId, PartId};
 use crate::model::message::{Finish, Message, MessageKind, NewMessage, Role};
 use crate::model::part::{NewPart, PartBody};
 use crate::model::usage::ModelWindow;
 use crate::model::{Revision, Seq};
 use crate::policy::{Policy, tokens};
+use crate::scheduler::plan;
 use crate::store::{self, Caller, DraftWords, Durability, Fill, PageOf, PartAppend, Receipt, Weigh, Weight};
 use std::sync::Arc;
 
@@ -123,7 +124,7 @@ impl Longhand {
             validate::window("window", window)?;
         }
         let known = self.known(session).await?;
-        let rule = rule(&known.policy, window_in_force(&known.window, window.as_ref()));
+        let rule = plan::rule(&known.policy, window_in_force(&known.window, window.as_ref()));
         let messages = messages
             .into_iter()
             .map(|message| {
@@ -157,7 +158,7 @@ impl Longhand {
         validate::parts("request", MessageKind::Normal, &whole)?;
         let known = self.known(session).await?;
         let (message, _, _) = self.store().place_of(known.key, message).await?;
-        let rule = rule(&known.policy, &known.window);
+        let rule = plan::rule(&known.policy, &known.window);
         let parts = parts
             .into_iter()
             .map(|part| match part {
@@ -207,7 +208,7 @@ impl Longhand {
         }
         let known = self.known(session).await?;
         let (message, _, _) = self.store().place_of(known.key, message).await?;
-        let rule = rule(&known.policy, window_in_force(&known.window, window.as_ref()));
+        let rule = plan::rule(&known.policy, window_in_force(&known.window, window.as_ref()));
         let weigh = weigher(&known);
         let receipt = self.store().finish_message(known.key, caller, rule, message, finish, weigh).await?;
         Ok(self.appended(receipt))

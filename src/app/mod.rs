@@ -16,9 +16,9 @@ pub use error::{Error, Reason, Result};
 use crate::clock::Clock;
 use crate::model::time::Timestamp;
 use crate::model::usage::ModelWindow;
-use crate::policy::{Policy, overflow};
+use crate::policy::Policy;
 use crate::scheduler::SchedulerHandle;
-use crate::store::{self, Caller, Rule, SessionKey, Store};
+use crate::store::{self, Caller, SessionKey, Store};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::broadcast;
@@ -113,17 +113,6 @@ pub(crate) fn parse_policy(text: &store::PolicyText) -> Result<Policy> {
 /// The window in force: the caller's where it names one, else the session's.
 fn window_in_force<'a>(known: &'a ModelWindow, given: Option<&'a ModelWindow>) -> &'a ModelWindow {
     given.filter(|window| window.context > 0).unwrap_or(known)
-}
-
-/// What the policy says about triggers under a window, in plain numbers.
-pub(crate) fn rule(policy: &Policy, window: &ModelWindow) -> Rule {
-    let prune = policy.prune.as_ref().filter(|_| policy.trigger.auto);
-    Rule {
-        window: window.clone(),
-        due_tokens: overflow::due_at(policy, window),
-        prune_tokens: prune.map(|prune| prune.protect_tokens + prune.minimum_tokens),
-        prune_step_tokens: prune.map_or(0, |prune| prune.minimum_tokens / 4),
-    }
 }
 
 /// How many things a page holds.

@@ -9,7 +9,8 @@ use crate::model::part::{Marker, Part, PartBody};
 use crate::model::time::Timestamp;
 use crate::model::usage::ModelWindow;
 use crate::model::view::{SourceMessage, View};
-use crate::policy::{self, Policy, prune, render, select, tokens};
+use crate::policy::{self, Policy, overflow, prune, render, select, tokens};
+use crate::store::Rule;
 use uuid::Uuid;
 
 /// A summary to be made.
@@ -137,6 +138,17 @@ pub fn supplied(
     }
     let count = i64::try_from(head.len()).unwrap_or(i64::MAX);
     (covered(layout, &head), count)
+}
+
+/// What the policy says about triggers under a window, in plain numbers.
+pub fn rule(policy: &Policy, window: &ModelWindow) -> Rule {
+    let prune = policy.prune.as_ref().filter(|_| policy.trigger.auto);
+    Rule {
+        window: window.clone(),
+        due_tokens: overflow::due_at(policy, window),
+        prune_tokens: prune.map(|prune| prune.protect_tokens + prune.minimum_tokens),
+        prune_step_tokens: prune.map_or(0, |prune| prune.minimum_tokens / 4),
+    }
 }
 
 /// A message that is not stored yet, as a view would show it.

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 
 /// What the scheduler knows. The database has everything else.
 #[derive(Debug, Default)]
-pub struct State {
+pub(super) struct State {
     /// Work that was handed to a worker and has not come back.
     jobs: HashSet<i64>,
     /// Sessions that a worker is looking at, or whose job a worker runs.
@@ -16,7 +16,7 @@ pub struct State {
 
 /// What the scheduler is told.
 #[derive(Debug, Clone)]
-pub enum Input {
+pub(super) enum Input {
     /// This is due, and these jobs' time has come. The list may name what is under way already.
     Found {
         /// Sessions whose due mark is set.
@@ -32,7 +32,7 @@ pub enum Input {
 
 /// What a worker can be given.
 #[derive(Debug, Clone)]
-pub enum Work {
+pub(super) enum Work {
     /// Look at a due session.
     Evaluate(DueSession),
     /// Carry out a job.
@@ -46,7 +46,7 @@ pub enum Work {
 
 /// What the scheduler does about it: work for the workers, in this order. One session is in one worker's hands at most,
 /// so that an evaluation never races the job that it asked for.
-pub fn step(state: &mut State, input: Input) -> Vec<Work> {
+pub(super) fn step(state: &mut State, input: Input) -> Vec<Work> {
     let mut effects = Vec::new();
     match input {
         Input::Found { due, ready } => {
@@ -75,13 +75,6 @@ pub fn step(state: &mut State, input: Input) -> Vec<Work> {
         Input::Drain => state.draining = true,
     }
     effects
-}
-
-impl State {
-    /// Whether workers have nothing in hand.
-    pub fn is_idle(&self) -> bool {
-        self.jobs.is_empty() && self.sessions.is_empty()
-    }
 }
 
 #[cfg(test)]
@@ -138,8 +131,7 @@ mod tests {
         step(&mut state, found(&[1], &[]));
         step(&mut state, Input::Drain);
         assert_eq!(names(&step(&mut state, found(&[2], &[(7, 3)]))), Vec::<String>::new());
-        assert!(!state.is_idle());
         step(&mut state, Input::Finished(Work::Evaluate(due(1))));
-        assert!(state.is_idle());
+        assert_eq!(names(&step(&mut state, found(&[1], &[]))), Vec::<String>::new());
     }
 }

@@ -4,10 +4,9 @@ use super::{Error, plan};
 use crate::clock::Clock;
 use crate::limits;
 use crate::model::compaction::{CompactionKind, CompactionRequest, Failure, Trigger};
-use crate::model::usage::ModelWindow;
 use crate::policy::{Policy, overflow};
 use crate::store::{
-    self, Breaker, Caller, Claim, Commit, Committed, DueSession, Evaluation, Reduction, Rule, Source, Store,
+    self, Breaker, Caller, Claim, Commit, Committed, DueSession, Evaluation, Reduction, Source, Store,
     SummaryCommit,
 };
 use crate::summarizer::{self, Extractive, Summarizer, SummaryInput, SummaryOutput};
@@ -47,17 +46,6 @@ fn breaker(policy: &Policy) -> Breaker {
     Breaker {
         failures_max: i64::from(policy.guards.breaker_failures),
         hold_turns: i64::from(policy.guards.breaker_turns),
-    }
-}
-
-/// What the policy says about triggers under a window.
-fn rule(policy: &Policy, window: &ModelWindow) -> Rule {
-    let prune = policy.prune.as_ref().filter(|_| policy.trigger.auto);
-    Rule {
-        window: window.clone(),
-        due_tokens: overflow::due_at(policy, window),
-        prune_tokens: prune.map(|prune| prune.protect_tokens + prune.minimum_tokens),
-        prune_step_tokens: prune.map_or(0, |prune| prune.minimum_tokens / 4),
     }
 }
 
@@ -146,7 +134,7 @@ impl Worker {
         let after = plan::view(policy, &after_sources);
         let commit = Commit {
             claim: claim.clone(),
-            rule: rule(policy, &claim.window),
+            rule: plan::rule(policy, &claim.window),
             reduction: Reduction::Prune(parts),
             tokens_before: before.estimated_tokens,
             tokens_after: after.estimated_tokens,
@@ -188,7 +176,7 @@ impl Worker {
         let count = planned.head.len() + planned.split_turn.len();
         let commit = Commit {
             claim: claim.clone(),
-            rule: rule(policy, &claim.window),
+            rule: plan::rule(policy, &claim.window),
             tokens_before: before.estimated_tokens,
             tokens_after: after.estimated_tokens,
             output_tokens: plan::output_tokens(policy, &after_sources),

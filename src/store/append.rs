@@ -103,6 +103,7 @@ const SEAL: &str =
     "update message set sealed_revision = $2, seal = $3 where id = $1 and sealed_revision is null";
 
 /// The statements of this file, for the test that prepares them all.
+#[cfg(test)]
 pub(crate) const STATEMENTS: &[&str] = &[
     SELECT_REQUEST,
     SELECT_CLIENTS,

@@ -32,6 +32,7 @@ const REVISION_BEFORE: &str =
 const HASH_AT: &str = "select hash from event where session_id = $1 and revision = $2";
 
 /// The statements of this file, for the test that prepares them all.
+#[cfg(test)]
 pub(crate) const STATEMENTS: &[&str] =
     &[OF_STORE, OF_SESSION, OF_STRETCH, AT_SEQ, PLACE, REVISION_BEFORE, HASH_AT];
 

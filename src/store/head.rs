@@ -48,7 +48,6 @@ pub struct Fill {
 pub(crate) struct OpenMessage {
     pub(crate) row: i64,
     pub(crate) next_position: i64,
-    pub(crate) client_id: Option<String>,
     /// What its parts weigh so far.
     pub(crate) tokens: i64,
 }
@@ -93,7 +92,7 @@ const SELECT: &str = "select id, public_id, fork_revision, title, state, metadat
      history_revision, reduction_revision, chain_hash, message_count, update_time, view_tokens, appended_tokens, \
      usage_tokens, usage_at, output_tokens, output_checked, due_revision, due_window, failures, hold_turns \
      from session where id = $1";
-const SELECT_OPEN: &str = "select m.id, m.public_id, m.client_id, \
+const SELECT_OPEN: &str = "select m.id, m.public_id, \
      (select count(*) from part p where p.message_id = m.id) \
      from message m where m.session_id = $1 and m.sealed_revision is null";
 const SELECT_LIVE_JOB: &str =
@@ -104,6 +103,7 @@ const UPDATE: &str = "update session set title = $2, state = $3, metadata_json =
      output_checked = $17, due_revision = $18, due_window = $19, failures = $20, hold_turns = $21 where id = $1";
 
 /// The statements of this file, for the test that prepares them all.
+#[cfg(test)]
 pub(crate) const STATEMENTS: &[&str] = &[SELECT, SELECT_OPEN, SELECT_LIVE_JOB, UPDATE];
 
 impl Head {
@@ -119,8 +119,7 @@ impl Head {
         for row in sqlx::query(SELECT_OPEN).bind(key).fetch_all(&mut *conn).await? {
             let message = OpenMessage {
                 row: row.try_get(0)?,
-                client_id: row.try_get(2)?,
-                next_position: row.try_get(3)?,
+                next_position: row.try_get(2)?,
                 tokens: 0,
             };
             open.insert(codec::uuid(row.try_get(1)?)?, message);

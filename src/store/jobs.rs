@@ -245,6 +245,7 @@ const PART_ROW: &str = "select p.id from message m join part p on p.message_id =
 const INSERT_PRUNED: &str = "insert into pruned (part_id, session_id, revision, compaction_id) values ($1, $2, $3, $4)";
 
 /// The statements of this file, for the test that prepares them all.
+#[cfg(test)]
 pub(crate) const STATEMENTS: &[&str] = &[
     BY_ID,
     BY_ROW,

@@ -70,6 +70,7 @@ const SEGMENTS: &str = "select owner_id, first_revision, last_revision, has_mess
      where session_id = $1 order by first_revision";
 
 /// The statements of this file, for the test that prepares them all.
+#[cfg(test)]
 pub(crate) const STATEMENTS: &[&str] =
     &[SELECT_BY_ID, SELECT_BY_CLIENT, SELECT_BY_KEY, SEGMENT_FROM, SEGMENT_BEFORE, SEGMENT_AT, SEGMENTS];
 

@@ -49,6 +49,7 @@ const VOID_MARK: &str =
     "update mark set voided_revision = $3 where session_id = $1 and revision = $2 and voided_revision is null";
 
 /// The statements of this file, for the test that prepares them all.
+#[cfg(test)]
 pub(crate) const STATEMENTS: &[&str] = &[MARKS, INSERT_MARK, VOID_MARK];
 
 /// Every mark of a history, ascending, those of ancestors included.

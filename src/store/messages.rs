@@ -49,6 +49,7 @@ const DRAFTS: &str = "select d.public_id, d.kind, d.body from message m join dra
      where m.public_id = $1 order by d.id";
 
 /// The statements of this file, for the test that prepares them all.
+#[cfg(test)]
 pub(crate) const STATEMENTS: &[&str] =
     &[BY_ID, BY_CLIENT, BY_REVISION, LANE_FORWARD, LANE_BACKWARD, PARTS, PRUNED, BLOB, LAYOUT, DRAFTS];
 
@@ -204,21 +205,6 @@ pub(crate) async fn place_of(reader: &mut Reader<'_>, lineage: &Lineage, id: &st
     let (found, _) = locate(reader, lineage, id).await?;
     let Message { id, revision, sealed_revision, role, kind, .. } = found.message;
     Ok(Located { id, revision, sealed_revision, role, kind })
-}
-
-/// The message that came at a revision.
-pub(crate) async fn at_revision(
-    reader: &mut Reader<'_>,
-    lineage: &Lineage,
-    revision: Revision,
-) -> Result<Option<Located>> {
-    let stretch = lineage.owner_at(reader, revision).await?;
-    let row = reader.one(sqlx::query(BY_REVISION).bind(stretch.owner).bind(revision)).await?;
-    row.map(|row| {
-        let Message { id, revision, sealed_revision, role, kind, .. } = Found::from_row(&row, i64::MAX)?.message;
-        Ok(Located { id, revision, sealed_revision, role, kind })
-    })
-    .transpose()
 }
 
 /// The words so far of an open message's drafts: id, whether it is reasoning, words.

@@ -107,6 +107,7 @@ const POLICY_AT: &str = "select t.preset, t.json from policy p join policy_text 
      where p.session_id = $1 and p.revision <= $2 order by p.revision desc limit 1";
 
 /// The statements of this file, for the test that prepares them all.
+#[cfg(test)]
 pub(crate) const STATEMENTS: &[&str] = &[
     INSERT,
     INSERT_POLICY_TEXT,

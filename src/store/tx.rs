@@ -314,7 +314,7 @@ impl<'a> Tx<'a> {
         let create_time = self.now.0;
         let head = self.loaded(key)?;
         if seal.is_none() {
-            let open = OpenMessage { row, next_position: part_count, client_id: client_id.clone(), tokens };
+            let open = OpenMessage { row, next_position: part_count, tokens };
             head.open.insert(public_id, open);
         }
         if matches!(kind, MessageKind::Normal) {
@@ -546,4 +546,5 @@ const INSERT_REQUEST: &str =
     "insert into request (session_id, request_id, payload_hash, receipt) values ($1, $2, $3, $4)";
 
 /// The statements of this file, for the test that prepares them all.
+#[cfg(test)]
 pub(crate) const STATEMENTS: &[&str] = &[INSERT_BLOB, INSERT_REQUEST];

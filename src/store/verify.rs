@@ -69,6 +69,7 @@ const COUNTS: &str = "select (select count(*) from message where session_id = $1
      (select count(*) from mark where session_id = $1 and voided_revision is not null)";
 
 /// The statements of this file, for the test that prepares them all.
+#[cfg(test)]
 pub(crate) const STATEMENTS: &[&str] = &[
     SESSIONS,
     COUNT_SESSIONS,

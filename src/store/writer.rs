@@ -109,6 +109,7 @@ const COUNTERS: &str = "select (select coalesce(max(seq), 0) + 1 from event), \
      (select coalesce(max(id), 0) + 1 from message), (select coalesce(max(id), 0) + 1 from part)";
 
 /// The statements of this file, for the test that prepares them all.
+#[cfg(test)]
 pub(crate) const STATEMENTS: &[&str] = &[COUNTERS];
 
 impl Writer {

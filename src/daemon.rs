@@ -1,0 +1,197 @@
+//! The composition root: open, recover, spawn, serve, drain.
+
+use crate::app::{self, Longhand};
+use crate::clock::Clock;
+use crate::config::{Config, Durability};
+use crate::grpc;
+use crate::limits;
+use crate::scheduler::{self, Scheduler};
+use crate::store::{self, Store};
+use crate::summarizer::{Extractive, Summarizer};
+use std::net::SocketAddr;
+use std::num::NonZeroUsize;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::{TcpListener, UnixListener};
+use tokio_stream::wrappers::{TcpListenerStream, UnixListenerStream};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use tonic::transport::Server;
+
+/// Why the daemon did not start, or stopped.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The configuration cannot be used.
+    #[error(transparent)]
+    Config(#[from] crate::config::Error),
+    /// The store cannot be opened.
+    #[error(transparent)]
+    Store(#[from] store::Error),
+    /// An address cannot be listened on.
+    #[error("cannot listen on {address}: {source}")]
+    Listen {
+        /// The address.
+        address: String,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// Serving failed.
+    #[error("serving failed: {0}")]
+    Serve(#[from] tonic::transport::Error),
+}
+
+/// Where the daemon listens.
+#[derive(Debug, Clone)]
+pub struct Listening {
+    /// The Unix socket.
+    pub socket: PathBuf,
+    /// The TCP address, if it was asked for.
+    pub tcp: Option<SocketAddr>,
+}
+
+/// Runs the daemon until `shutdown` resolves; `ready` is called once it listens.
+pub async fn run(
+    config: Config,
+    shutdown: impl Future<Output = ()>,
+    ready: impl FnOnce(&Listening),
+) -> Result<(), Error> {
+    run_with(config, Arc::new(Extractive), shutdown, ready).await
+}
+
+/// Runs the daemon with a summarizer of the caller's.
+pub async fn run_with(
+    config: Config,
+    summarizer: Arc<dyn Summarizer>,
+    shutdown: impl Future<Output = ()>,
+    ready: impl FnOnce(&Listening),
+) -> Result<(), Error> {
+    config.validate()?;
+    let clock = Clock::default();
+    let options = store::Options { directory: config.data_dir.clone(), durability: durability(config.durability) };
+    let (store, writer) = Store::open(options, clock.clone()).await?;
+    let tasks = TaskTracker::new();
+    let writer = tasks.spawn(writer);
+
+    let stopping = CancellationToken::new();
+    let workers = NonZeroUsize::new(config.workers).unwrap_or(NonZeroUsize::MIN);
+    let scheduler =
+        Scheduler::new(store.clone(), clock.clone(), summarizer, scheduler::Options { workers });
+    let options = app::Options { default_preset: config.default_preset.clone(), stopping: stopping.clone() };
+    let app = Longhand::new(store.clone(), scheduler.handle(), &clock, options);
+
+    let socket = listen_unix(&config.socket_path())?;
+    let tcp = match config.listen {
+        Some(address) => Some(listen_tcp(address).await?),
+        None => None,
+    };
+    let listening = Listening {
+        socket: config.socket_path(),
+        tcp: tcp.as_ref().and_then(|listener| listener.local_addr().ok()),
+    };
+    let scheduling = tasks.spawn(keep_scheduling(scheduler, stopping.clone()));
+    tasks.close();
+    tracing::info!(socket = %listening.socket.display(), tcp = ?listening.tcp, "listening");
+    ready(&listening);
+
+    let (routes, health) = grpc::router(app).await;
+    let served = serve(routes, socket, tcp, &stopping);
+    tokio::pin!(served);
+    let outcome = tokio::select! {
+        outcome = &mut served => outcome,
+        () = shutdown => {
+            tracing::info!("stopping");
+            grpc::not_serving(&health).await;
+            stopping.cancel();
+            // Streams end themselves with their cursor; what is left after the time limit is cut off.
+            drop(tokio::time::timeout(Duration::from_millis(limits::DRAIN_MS_MAX), &mut served).await);
+            Ok(())
+        }
+    };
+    stopping.cancel();
+    drop(std::fs::remove_file(&listening.socket));
+    drain(scheduling, writer, store).await;
+    outcome
+}
+
+fn durability(durability: Durability) -> store::Durability {
+    match durability {
+        Durability::Full => store::Durability::Full,
+        Durability::ProcessCrash => store::Durability::ProcessCrash,
+    }
+}
+
+/// Runs the scheduler. Without it nothing is reduced, so its end is told loudly.
+async fn keep_scheduling(scheduler: Scheduler, stopping: CancellationToken) {
+    if let Err(error) = scheduler.run(stopping).await {
+        tracing::error!(%error, "the scheduler stopped: nothing is reduced until the daemon starts again");
+    }
+}
+
+/// Waits, for a bounded time, until the scheduler has stopped and the writer has written what it was given.
+async fn drain(scheduling: tokio::task::JoinHandle<()>, writer: tokio::task::JoinHandle<()>, store: Store) {
+    let limit = Duration::from_millis(limits::DRAIN_MS_MAX);
+    if tokio::time::timeout(limit, scheduling).await.is_err() {
+        tracing::warn!("a reduction did not stop in time; it is taken up again at the next start");
+    }
+    // The writer ends when nobody can send to it any more.
+    drop(store);
+    if tokio::time::timeout(limit, writer).await.is_err() {
+        tracing::warn!("somebody still holds the store");
+    }
+}
+
+async fn serve(
+    routes: tonic::service::Routes,
+    socket: UnixListener,
+    tcp: Option<TcpListener>,
+    stopping: &CancellationToken,
+) -> Result<(), Error> {
+    let server = || {
+        Server::builder()
+            .http2_keepalive_interval(Some(Duration::from_secs(20)))
+            .http2_keepalive_timeout(Some(Duration::from_secs(10)))
+            .max_concurrent_streams(1_024)
+            .initial_connection_window_size(8 * 1024 * 1024)
+            .initial_stream_window_size(2 * 1024 * 1024)
+    };
+    let unix = server().add_routes(routes.clone()).serve_with_incoming_shutdown(
+        UnixListenerStream::new(socket),
+        stopping.cancelled(),
+    );
+    match tcp {
+        Some(listener) => {
+            let tcp = server()
+                .tcp_nodelay(true)
+                .add_routes(routes)
+                .serve_with_incoming_shutdown(TcpListenerStream::new(listener), stopping.cancelled());
+            tokio::try_join!(unix, tcp)?;
+        }
+        None => unix.await?,
+    }
+    Ok(())
+}
+
+/// Listens on a Unix socket that only its owner can open. A socket that a killed daemon left behind is replaced: the
+/// lock on the data directory has shown that nobody serves it.
+fn listen_unix(path: &Path) -> Result<UnixListener, Error> {
+    let failed = |source| Error::Listen { address: format!("unix:{}", path.display()), source };
+    if let Some(directory) = path.parent() {
+        std::fs::create_dir_all(directory).map_err(failed)?;
+    }
+    if std::os::unix::net::UnixStream::connect(path).is_ok() {
+        return Err(failed(std::io::Error::from(std::io::ErrorKind::AddrInUse)));
+    }
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(failed(error)),
+        _ => {}
+    }
+    let listener = UnixListener::bind(path).map_err(failed)?;
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).map_err(failed)?;
+    Ok(listener)
+}
+
+async fn listen_tcp(address: SocketAddr) -> Result<TcpListener, Error> {
+    TcpListener::bind(address).await.map_err(|source| Error::Listen { address: address.to_string(), source })
+}
