@@ -32,3 +32,6 @@ pub mod scheduler;
 pub mod app;
 pub mod interop;
 pub mod pb;
+pub mod grpc;
+pub mod daemon;
+pub mod cli;

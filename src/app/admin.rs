@@ -79,7 +79,7 @@ impl Longhand {
         let (ready_count, running_count) = self.store().job_counts().await?;
         Ok(ServerInfo {
             store_id: self.store().id(),
-            head_seq: *self.store().watch_head().borrow(),
+            head_seq: self.store().head_seq(),
             durability: self.store().durability(),
             sqlite_version: self.store().sqlite_version().await?,
             start_time: self.shared.start_time,

@@ -50,7 +50,7 @@ pub(super) async fn read(store: &Store, text: &str) -> Result<Seq> {
         Some(there) if there.starts_with(hash) => Ok(seq),
         Some(_) => Err(foreign("is from before the store was restored")),
         None => {
-            let head = *store.watch_head().borrow();
+            let head = store.head_seq();
             Err(Error::new(Reason::CursorOutOfRange, format!("the cursor is beyond the log, which ends at {head}"))
                 .with("head_seq", head)
                 .with("cursor_seq", seq))

@@ -220,7 +220,7 @@ impl Longhand {
         }
         // Words that come while the beginning is read wait here rather than being missed.
         let live = request.live.then(|| self.shared.live.subscribe());
-        let head = *self.store().watch_head().borrow();
+        let head = self.store().head_seq();
         let mut waiting = VecDeque::new();
         let after = match &request.start {
             Start::Now => head,
@@ -325,7 +325,7 @@ impl Longhand {
         content: bool,
     ) -> Result<(Vec<ServedEvent>, String)> {
         let filter = EventFilter { sessions: Vec::new(), kinds };
-        let head = *self.store().watch_head().borrow();
+        let head = self.store().head_seq();
         let most = usize::try_from(limit).unwrap_or(usize::MAX);
         let mut events = Vec::new();
         let mut cursor = after;

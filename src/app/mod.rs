@@ -11,6 +11,7 @@ pub mod events;
 pub mod sessions;
 mod validate;
 
+pub use crate::store::{Caller, Durability, Fill, RequestKey};
 pub use error::{Error, Reason, Result};
 
 use crate::clock::Clock;
@@ -18,7 +19,7 @@ use crate::model::time::Timestamp;
 use crate::model::usage::ModelWindow;
 use crate::policy::Policy;
 use crate::scheduler::SchedulerHandle;
-use crate::store::{self, Caller, SessionKey, Store};
+use crate::store::{self, SessionKey, Store};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::broadcast;

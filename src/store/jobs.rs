@@ -903,7 +903,8 @@ impl Supply {
             return Err(Error::BoundaryInvalid("nothing stands before the tail"));
         }
         let id = CompactionId(fresh_id());
-        let base = self.until.min(lineage.revision);
+        // The ranges were taken from the view of now, so that is what the summary stands on, wherever its range ends.
+        let base = lineage.revision;
         let outcome = Outcome {
             tokens_before: self.tokens_before,
             tokens_after: self.tokens_after,

@@ -112,6 +112,11 @@ impl Store {
         self.shared.head_seq.clone()
     }
 
+    /// The number of the newest committed event.
+    pub fn head_seq(&self) -> Seq {
+        *self.shared.head_seq.borrow()
+    }
+
     /// Rows that reads have fetched since the store was opened.
     pub fn rows_read(&self) -> u64 {
         self.shared.rows_read.load(Ordering::Relaxed)

@@ -1,0 +1,131 @@
+//! The daemon about itself, over gRPC.
+
+use super::convert::session::durability;
+use super::convert::{count, time};
+use crate::app::admin::{ChainHead, CheckItem, PresetInfo};
+use crate::app::{Error, Longhand, Reason};
+use crate::pb;
+use crate::pb::admin_service_server::AdminService;
+use crate::pb::check_integrity_response::Item;
+use futures::StreamExt as _;
+use futures::stream::{self, BoxStream};
+use tokio::sync::mpsc::UnboundedReceiver;
+use tonic::{Request, Response, Status};
+
+/// The daemon's own service.
+pub(super) struct Admin {
+    app: Longhand,
+}
+
+impl Admin {
+    pub(super) fn new(app: Longhand) -> Self {
+        Self { app }
+    }
+}
+
+fn preset(preset: PresetInfo) -> pb::Preset {
+    let notes = preset.notes.into_iter().map(|(field, source)| pb::PresetNote { field, source }).collect();
+    pb::Preset {
+        name: preset.name,
+        description: preset.description,
+        policy_json: preset.policy_json,
+        notes,
+        default_preset: preset.is_default,
+    }
+}
+
+fn head(head: ChainHead) -> pb::Head {
+    pb::Head {
+        session_id: head.session.to_string(),
+        revision: head.revision,
+        hash: head.hash.unwrap_or_default(),
+    }
+}
+
+fn item(item: CheckItem) -> pb::CheckIntegrityResponse {
+    let item = match item {
+        CheckItem::Finding(finding) => Item::Finding(pb::IntegrityFinding {
+            session_id: finding.session.map(|session| session.to_string()).unwrap_or_default(),
+            revision: finding.revision,
+            message: finding.message,
+        }),
+        CheckItem::End(checked) => Item::End(pb::IntegrityEnd {
+            session_count: checked.sessions,
+            event_count: checked.events,
+            finding_count: checked.findings,
+        }),
+    };
+    pb::CheckIntegrityResponse { item: Some(item) }
+}
+
+type CheckStream = BoxStream<'static, Result<pb::CheckIntegrityResponse, Status>>;
+
+/// The check's findings as they come. A check that stops without an end was cut off: silence would read as "all is well".
+fn check(items: UnboundedReceiver<crate::app::Result<CheckItem>>) -> CheckStream {
+    stream::unfold(Some(items), async |state| {
+        let mut items = state?;
+        match items.recv().await {
+            Some(Ok(found @ CheckItem::Finding(_))) => Some((Ok(item(found)), Some(items))),
+            Some(Ok(end @ CheckItem::End(_))) => Some((Ok(item(end)), None)),
+            Some(Err(error)) => Some((Err(error.into()), None)),
+            None => {
+                let error = Error::new(Reason::ShuttingDown, "the daemon stopped before the check was complete");
+                Some((Err(error.into()), None))
+            }
+        }
+    })
+    .boxed()
+}
+
+#[tonic::async_trait]
+impl AdminService for Admin {
+    type CheckIntegrityStream = CheckStream;
+
+    async fn get_server_info(
+        &self,
+        _request: Request<pb::GetServerInfoRequest>,
+    ) -> Result<Response<pb::GetServerInfoResponse>, Status> {
+        let info = self.app.server_info().await?;
+        Ok(Response::new(pb::GetServerInfoResponse {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            store_id: info.store_id.to_string(),
+            head_seq: info.head_seq,
+            durability: durability(info.durability).into(),
+            sqlite_version: info.sqlite_version,
+            start_time: Some(time(info.start_time)),
+            session_count: info.session_count,
+            ready_compaction_count: info.ready_count,
+            running_compaction_count: info.running_count,
+            subscriber_count: i64::from(count(info.stream_count)),
+            database_bytes: info.database_bytes,
+            writable: info.writable,
+        }))
+    }
+
+    async fn list_presets(
+        &self,
+        _request: Request<pb::ListPresetsRequest>,
+    ) -> Result<Response<pb::ListPresetsResponse>, Status> {
+        let presets = self.app.presets()?.into_iter().map(preset).collect();
+        Ok(Response::new(pb::ListPresetsResponse { presets }))
+    }
+
+    async fn check_integrity(
+        &self,
+        request: Request<pb::CheckIntegrityRequest>,
+    ) -> Result<Response<Self::CheckIntegrityStream>, Status> {
+        let items = self.app.check_integrity(request.get_ref().session_id.as_deref()).await?;
+        Ok(Response::new(check(items)))
+    }
+
+    async fn list_heads(
+        &self,
+        request: Request<pb::ListHeadsRequest>,
+    ) -> Result<Response<pb::ListHeadsResponse>, Status> {
+        let pb::ListHeadsRequest { session_id, page_size, page_token, at } = request.into_inner();
+        let at: Vec<(String, i64)> = at.into_iter().map(|head| (head.session_id, head.revision)).collect();
+        let (heads, next_page_token) =
+            self.app.list_heads(session_id.as_deref(), page_size.into(), &page_token, &at).await?;
+        Ok(Response::new(pb::ListHeadsResponse { heads: heads.into_iter().map(head).collect(), next_page_token }))
+    }
+}

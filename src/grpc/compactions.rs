@@ -1,0 +1,90 @@
+//! Reductions over gRPC.
+
+use super::caller;
+use super::convert::compaction::{compaction, read_kind, read_summary};
+use crate::app::Longhand;
+use crate::pb;
+use crate::pb::compaction_service_server::CompactionService;
+use tonic::{Request, Response, Status};
+
+/// The reductions' service.
+pub(super) struct Compactions {
+    app: Longhand,
+}
+
+impl Compactions {
+    pub(super) fn new(app: Longhand) -> Self {
+        Self { app }
+    }
+}
+
+#[tonic::async_trait]
+impl CompactionService for Compactions {
+    async fn start_compaction(
+        &self,
+        request: Request<pb::StartCompactionRequest>,
+    ) -> Result<Response<pb::StartCompactionResponse>, Status> {
+        let caller = caller(&request, &request.get_ref().request_id)?;
+        let pb::StartCompactionRequest { session_id, kind, instructions, .. } = request.into_inner();
+        let (started, joined) =
+            self.app.start_compaction(&session_id, read_kind(kind)?, instructions, caller).await?;
+        Ok(Response::new(pb::StartCompactionResponse { compaction: Some(compaction(started)), joined }))
+    }
+
+    async fn supply_summary(
+        &self,
+        request: Request<pb::SupplySummaryRequest>,
+    ) -> Result<Response<pb::SupplySummaryResponse>, Status> {
+        let caller = caller(&request, &request.get_ref().request_id)?;
+        let mut request = request.into_inner();
+        let session = std::mem::take(&mut request.session_id);
+        let (supplied, receipt) = self.app.supply_summary(&session, read_summary(request), caller).await?;
+        Ok(Response::new(pb::SupplySummaryResponse {
+            compaction: Some(compaction(supplied)),
+            revision: receipt.revision,
+            seq: receipt.seq,
+        }))
+    }
+
+    async fn get_compaction(
+        &self,
+        request: Request<pb::GetCompactionRequest>,
+    ) -> Result<Response<pb::GetCompactionResponse>, Status> {
+        let found = self.app.get_compaction(&request.get_ref().compaction_id).await?;
+        Ok(Response::new(pb::GetCompactionResponse { compaction: Some(compaction(found)) }))
+    }
+
+    async fn list_compactions(
+        &self,
+        request: Request<pb::ListCompactionsRequest>,
+    ) -> Result<Response<pb::ListCompactionsResponse>, Status> {
+        let pb::ListCompactionsRequest { session_id, page_size, page_token } = request.into_inner();
+        let (found, next_page_token) =
+            self.app.list_compactions(&session_id, page_size.into(), &page_token).await?;
+        let compactions = found.into_iter().map(compaction).collect();
+        Ok(Response::new(pb::ListCompactionsResponse { compactions, next_page_token }))
+    }
+
+    async fn cancel_compaction(
+        &self,
+        request: Request<pb::CancelCompactionRequest>,
+    ) -> Result<Response<pb::CancelCompactionResponse>, Status> {
+        let caller = caller(&request, "")?;
+        let cancelled = self.app.cancel_compaction(&request.get_ref().compaction_id, caller).await?;
+        Ok(Response::new(pb::CancelCompactionResponse { compaction: Some(compaction(cancelled)) }))
+    }
+
+    async fn undo_compaction(
+        &self,
+        request: Request<pb::UndoCompactionRequest>,
+    ) -> Result<Response<pb::UndoCompactionResponse>, Status> {
+        let caller = caller(&request, &request.get_ref().request_id)?;
+        let pb::UndoCompactionRequest { session_id, expected_revision, .. } = request.into_inner();
+        let (undone, receipt) = self.app.undo_compaction(&session_id, expected_revision, caller).await?;
+        Ok(Response::new(pb::UndoCompactionResponse {
+            compaction: Some(compaction(undone)),
+            revision: receipt.revision,
+            seq: receipt.seq,
+        }))
+    }
+}

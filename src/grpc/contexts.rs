@@ -1,0 +1,43 @@
+//! Views over gRPC.
+
+use super::convert::view::{frames, read_request};
+use crate::app::Longhand;
+use crate::pb;
+use crate::pb::context_service_server::ContextService;
+use futures::StreamExt as _;
+use futures::stream::{self, BoxStream};
+use tonic::{Request, Response, Status};
+
+/// The views' service.
+pub(super) struct Contexts {
+    app: Longhand,
+}
+
+impl Contexts {
+    pub(super) fn new(app: Longhand) -> Self {
+        Self { app }
+    }
+}
+
+#[tonic::async_trait]
+impl ContextService for Contexts {
+    type GetContextStream = BoxStream<'static, Result<pb::GetContextResponse, Status>>;
+
+    async fn get_context(
+        &self,
+        request: Request<pb::GetContextRequest>,
+    ) -> Result<Response<Self::GetContextStream>, Status> {
+        let mut request = request.into_inner();
+        let session = std::mem::take(&mut request.session_id);
+        let context = self.app.context(&session, read_request(request)?).await?;
+        // The layout knows the summary's place; its id may lie among the messages that the caller has already.
+        let summary = match &context.covered {
+            Some(covered) => {
+                let compaction = self.app.get_compaction(&covered.compaction.to_string()).await?;
+                compaction.outcome.and_then(|outcome| outcome.summary_message)
+            }
+            None => None,
+        };
+        Ok(Response::new(stream::iter(frames(context, summary).map(Ok)).boxed()))
+    }
+}

@@ -1,0 +1,101 @@
+//! Reductions.
+
+use super::{id, range, read_enum, time, usage};
+use crate::app::Result;
+use crate::app::compactions::NewSummary;
+use crate::model::compaction::{Compaction, CompactionKind, CompactionState, Failure, Outcome, Trigger};
+use crate::pb;
+
+/// A reduction from request to end.
+pub(in crate::grpc) fn compaction(compaction: Compaction) -> pb::Compaction {
+    pb::Compaction {
+        compaction_id: compaction.id.to_string(),
+        session_id: compaction.session_id.to_string(),
+        kind: kind(compaction.request.kind).into(),
+        trigger: trigger(compaction.request.trigger).into(),
+        state: state(compaction.state).into(),
+        instructions: compaction.request.instructions,
+        base_revision: compaction.base_revision,
+        tokens_at_request: compaction.tokens_at_request,
+        window_tokens: compaction.window_tokens,
+        attempt_count: compaction.attempt,
+        outcome: compaction.outcome.map(outcome),
+        failure: compaction.failure.map(failure),
+        undone_revision: compaction.undone_revision,
+        actor: compaction.actor,
+        create_time: Some(time(compaction.create_time)),
+        end_time: compaction.end_time.map(time),
+    }
+}
+
+/// What a reduction does.
+pub(super) fn kind(kind: CompactionKind) -> pb::CompactionKind {
+    match kind {
+        CompactionKind::Prune => pb::CompactionKind::Prune,
+        CompactionKind::Summary => pb::CompactionKind::Summary,
+    }
+}
+
+/// What is asked for: a summary, unless the request says something else.
+pub(in crate::grpc) fn read_kind(number: i32) -> Result<CompactionKind> {
+    Ok(match read_enum("kind", number)? {
+        pb::CompactionKind::Prune => CompactionKind::Prune,
+        pb::CompactionKind::Unspecified | pb::CompactionKind::Summary => CompactionKind::Summary,
+    })
+}
+
+/// Who asked for it.
+pub(super) fn trigger(trigger: Trigger) -> pb::CompactionTrigger {
+    match trigger {
+        Trigger::Threshold => pb::CompactionTrigger::Threshold,
+        Trigger::Routine => pb::CompactionTrigger::Routine,
+        Trigger::Manual => pb::CompactionTrigger::Manual,
+        Trigger::Supplied => pb::CompactionTrigger::Supplied,
+    }
+}
+
+fn state(state: CompactionState) -> pb::CompactionState {
+    match state {
+        CompactionState::Ready => pb::CompactionState::Ready,
+        CompactionState::Running => pb::CompactionState::Running,
+        CompactionState::Done => pb::CompactionState::Done,
+        CompactionState::Failed => pb::CompactionState::Failed,
+        CompactionState::Cancelled => pb::CompactionState::Cancelled,
+        CompactionState::Superseded => pb::CompactionState::Superseded,
+        CompactionState::Dead => pb::CompactionState::Dead,
+    }
+}
+
+/// What it did, in numbers.
+pub(super) fn outcome(outcome: Outcome) -> pb::CompactionOutcome {
+    pb::CompactionOutcome {
+        covered: outcome.covered.into_iter().map(range).collect(),
+        covered_count: outcome.covered_count,
+        tail_start_message_id: id(outcome.tail_start),
+        summary_message_id: id(outcome.summary_message),
+        pruned_count: outcome.pruned_count,
+        tokens_before: outcome.tokens_before,
+        tokens_after: outcome.tokens_after,
+        first_changed_index: outcome.first_changed_index,
+        summarizer: outcome.summarizer,
+        usage: outcome.usage.map(usage),
+        duration_ms: outcome.duration_ms,
+    }
+}
+
+/// Why it ended without effect.
+pub(super) fn failure(failure: Failure) -> pb::CompactionFailure {
+    pb::CompactionFailure { reason: failure.reason, message: failure.message }
+}
+
+/// A finished summary that a client brings along.
+pub(in crate::grpc) fn read_summary(request: pb::SupplySummaryRequest) -> NewSummary {
+    NewSummary {
+        text: request.text,
+        tail_start: request.tail_start_message_id,
+        until: request.until_message_id,
+        summarizer: request.summarizer,
+        usage: request.usage.map(super::read_usage),
+        expected_revision: request.expected_revision,
+    }
+}

@@ -1,0 +1,265 @@
+//! Events, and the frames of a stream of them.
+
+use super::compaction::{failure, kind as compaction_kind, outcome, trigger};
+use super::message::{draft_kind, finish_reason, kind as message_kind, message, part_ids, role};
+use super::session::{session, window};
+use super::{count, framed_len, id, read_duration, read_enum, time, usage, view};
+use crate::app::events::{Frame, ListEvents, ServedEvent, Start, SubscribeRequest};
+use crate::app::{Error, Result};
+use crate::limits;
+use crate::model::event::{EventBody, EventKind};
+use crate::pb;
+use crate::pb::event::Body;
+use crate::pb::snapshot_item::Item;
+use crate::pb::subscribe_events_request::Start as ProtoStart;
+use crate::pb::subscribe_events_response::Frame as ProtoFrame;
+
+/// Which stream is wanted.
+pub(in crate::grpc) fn read_subscribe(request: pb::SubscribeEventsRequest) -> Result<SubscribeRequest> {
+    let start = match request.start {
+        Some(ProtoStart::AfterCursor(cursor)) => Start::After(cursor),
+        Some(ProtoStart::FromBeginning(true)) => Start::Beginning,
+        Some(ProtoStart::Snapshot(true)) => Start::Snapshot,
+        Some(ProtoStart::FromBeginning(false) | ProtoStart::Snapshot(false)) | None => Start::Now,
+    };
+    let interval = request.progress_interval;
+    Ok(SubscribeRequest {
+        sessions: request.session_ids,
+        kinds: read_kinds(&request.kinds)?,
+        start,
+        progress: interval.map(|interval| read_duration("progress_interval", interval)).transpose()?,
+        content: request.include_content,
+        live: request.include_live,
+    })
+}
+
+/// Which past events are wanted.
+pub(in crate::grpc) fn read_list(request: pb::ListEventsRequest) -> Result<ListEvents> {
+    Ok(ListEvents {
+        session: request.session_id,
+        kinds: read_kinds(&request.kinds)?,
+        after: request.after_cursor,
+        page_size: request.page_size.into(),
+        to_revision: request.to_revision,
+        content: request.include_content,
+    })
+}
+
+fn read_kinds(numbers: &[i32]) -> Result<Vec<EventKind>> {
+    let numbered = numbers.iter().enumerate();
+    numbered.map(|(index, number)| read_kind(&format!("kinds[{index}]"), *number)).collect()
+}
+
+fn read_kind(field: &str, number: i32) -> Result<EventKind> {
+    let kind: pb::EventKind = read_enum(field, number)?;
+    EventKind::from_number(kind.into()).ok_or_else(|| super::not_given(field))
+}
+
+/// Whether a client that does not know the kind may skip the event and still tell history, marks and ends rightly.
+fn ignorable(kind: EventKind) -> bool {
+    match kind {
+        EventKind::SessionUpdated
+        | EventKind::UsageRecorded
+        | EventKind::CompactionStarted
+        | EventKind::CompactionRetried => true,
+        EventKind::SessionCreated
+        | EventKind::SessionArchived
+        | EventKind::SessionRestored
+        | EventKind::SessionForked
+        | EventKind::PolicyChanged
+        | EventKind::MessageAppended
+        | EventKind::PartsClosed
+        | EventKind::MessageFinished
+        | EventKind::SessionRewound
+        | EventKind::MessageEdited
+        | EventKind::MessagePinned
+        | EventKind::MessageUnpinned
+        | EventKind::PartsPruned
+        | EventKind::Compacted
+        | EventKind::CompactionFailed
+        | EventKind::CompactionCancelled
+        | EventKind::CompactionUndone => false,
+    }
+}
+
+/// One committed change.
+pub(super) fn event(served: ServedEvent) -> pb::Event {
+    let ServedEvent { event, cursor, message: about } = served;
+    let kind = event.body.kind();
+    pb::Event {
+        seq: event.seq,
+        cursor,
+        session_id: event.session_id.to_string(),
+        revision: event.revision,
+        // The protocol's numbers are the model's.
+        kind: kind as i32,
+        ignorable: ignorable(kind),
+        event_time: Some(time(event.time)),
+        actor: event.actor,
+        request_id: event.request_id,
+        hash: event.hash.to_vec(),
+        message: about.map(message),
+        body: Some(body(event.body)),
+    }
+}
+
+/// A page of past events. A page with much content ends early, and the next one begins behind its last event.
+pub(in crate::grpc) fn page(events: Vec<ServedEvent>, next_cursor: String) -> pb::ListEventsResponse {
+    let mut page = pb::ListEventsResponse { events: Vec::with_capacity(events.len()), next_cursor };
+    let mut bytes = 0;
+    for served in events {
+        let event = event(served);
+        bytes += framed_len(&event);
+        if let Some(last) = page.events.last()
+            && bytes > limits::PAGE_BYTES_MAX
+        {
+            page.next_cursor = last.cursor.clone();
+            break;
+        }
+        page.events.push(event);
+    }
+    page
+}
+
+/// What a frame of a stream is on the wire: one frame, or several if its events hold much content.
+pub(in crate::grpc) fn frames(frame: Frame) -> Vec<pb::SubscribeEventsResponse> {
+    let item = |item| ProtoFrame::SnapshotItem(pb::SnapshotItem { item: Some(item) });
+    let frame = match frame {
+        Frame::Ready { cursor, head } => ProtoFrame::Ready(pb::Ready { cursor, head_seq: head }),
+        Frame::SnapshotSession(info) => item(Item::Session(session(*info))),
+        Frame::SnapshotMessage(message) => item(Item::Message(view::message(*message))),
+        Frame::SnapshotEnd { cursor } => ProtoFrame::SnapshotEnd(pb::SnapshotEnd { cursor }),
+        Frame::Progress { cursor, seq } => ProtoFrame::Progress(pb::Progress { cursor, seq }),
+        Frame::Live { session, delta } => ProtoFrame::Live(pb::LiveDelta {
+            session_id: session.to_string(),
+            message_id: delta.message.to_string(),
+            part_id: delta.part.to_string(),
+            kind: draft_kind(delta.reasoning).into(),
+            offset_bytes: delta.offset,
+            delta: delta.delta,
+        }),
+        Frame::Events { events, cursor, more } => {
+            return batches(events, cursor, more).into_iter().map(|batch| wrap(ProtoFrame::Events(batch))).collect();
+        }
+    };
+    vec![wrap(frame)]
+}
+
+fn wrap(frame: ProtoFrame) -> pb::SubscribeEventsResponse {
+    pb::SubscribeEventsResponse { frame: Some(frame) }
+}
+
+/// Events in batches that a frame holds; an event that is longer than a frame has one for itself.
+fn batches(events: Vec<ServedEvent>, cursor: String, more: bool) -> Vec<pb::EventBatch> {
+    let mut batches = Vec::new();
+    let mut batch = pb::EventBatch::default();
+    let mut bytes = 0;
+    for served in events {
+        let ends_mutation = served.event.ends_mutation;
+        let event = event(served);
+        let len = framed_len(&event);
+        if bytes + len > limits::FRAME_BYTES_MAX && !batch.events.is_empty() {
+            batches.push(std::mem::take(&mut batch));
+            bytes = 0;
+        }
+        bytes += len;
+        batch.cursor.clone_from(&event.cursor);
+        batch.more = !ends_mutation;
+        batch.events.push(event);
+    }
+    // The last batch also stands for what the filter left out behind it.
+    batches.push(pb::EventBatch { cursor, more, ..batch });
+    batches
+}
+
+fn body(body: EventBody) -> Body {
+    match body {
+        EventBody::SessionCreated { title, preset, parent } => {
+            Body::SessionCreated(pb::SessionCreated { title, preset, parent_session_id: id(parent) })
+        }
+        EventBody::SessionUpdated { title, metadata_json, window: changed } => {
+            Body::SessionUpdated(pb::SessionUpdated { title, metadata_json, window: changed.map(window) })
+        }
+        EventBody::SessionArchived => Body::SessionArchived(pb::SessionArchived {}),
+        EventBody::SessionRestored => Body::SessionRestored(pb::SessionRestored {}),
+        EventBody::SessionForked { from, at, title } => {
+            Body::SessionForked(pb::SessionForked { fork_session_id: from.to_string(), fork_revision: at, title })
+        }
+        EventBody::PolicyChanged { preset } => Body::PolicyChanged(pb::PolicyChanged { preset }),
+        EventBody::SessionRewound { after } => Body::SessionRewound(pb::SessionRewound { after_revision: after }),
+        EventBody::MessageAppended { message, client_id, role: by, kind, part_count, sealed } => {
+            Body::MessageAppended(pb::MessageAppended {
+                message_id: message.to_string(),
+                client_id,
+                role: role(by).into(),
+                kind: message_kind(kind).into(),
+                part_count: count(part_count),
+                sealed,
+            })
+        }
+        EventBody::PartsClosed { message, parts } => {
+            Body::PartsClosed(pb::PartsClosed { message_id: message.to_string(), part_ids: part_ids(&parts) })
+        }
+        EventBody::MessageFinished { message, reason } => {
+            let reason = finish_reason(reason).into();
+            Body::MessageFinished(pb::MessageFinished { message_id: message.to_string(), reason })
+        }
+        EventBody::UsageRecorded { message, usage: said, trusted, context_tokens, window_tokens, due } => {
+            Body::UsageRecorded(pb::UsageRecorded {
+                message_id: message.to_string(),
+                usage: Some(usage(said)),
+                trusted,
+                context_tokens,
+                window_tokens,
+                compaction_due: due,
+            })
+        }
+        EventBody::MessageEdited { message, replacement } => {
+            let replacement_message_id = replacement.to_string();
+            Body::MessageEdited(pb::MessageEdited { message_id: message.to_string(), replacement_message_id })
+        }
+        EventBody::MessagePinned { message } => {
+            Body::MessagePinned(pb::MessagePinned { message_id: message.to_string() })
+        }
+        EventBody::MessageUnpinned { message } => {
+            Body::MessageUnpinned(pb::MessageUnpinned { message_id: message.to_string() })
+        }
+        EventBody::CompactionStarted { compaction, kind, trigger: by, base, context_tokens, window_tokens } => {
+            Body::CompactionStarted(pb::CompactionStarted {
+                compaction_id: compaction.to_string(),
+                kind: compaction_kind(kind).into(),
+                trigger: trigger(by).into(),
+                base_revision: base,
+                context_tokens,
+                window_tokens,
+            })
+        }
+        EventBody::CompactionRetried { compaction, attempt, failure: why } => {
+            let failure = Some(failure(why));
+            Body::CompactionRetried(pb::CompactionRetried { compaction_id: compaction.to_string(), attempt, failure })
+        }
+        EventBody::PartsPruned { compaction, parts } => {
+            Body::PartsPruned(pb::PartsPruned { compaction_id: compaction.to_string(), part_ids: part_ids(&parts) })
+        }
+        EventBody::Compacted { compaction, kind, trigger: by, outcome: did, window_tokens } => {
+            Body::Compacted(pb::Compacted {
+                compaction_id: compaction.to_string(),
+                kind: compaction_kind(kind).into(),
+                trigger: trigger(by).into(),
+                outcome: Some(outcome(*did)),
+                window_tokens,
+            })
+        }
+        EventBody::CompactionFailed { compaction, failure: why } => {
+            let failure = Some(failure(why));
+            Body::CompactionFailed(pb::CompactionFailed { compaction_id: compaction.to_string(), failure })
+        }
+        EventBody::CompactionCancelled { compaction, failure: why } => {
+            let failure = Some(failure(why));
+            Body::CompactionCancelled(pb::CompactionCancelled { compaction_id: compaction.to_string(), failure })
+        }
+        EventBody::CompactionUndone { compaction } => {
+            Body::CompactionUndone(pb::CompactionUndone { compaction_id: compaction.to_string() })
+        }
+    }
+}

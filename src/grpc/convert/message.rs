@@ -1,0 +1,333 @@
+//! Messages, parts and drafts.
+
+use super::{not_given, read_enum, read_optional_time, read_usage, time, usage};
+use crate::app::append::{DraftWordsToAdd, ListMessages, OpenPart};
+use crate::app::{Error, Reason, Result};
+use crate::model::ids::PartId;
+use crate::model::message::{Finish, FinishReason, Message, MessageKind, NewMessage, Role};
+use crate::model::part::{
+    Marker, Media, MediaSource, NewPart, Opaque, Part, PartBody, Record, ResultStatus, Step, ToolCall, ToolResult,
+};
+use crate::pb;
+use crate::pb::media_part::Source;
+use crate::pb::part::Body;
+
+/// A message as it is stored.
+pub(in crate::grpc) fn message(message: Message) -> pb::Message {
+    let origin = if message.kind.is_derived() { pb::Origin::Derived } else { pb::Origin::Client };
+    pb::Message {
+        message_id: message.id.to_string(),
+        session_id: message.session_id.to_string(),
+        client_id: message.client_id,
+        revision: message.revision,
+        role: role(message.role).into(),
+        kind: kind(message.kind).into(),
+        origin: origin.into(),
+        parts: message.parts.into_iter().map(part).collect(),
+        sealed_revision: message.sealed_revision,
+        finish: message.sealed_revision.is_some().then(|| finish(message.finish)),
+        model: message.model,
+        provider: message.provider,
+        create_time: Some(time(message.create_time)),
+        origin_time: message.origin_time.map(time),
+        actor: message.actor,
+        metadata_json: message.metadata_json,
+    }
+}
+
+/// A message to append.
+pub(in crate::grpc) fn read_new_message(field: &str, message: pb::NewMessage) -> Result<NewMessage> {
+    let finish = match (message.open, message.finish) {
+        (true, Some(_)) => return Err(Error::field(&format!("{field}.finish"), "does not go with open")),
+        (true, None) => None,
+        (false, finish) => Some(read_finish(&format!("{field}.finish"), finish)?),
+    };
+    Ok(NewMessage {
+        client_id: message.client_id,
+        role: read_role(&format!("{field}.role"), message.role)?,
+        kind: read_kind(&format!("{field}.kind"), message.kind)?,
+        parts: read_parts(&format!("{field}.parts"), message.parts)?,
+        finish,
+        model: message.model,
+        provider: message.provider,
+        origin_time: read_optional_time(&format!("{field}.origin_time"), message.origin_time)?,
+        metadata_json: message.metadata_json,
+    })
+}
+
+/// The messages of an append.
+pub(in crate::grpc) fn read_new_messages(messages: Vec<pb::NewMessage>) -> Result<Vec<NewMessage>> {
+    let numbered = messages.into_iter().enumerate();
+    numbered.map(|(index, message)| read_new_message(&format!("messages[{index}]"), message)).collect()
+}
+
+/// Who speaks.
+pub(super) fn role(role: Role) -> pb::Role {
+    match role {
+        Role::User => pb::Role::User,
+        Role::Assistant => pb::Role::Assistant,
+        Role::Tool => pb::Role::Tool,
+        Role::System => pb::Role::System,
+    }
+}
+
+fn read_role(field: &str, number: i32) -> Result<Role> {
+    match read_enum(field, number)? {
+        pb::Role::Unspecified => Err(not_given(field)),
+        pb::Role::User => Ok(Role::User),
+        pb::Role::Assistant => Ok(Role::Assistant),
+        pb::Role::Tool => Ok(Role::Tool),
+        pb::Role::System => Ok(Role::System),
+    }
+}
+
+/// What a message is for.
+pub(super) fn kind(kind: MessageKind) -> pb::MessageKind {
+    match kind {
+        MessageKind::Normal => pb::MessageKind::Normal,
+        MessageKind::Record => pb::MessageKind::Record,
+        MessageKind::Edit => pb::MessageKind::Edit,
+        MessageKind::Summary => pb::MessageKind::Summary,
+        MessageKind::Marker => pb::MessageKind::Marker,
+    }
+}
+
+fn read_kind(field: &str, number: i32) -> Result<MessageKind> {
+    Ok(match read_enum(field, number)? {
+        pb::MessageKind::Unspecified | pb::MessageKind::Normal => MessageKind::Normal,
+        pb::MessageKind::Record => MessageKind::Record,
+        pb::MessageKind::Edit => MessageKind::Edit,
+        pb::MessageKind::Summary => MessageKind::Summary,
+        pb::MessageKind::Marker => MessageKind::Marker,
+    })
+}
+
+fn finish(finish: Finish) -> pb::Finish {
+    pb::Finish {
+        reason: finish_reason(finish.reason).into(),
+        detail: finish.detail,
+        usage: finish.usage.map(usage),
+        context_revision: finish.context_revision,
+        view_hash: finish.view_hash,
+    }
+}
+
+/// How a message ends; one that says nothing ends without a reason.
+pub(in crate::grpc) fn read_finish(field: &str, finish: Option<pb::Finish>) -> Result<Finish> {
+    let Some(finish) = finish else { return Ok(Finish::default()) };
+    Ok(Finish {
+        reason: read_finish_reason(&format!("{field}.reason"), finish.reason)?,
+        detail: finish.detail,
+        usage: finish.usage.map(read_usage),
+        context_revision: finish.context_revision,
+        view_hash: finish.view_hash,
+    })
+}
+
+/// Why a reply ended; unspecified for messages that are no replies.
+pub(super) fn finish_reason(reason: Option<FinishReason>) -> pb::FinishReason {
+    match reason {
+        None => pb::FinishReason::Unspecified,
+        Some(FinishReason::Stop) => pb::FinishReason::Stop,
+        Some(FinishReason::ToolCalls) => pb::FinishReason::ToolCalls,
+        Some(FinishReason::Length) => pb::FinishReason::Length,
+        Some(FinishReason::ContentFilter) => pb::FinishReason::ContentFilter,
+        Some(FinishReason::Error) => pb::FinishReason::Error,
+        Some(FinishReason::Aborted) => pb::FinishReason::Aborted,
+    }
+}
+
+fn read_finish_reason(field: &str, number: i32) -> Result<Option<FinishReason>> {
+    Ok(match read_enum(field, number)? {
+        pb::FinishReason::Unspecified => None,
+        pb::FinishReason::Stop => Some(FinishReason::Stop),
+        pb::FinishReason::ToolCalls => Some(FinishReason::ToolCalls),
+        pb::FinishReason::Length => Some(FinishReason::Length),
+        pb::FinishReason::ContentFilter => Some(FinishReason::ContentFilter),
+        pb::FinishReason::Error => Some(FinishReason::Error),
+        pb::FinishReason::Aborted => Some(FinishReason::Aborted),
+    })
+}
+
+fn part(part: Part) -> pb::Part {
+    pb::Part {
+        part_id: part.id.to_string(),
+        client_id: part.client_id,
+        revision: part.revision,
+        metadata_json: part.metadata_json,
+        body: Some(body(part.body)),
+    }
+}
+
+/// The parts of a message; the ids and revisions of parts are the server's, and not read.
+pub(in crate::grpc) fn read_parts(field: &str, parts: Vec<pb::Part>) -> Result<Vec<NewPart>> {
+    let numbered = parts.into_iter().enumerate();
+    numbered.map(|(index, part)| read_part(&format!("{field}[{index}]"), part)).collect()
+}
+
+fn read_part(field: &str, part: pb::Part) -> Result<NewPart> {
+    let body = part.body.ok_or_else(|| not_given(&format!("{field}.body")))?;
+    Ok(NewPart { client_id: part.client_id, body: read_body(field, body)?, metadata_json: part.metadata_json })
+}
+
+/// The parts that join an open message: whole ones, and drafts that close with the words they have.
+pub(in crate::grpc) fn read_open_parts(parts: Vec<pb::Part>) -> Result<Vec<OpenPart>> {
+    let numbered = parts.into_iter().enumerate();
+    numbered.map(|(index, part)| read_open_part(&format!("parts[{index}]"), part)).collect()
+}
+
+fn read_open_part(field: &str, part: pb::Part) -> Result<OpenPart> {
+    if part.part_id.is_empty() {
+        return read_part(field, part).map(OpenPart::Whole);
+    }
+    if part.body.is_some() {
+        return Err(Error::field(&format!("{field}.body"), "does not go with part_id: a draft closes with its words"));
+    }
+    if part.client_id.is_some() {
+        return Err(Error::field(&format!("{field}.client_id"), "does not go with part_id: a draft has its id already"));
+    }
+    Ok(OpenPart::Draft(read_draft_id(&part.part_id)?, part.metadata_json))
+}
+
+fn read_draft_id(text: &str) -> Result<PartId> {
+    text.parse().map_err(|error| {
+        Error::new(Reason::DraftNotFound, format!("there is no draft {text}: {error}")).with("part_id", text)
+    })
+}
+
+/// What a part says.
+pub(super) fn body(body: PartBody) -> Body {
+    match body {
+        PartBody::Text(text) => Body::Text(pb::TextPart { text }),
+        PartBody::Reasoning(text) => Body::Reasoning(pb::ReasoningPart { text }),
+        PartBody::ToolCall(call) => Body::ToolCall(pb::ToolCallPart {
+            call_id: call.call_id,
+            tool: call.tool,
+            input_json: call.input_json,
+            start_time: call.start_time.map(time),
+            end_time: call.end_time.map(time),
+        }),
+        PartBody::ToolResult(result) => Body::ToolResult(pb::ToolResultPart {
+            call_id: result.call_id,
+            status: status(result.status).into(),
+            output: result.output,
+            attachments: result.attachments.into_iter().map(media).collect(),
+            start_time: result.start_time.map(time),
+            end_time: result.end_time.map(time),
+        }),
+        PartBody::Media(given) => Body::Media(media(given)),
+        PartBody::Marker(Marker { name, text }) => Body::Marker(pb::MarkerPart { name, text }),
+        PartBody::Step(step) => {
+            Body::Step(pb::StepPart { finish_reason: step.finish_reason, usage: step.usage.map(usage) })
+        }
+        PartBody::Opaque(Opaque { provider, kind, data }) => Body::Opaque(pb::OpaquePart { provider, kind, data }),
+        PartBody::Record(Record { kind, data }) => Body::Record(pb::RecordPart { kind, data }),
+    }
+}
+
+fn read_body(field: &str, body: Body) -> Result<PartBody> {
+    Ok(match body {
+        Body::Text(part) => PartBody::Text(part.text),
+        Body::Reasoning(part) => PartBody::Reasoning(part.text),
+        Body::ToolCall(call) => PartBody::ToolCall(ToolCall {
+            start_time: read_optional_time(&format!("{field}.tool_call.start_time"), call.start_time)?,
+            end_time: read_optional_time(&format!("{field}.tool_call.end_time"), call.end_time)?,
+            call_id: call.call_id,
+            tool: call.tool,
+            input_json: call.input_json,
+        }),
+        Body::ToolResult(result) => PartBody::ToolResult(read_result(&format!("{field}.tool_result"), result)?),
+        Body::Media(part) => PartBody::Media(read_media(&format!("{field}.media"), part)?),
+        Body::Marker(pb::MarkerPart { name, text }) => PartBody::Marker(Marker { name, text }),
+        Body::Step(step) => {
+            PartBody::Step(Step { finish_reason: step.finish_reason, usage: step.usage.map(read_usage) })
+        }
+        Body::Opaque(pb::OpaquePart { provider, kind, data }) => PartBody::Opaque(Opaque { provider, kind, data }),
+        Body::Record(pb::RecordPart { kind, data }) => PartBody::Record(Record { kind, data }),
+    })
+}
+
+fn read_result(field: &str, result: pb::ToolResultPart) -> Result<ToolResult> {
+    let numbered = result.attachments.into_iter().enumerate();
+    let attachments =
+        numbered.map(|(index, media)| read_media(&format!("{field}.attachments[{index}]"), media)).collect::<Result<_>>();
+    Ok(ToolResult {
+        call_id: result.call_id,
+        status: read_status(&format!("{field}.status"), result.status)?,
+        output: result.output,
+        attachments: attachments?,
+        start_time: read_optional_time(&format!("{field}.start_time"), result.start_time)?,
+        end_time: read_optional_time(&format!("{field}.end_time"), result.end_time)?,
+    })
+}
+
+fn status(status: ResultStatus) -> pb::ToolResultStatus {
+    match status {
+        ResultStatus::Completed => pb::ToolResultStatus::Completed,
+        ResultStatus::Error => pb::ToolResultStatus::Error,
+        ResultStatus::Interrupted => pb::ToolResultStatus::Interrupted,
+    }
+}
+
+fn read_status(field: &str, number: i32) -> Result<ResultStatus> {
+    match read_enum(field, number)? {
+        pb::ToolResultStatus::Unspecified => Err(not_given(field)),
+        pb::ToolResultStatus::Completed => Ok(ResultStatus::Completed),
+        pb::ToolResultStatus::Error => Ok(ResultStatus::Error),
+        pb::ToolResultStatus::Interrupted => Ok(ResultStatus::Interrupted),
+    }
+}
+
+fn media(media: Media) -> pb::MediaPart {
+    let source = match media.source {
+        MediaSource::Bytes(bytes) => Source::Data(bytes),
+        MediaSource::Uri(uri) => Source::Uri(uri),
+    };
+    pb::MediaPart { mime_type: media.mime_type, name: media.name, source: Some(source) }
+}
+
+fn read_media(field: &str, media: pb::MediaPart) -> Result<Media> {
+    let source = match media.source {
+        None => return Err(not_given(&format!("{field}.source"))),
+        Some(Source::Data(bytes)) => MediaSource::Bytes(bytes),
+        Some(Source::Uri(uri)) => MediaSource::Uri(uri),
+    };
+    Ok(Media { mime_type: media.mime_type, name: media.name, source })
+}
+
+/// What a draft will be.
+pub(super) fn draft_kind(reasoning: bool) -> pb::DraftKind {
+    if reasoning { pb::DraftKind::Reasoning } else { pb::DraftKind::Text }
+}
+
+/// A part that is still being written.
+pub(in crate::grpc) fn draft((part, reasoning, text): (PartId, bool, String)) -> pb::Draft {
+    pb::Draft { part_id: part.to_string(), kind: draft_kind(reasoning).into(), text }
+}
+
+/// Words for a draft.
+pub(in crate::grpc) fn read_draft_words(request: pb::AppendDraftRequest) -> Result<DraftWordsToAdd> {
+    let reasoning = match read_enum("kind", request.kind)? {
+        pb::DraftKind::Unspecified | pb::DraftKind::Text => false,
+        pb::DraftKind::Reasoning => true,
+    };
+    let part = (!request.part_id.is_empty()).then(|| read_draft_id(&request.part_id)).transpose()?;
+    Ok(DraftWordsToAdd { part, reasoning, offset: request.offset_bytes, delta: request.delta })
+}
+
+/// Which messages a list holds.
+pub(in crate::grpc) fn read_list(request: pb::ListMessagesRequest) -> ListMessages {
+    ListMessages {
+        page_size: request.page_size.into(),
+        page_token: request.page_token,
+        reverse: request.reverse,
+        as_of: request.as_of_revision,
+        derived: request.include_derived,
+        records: !request.exclude_records,
+    }
+}
+
+/// The ids of parts.
+pub(super) fn part_ids(parts: &[PartId]) -> Vec<String> {
+    parts.iter().map(PartId::to_string).collect()
+}

@@ -1,0 +1,153 @@
+//! Between the protocol's types and the domain's. A function named `read_…` takes what a client sent; the others write
+//! what it is sent.
+//!
+//! Only the form of a request is checked here: values that are missing, and numbers that stand for nothing. What a
+//! value may be is for `app` to say. Every refusal names the field by its path in the request.
+
+pub(in crate::grpc) mod compaction;
+pub(in crate::grpc) mod event;
+pub(in crate::grpc) mod message;
+pub(in crate::grpc) mod session;
+pub(in crate::grpc) mod view;
+
+use crate::app::{Error, Result};
+use crate::model::compaction::RevisionRange;
+use crate::model::time::Timestamp;
+use crate::model::usage::Usage;
+use crate::pb;
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+/// The seconds that a protocol timestamp may have: the years 1 to 9999.
+const SECONDS: RangeInclusive<i64> = -62_135_596_800..=253_402_300_799;
+
+const MICROS: i64 = 1_000_000;
+const NANOS: RangeInclusive<i32> = 0..=999_999_999;
+
+/// An instant.
+pub(in crate::grpc) fn time(time: Timestamp) -> prost_types::Timestamp {
+    let nanos = i32::try_from(time.0.rem_euclid(MICROS) * 1_000).unwrap_or_default();
+    prost_types::Timestamp { seconds: time.0.div_euclid(MICROS), nanos }
+}
+
+/// An instant; what is finer than a microsecond is dropped.
+fn read_time(field: &str, time: prost_types::Timestamp) -> Result<Timestamp> {
+    if !SECONDS.contains(&time.seconds) || !NANOS.contains(&time.nanos) {
+        return Err(Error::field(field, "is no point in time between the years 1 and 9999"));
+    }
+    Ok(Timestamp(time.seconds * MICROS + i64::from(time.nanos / 1_000)))
+}
+
+fn read_optional_time(field: &str, time: Option<prost_types::Timestamp>) -> Result<Option<Timestamp>> {
+    time.map(|time| read_time(field, time)).transpose()
+}
+
+/// A length of time, which may not be negative.
+pub(in crate::grpc) fn read_duration(field: &str, duration: prost_types::Duration) -> Result<Duration> {
+    match (u64::try_from(duration.seconds), u32::try_from(duration.nanos)) {
+        (Ok(seconds), Ok(nanos)) if NANOS.contains(&duration.nanos) => Ok(Duration::new(seconds, nanos)),
+        _ => Err(Error::field(field, "is no length of time")),
+    }
+}
+
+/// An enum's value. A number that this version does not know is refused rather than guessed at.
+fn read_enum<T: TryFrom<i32>>(field: &str, number: i32) -> Result<T> {
+    T::try_from(number).map_err(|_| Error::field(field, format!("{number} is no value that this version knows")))
+}
+
+fn not_given(field: &str) -> Error {
+    Error::field(field, "is not given")
+}
+
+/// A count, as far as 32 bits reach.
+pub(in crate::grpc) fn count(count: impl TryInto<i32>) -> i32 {
+    count.try_into().unwrap_or(i32::MAX)
+}
+
+/// An id that may be absent.
+fn id(id: Option<impl ToString>) -> Option<String> {
+    id.map(|id| id.to_string())
+}
+
+/// What a reply cost.
+fn usage(usage: Usage) -> pb::Usage {
+    pb::Usage {
+        input_tokens: usage.input,
+        output_tokens: usage.output,
+        reasoning_tokens: usage.reasoning,
+        cache_read_tokens: usage.cache_read,
+        cache_write_tokens: usage.cache_write,
+        total_tokens: usage.total,
+        cost_usd: usage.cost_usd,
+    }
+}
+
+/// What a reply cost.
+pub(in crate::grpc) fn read_usage(usage: pb::Usage) -> Usage {
+    Usage {
+        input: usage.input_tokens,
+        output: usage.output_tokens,
+        reasoning: usage.reasoning_tokens,
+        cache_read: usage.cache_read_tokens,
+        cache_write: usage.cache_write_tokens,
+        total: usage.total_tokens,
+        cost_usd: usage.cost_usd,
+    }
+}
+
+fn range(range: RevisionRange) -> pb::RevisionRange {
+    pb::RevisionRange { first_revision: range.first, last_revision: range.last }
+}
+
+/// The bytes that a message takes inside another one: its tag, its length and itself.
+fn framed_len(message: &impl prost::Message) -> usize {
+    let len = message.encoded_len();
+    1 + prost::length_delimiter_len(len) + len
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::app::Reason;
+    use proptest::prelude::*;
+
+    fn proto_time(seconds: i64, nanos: i32) -> prost_types::Timestamp {
+        prost_types::Timestamp { seconds, nanos }
+    }
+
+    proptest! {
+        #[test]
+        fn times_come_back(micros in *SECONDS.start() * MICROS..=(*SECONDS.end() + 1) * MICROS - 1) {
+            let written = time(Timestamp(micros));
+            prop_assert!(NANOS.contains(&written.nanos));
+            prop_assert_eq!(read_time("t", written), Ok(Timestamp(micros)));
+        }
+
+        #[test]
+        fn usage_comes_back(counts in any::<[i64; 5]>(), total in any::<Option<i64>>(), cost in proptest::option::of(0.0..9.0)) {
+            let [input, output, reasoning, cache_read, cache_write] = counts;
+            let given = Usage { input, output, reasoning, cache_read, cache_write, total, cost_usd: cost };
+            prop_assert_eq!(read_usage(usage(given)), given);
+        }
+    }
+
+    #[test]
+    fn times_that_are_none_are_refused() {
+        for (seconds, nanos) in [(0, -1), (0, 1_000_000_000), (SECONDS.end() + 1, 0), (i64::MIN, 0), (i64::MAX, 0)] {
+            let error = read_time("origin_time", proto_time(seconds, nanos)).expect_err("a refusal");
+            assert_eq!((error.reason, error.metadata["field"].as_str()), (Reason::InvalidField, "origin_time"));
+        }
+        assert_eq!(read_time("t", proto_time(-1, 999_999_999)), Ok(Timestamp(-1)));
+    }
+
+    #[test]
+    fn durations_are_not_negative() {
+        let read = |seconds, nanos| read_duration("wait_timeout", prost_types::Duration { seconds, nanos });
+        assert_eq!(read(1, 500_000_000), Ok(Duration::from_millis(1_500)));
+        assert_eq!(read(0, 0), Ok(Duration::ZERO));
+        for (seconds, nanos) in [(-1, 0), (0, -1), (0, 1_000_000_000), (1, -1)] {
+            let error = read(seconds, nanos).expect_err("a refusal");
+            assert_eq!((error.reason, error.metadata["field"].as_str()), (Reason::InvalidField, "wait_timeout"));
+        }
+    }
+}

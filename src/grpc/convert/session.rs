@@ -1,0 +1,104 @@
+//! Sessions and windows.
+
+use super::{id, time};
+use crate::app::sessions::{NewSession, SessionChange, SessionInfo};
+use crate::app::{Durability, Fill};
+use crate::model::session::{Session, SessionState};
+use crate::model::usage::ModelWindow;
+use crate::pb;
+
+/// A session with its policy.
+pub(in crate::grpc) fn session(info: SessionInfo) -> pb::Session {
+    let SessionInfo { session, policy_json } = info;
+    let Session { fork, window: in_force, .. } = session;
+    let state = match session.state {
+        SessionState::Active => pb::SessionState::Active,
+        SessionState::Archived => pb::SessionState::Archived,
+    };
+    pb::Session {
+        session_id: session.id.to_string(),
+        client_id: session.client_id,
+        title: session.title,
+        state: state.into(),
+        parent_session_id: id(session.parent),
+        fork_session_id: id(fork.map(|(from, _)| from)),
+        fork_revision: fork.map(|(_, at)| at),
+        preset: session.preset,
+        policy_json,
+        window: Some(window(in_force)),
+        metadata_json: session.metadata_json,
+        revision: session.revision,
+        history_revision: session.history_revision,
+        message_count: session.message_count,
+        context_tokens: session.context_tokens,
+        create_time: Some(time(session.create_time)),
+        update_time: Some(time(session.update_time)),
+    }
+}
+
+/// How much a model can take.
+pub(super) fn window(window: ModelWindow) -> pb::ModelWindow {
+    pb::ModelWindow {
+        model: window.model,
+        context_tokens: window.context,
+        input_tokens: window.input,
+        output_tokens: window.output,
+    }
+}
+
+/// How much a model can take.
+pub(in crate::grpc) fn read_window(window: pb::ModelWindow) -> ModelWindow {
+    ModelWindow {
+        model: window.model,
+        context: window.context_tokens,
+        input: window.input_tokens,
+        output: window.output_tokens,
+    }
+}
+
+/// What a new session is to be.
+pub(in crate::grpc) fn read_new(request: pb::CreateSessionRequest) -> NewSession {
+    NewSession {
+        client_id: request.client_id,
+        title: request.title,
+        preset: request.preset,
+        policy_override_json: request.policy_override_json,
+        window: request.window.map(read_window).unwrap_or_default(),
+        metadata_json: request.metadata_json,
+        parent: request.parent_session_id,
+    }
+}
+
+/// What is to change in a session.
+pub(in crate::grpc) fn read_change(request: pb::UpdateSessionRequest) -> SessionChange {
+    SessionChange {
+        title: request.title,
+        metadata_json: request.metadata_json,
+        window: request.window.map(read_window),
+        preset: request.preset,
+        policy_override_json: request.policy_override_json,
+        expected_revision: request.expected_revision,
+    }
+}
+
+/// How full the context is after a write.
+pub(in crate::grpc) fn fill(fill: &Fill) -> pb::ContextFill {
+    // Tokens stay far below the 2^53 up to which the division is exact.
+    let ratio = if fill.window_tokens > 0 { fill.context_tokens as f64 / fill.window_tokens as f64 } else { 0.0 };
+    pb::ContextFill {
+        context_tokens: fill.context_tokens,
+        window_tokens: fill.window_tokens,
+        ratio,
+        due_tokens: fill.due_tokens.unwrap_or(0),
+        pending_compaction_id: id(fill.pending),
+        compaction_due: fill.due,
+    }
+}
+
+/// What an acknowledged write survives.
+pub(in crate::grpc) fn durability(durability: Durability) -> pb::Durability {
+    match durability {
+        Durability::Full => pb::Durability::Full,
+        Durability::ProcessCrash => pb::Durability::ProcessCrash,
+    }
+}

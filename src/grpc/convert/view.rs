@@ -1,0 +1,146 @@
+//! Views, and the frames they come in.
+
+use super::message::{body, role};
+use super::{count, framed_len, id, range, read_duration, read_enum};
+use crate::app::Result;
+use crate::app::context::{Context, ContextRequest, OverflowAction};
+use crate::limits;
+use crate::model::compaction::RevisionRange;
+use crate::model::ids::MessageId;
+use crate::model::layout::{Covered, OmitReason, Omitted};
+use crate::model::view::{Shortened, Standing, ViewMessage, ViewPart};
+use crate::pb;
+use crate::pb::get_context_response::Frame;
+use std::vec;
+
+/// Which view is wanted.
+pub(in crate::grpc) fn read_request(request: pb::GetContextRequest) -> Result<ContextRequest> {
+    let action = match read_enum("overflow_action", request.overflow_action)? {
+        pb::OverflowAction::Unspecified | pb::OverflowAction::Return => OverflowAction::Return,
+        pb::OverflowAction::Wait => OverflowAction::Wait,
+        pb::OverflowAction::Shorten => OverflowAction::Shorten,
+    };
+    Ok(ContextRequest {
+        as_of: request.as_of_revision,
+        window: request.window.map(super::session::read_window),
+        known_hash: request.known_view_hash,
+        known_revision: request.known_revision,
+        action,
+        wait: request.wait_timeout.map(|wait| read_duration("wait_timeout", wait)).transpose()?,
+    })
+}
+
+/// A message of a view.
+pub(super) fn message(message: ViewMessage) -> pb::ContextMessage {
+    let standing = match message.standing {
+        Standing::Shown => pb::Standing::Shown,
+        Standing::Marker => pb::Standing::Marker,
+        Standing::Summary => pb::Standing::Summary,
+        Standing::Paired => pb::Standing::Paired,
+    };
+    pb::ContextMessage {
+        message_id: id(message.source).unwrap_or_default(),
+        revision: message.revision,
+        role: role(message.role).into(),
+        standing: standing.into(),
+        parts: message.parts.into_iter().map(part).collect(),
+    }
+}
+
+fn part(part: ViewPart) -> pb::ContextPart {
+    let (shortening, omitted_length) = match part.shortened {
+        None => (pb::Shortening::Unspecified, 0),
+        Some(Shortened::Pruned { original_length }) => (pb::Shortening::Pruned, original_length),
+        Some(Shortened::Truncated { omitted_length }) => (pb::Shortening::Truncated, omitted_length),
+    };
+    let part_id = id(part.source).unwrap_or_default();
+    let shown = pb::Part { part_id, body: Some(body(part.body)), ..pb::Part::default() };
+    pb::ContextPart { part: Some(shown), shortening: shortening.into(), omitted_length }
+}
+
+fn covered(covered: Covered, summary: Option<MessageId>) -> pb::CoveredHistory {
+    pb::CoveredHistory {
+        compaction_id: covered.compaction.to_string(),
+        summary_message_id: id(summary).unwrap_or_default(),
+        ranges: covered.ranges.into_iter().map(range).collect(),
+    }
+}
+
+fn omitted(omitted: &Omitted) -> pb::OmittedHistory {
+    let reason = match omitted.reason {
+        OmitReason::Rewound => pb::OmitReason::Rewound,
+        OmitReason::Edited => pb::OmitReason::Edited,
+    };
+    pb::OmittedHistory { range: Some(range(omitted.range)), mark_revision: omitted.mark, reason: reason.into() }
+}
+
+fn left_out(left_out: RevisionRange) -> pb::OmittedHistory {
+    let reason = pb::OmitReason::Shortened.into();
+    pb::OmittedHistory { range: Some(range(left_out)), mark_revision: 0, reason }
+}
+
+/// The frames of a view: a header, the messages, an end. Messages are converted as they are sent, so that a long view is
+/// not in memory twice.
+pub(in crate::grpc) struct Frames {
+    header: Option<pb::ContextHeader>,
+    messages: vec::IntoIter<ViewMessage>,
+    /// The message that did not fit the frame before.
+    held: Option<pb::ContextMessage>,
+    end: Option<pb::ContextEnd>,
+}
+
+/// The frames of a view, whose summary has an id that the caller looked up.
+pub(in crate::grpc) fn frames(context: Context, summary: Option<MessageId>) -> Frames {
+    let header = pb::ContextHeader {
+        revision: context.revision,
+        view_hash: context.hash.to_vec(),
+        known_message_count: count(context.known_count),
+        message_count: count(context.known_count + context.messages.len()),
+        context_tokens: context.context_tokens,
+        estimated_tokens: context.estimated_tokens,
+        window_tokens: context.window_tokens,
+        fits: context.fits,
+        shortened: context.shortened,
+        pending_compaction_id: id(context.pending),
+    };
+    let marks = context.omitted.iter().map(omitted);
+    let end = pb::ContextEnd {
+        covered: context.covered.map(|stood_for| covered(stood_for, summary)),
+        omitted: marks.chain(context.left_out.into_iter().map(left_out)).collect(),
+    };
+    Frames { header: Some(header), messages: context.messages.into_iter(), held: None, end: Some(end) }
+}
+
+impl Frames {
+    /// As many of the next messages as one frame holds, and one at least if there is one.
+    fn next_messages(&mut self) -> Vec<pb::ContextMessage> {
+        let mut messages = Vec::new();
+        let mut bytes = 0;
+        while let Some(next) = self.held.take().or_else(|| self.messages.next().map(message)) {
+            bytes += framed_len(&next);
+            if bytes > limits::FRAME_BYTES_MAX && !messages.is_empty() {
+                self.held = Some(next);
+                break;
+            }
+            messages.push(next);
+        }
+        messages
+    }
+}
+
+impl Iterator for Frames {
+    type Item = pb::GetContextResponse;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if let Some(header) = self.header.take() {
+            return Some(pb::GetContextResponse { frame: Some(Frame::Header(header)) });
+        }
+        let messages = self.next_messages();
+        let frame = if messages.is_empty() {
+            Frame::End(self.end.take()?)
+        } else {
+            Frame::Messages(pb::ContextMessages { messages })
+        };
+        Some(pb::GetContextResponse { frame: Some(frame) })
+    }
+}

@@ -1,0 +1,146 @@
+//! Messages over gRPC.
+
+use super::caller;
+use super::convert::count;
+use super::convert::message::{
+    draft, message, read_draft_words, read_finish, read_list, read_new_messages, read_open_parts, read_parts,
+};
+use super::convert::session::{durability, fill, read_window};
+use crate::app::{Error, Longhand, append};
+use crate::model::ids::{MessageId, PartId};
+use crate::pb;
+use crate::pb::message_service_server::MessageService;
+use tonic::{Request, Response, Status};
+
+/// The messages' service.
+pub(super) struct Messages {
+    app: Longhand,
+}
+
+impl Messages {
+    pub(super) fn new(app: Longhand) -> Self {
+        Self { app }
+    }
+}
+
+#[tonic::async_trait]
+impl MessageService for Messages {
+    async fn append_messages(
+        &self,
+        request: Request<pb::AppendMessagesRequest>,
+    ) -> Result<Response<pb::AppendMessagesResponse>, Status> {
+        let caller = caller(&request, &request.get_ref().request_id)?;
+        let pb::AppendMessagesRequest { session_id, messages, expected_revision, window, .. } = request.into_inner();
+        let messages = read_new_messages(messages)?;
+        let window = window.map(read_window);
+        let appended = self.app.append(&session_id, messages, window, expected_revision, caller).await?;
+        Ok(Response::new(pb::AppendMessagesResponse {
+            message_ids: appended.ids.into_iter().map(|id| MessageId(id).to_string()).collect(),
+            existed_count: count(appended.existed_count),
+            revision: appended.revision,
+            seq: appended.seq,
+            fill: Some(fill(&appended.fill)),
+            durability: durability(appended.durability).into(),
+        }))
+    }
+
+    async fn append_parts(
+        &self,
+        request: Request<pb::AppendPartsRequest>,
+    ) -> Result<Response<pb::AppendPartsResponse>, Status> {
+        let caller = caller(&request, &request.get_ref().request_id)?;
+        let pb::AppendPartsRequest { session_id, message_id, parts, .. } = request.into_inner();
+        let appended = self.app.append_parts(&session_id, &message_id, read_open_parts(parts)?, caller).await?;
+        Ok(Response::new(pb::AppendPartsResponse {
+            part_ids: appended.ids.into_iter().map(|id| PartId(id).to_string()).collect(),
+            revision: appended.revision,
+            seq: appended.seq,
+            fill: Some(fill(&appended.fill)),
+        }))
+    }
+
+    async fn append_draft(
+        &self,
+        request: Request<pb::AppendDraftRequest>,
+    ) -> Result<Response<pb::AppendDraftResponse>, Status> {
+        let mut request = request.into_inner();
+        let session = std::mem::take(&mut request.session_id);
+        let message = std::mem::take(&mut request.message_id);
+        let receipt = self.app.append_draft(&session, &message, read_draft_words(request)?).await?;
+        let part_id = receipt.part.to_string();
+        Ok(Response::new(pb::AppendDraftResponse { part_id, length_bytes: receipt.length }))
+    }
+
+    async fn finish_message(
+        &self,
+        request: Request<pb::FinishMessageRequest>,
+    ) -> Result<Response<pb::FinishMessageResponse>, Status> {
+        let caller = caller(&request, &request.get_ref().request_id)?;
+        let pb::FinishMessageRequest { session_id, message_id, finish, window, .. } = request.into_inner();
+        let finish = read_finish("finish", finish)?;
+        let window = window.map(read_window);
+        let sealed = self.app.finish_message(&session_id, &message_id, finish, window, caller).await?;
+        Ok(Response::new(pb::FinishMessageResponse {
+            revision: sealed.revision,
+            seq: sealed.seq,
+            fill: Some(fill(&sealed.fill)),
+        }))
+    }
+
+    async fn get_message(
+        &self,
+        request: Request<pb::GetMessageRequest>,
+    ) -> Result<Response<pb::GetMessageResponse>, Status> {
+        let pb::GetMessageRequest { session_id, message_id } = request.into_inner();
+        let (found, drafts) = self.app.get_message(&session_id, &message_id).await?;
+        let drafts = drafts.into_iter().map(draft).collect();
+        Ok(Response::new(pb::GetMessageResponse { message: Some(message(found)), drafts }))
+    }
+
+    async fn list_messages(
+        &self,
+        request: Request<pb::ListMessagesRequest>,
+    ) -> Result<Response<pb::ListMessagesResponse>, Status> {
+        let mut request = request.into_inner();
+        let session = std::mem::take(&mut request.session_id);
+        let page = self.app.list_messages(&session, read_list(request)).await?;
+        Ok(Response::new(pb::ListMessagesResponse {
+            messages: page.messages.into_iter().map(message).collect(),
+            next_page_token: page.next_page_token,
+            revision: page.revision,
+        }))
+    }
+
+    async fn rewind_session(
+        &self,
+        request: Request<pb::RewindSessionRequest>,
+    ) -> Result<Response<pb::RewindSessionResponse>, Status> {
+        let caller = caller(&request, &request.get_ref().request_id)?;
+        let pb::RewindSessionRequest { session_id, message_id, expected_revision, .. } = request.into_inner();
+        let receipt = self.app.rewind(&session_id, &message_id, expected_revision, caller).await?;
+        Ok(Response::new(pb::RewindSessionResponse { revision: receipt.revision, seq: receipt.seq }))
+    }
+
+    async fn edit_message(
+        &self,
+        request: Request<pb::EditMessageRequest>,
+    ) -> Result<Response<pb::EditMessageResponse>, Status> {
+        let caller = caller(&request, &request.get_ref().request_id)?;
+        let pb::EditMessageRequest { session_id, message_id, parts, expected_revision, .. } = request.into_inner();
+        let parts = read_parts("parts", parts)?;
+        let receipt = self.app.edit(&session_id, &message_id, &parts, expected_revision, caller).await?;
+        let edit = append::message_id(&receipt).ok_or_else(|| Error::internal("a receipt names no edit"))?;
+        let message_id = edit.to_string();
+        Ok(Response::new(pb::EditMessageResponse { message_id, revision: receipt.revision, seq: receipt.seq }))
+    }
+
+    async fn pin_message(
+        &self,
+        request: Request<pb::PinMessageRequest>,
+    ) -> Result<Response<pb::PinMessageResponse>, Status> {
+        let caller = caller(&request, &request.get_ref().request_id)?;
+        let pb::PinMessageRequest { session_id, message_id, unpin, .. } = request.into_inner();
+        let receipt = self.app.pin(&session_id, &message_id, unpin, caller).await?;
+        Ok(Response::new(pb::PinMessageResponse { revision: receipt.revision, seq: receipt.seq }))
+    }
+}

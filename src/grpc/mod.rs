@@ -1,0 +1,103 @@
+//! The API over gRPC: the services, who calls them, and what their answers look like on the wire.
+//!
+//! Nothing is decided here. A method reads its request into domain types, calls `app`, and writes the answer.
+
+mod admin;
+mod compactions;
+mod contexts;
+mod convert;
+mod events;
+mod messages;
+mod sessions;
+mod status;
+#[cfg(test)]
+mod tests;
+
+use crate::app::{self, Caller, Longhand, RequestKey};
+use crate::limits;
+use crate::pb;
+use tonic::service::Routes;
+use tonic_health::ServingStatus;
+use tonic_health::server::HealthReporter;
+
+/// The header in which a caller says its name for itself: printable ASCII, up to 128 bytes.
+pub const ACTOR_HEADER: &str = "longhand-actor";
+
+/// What one gRPC response may hold. A single message can be longer than a page's or a frame's bytes, never this long.
+const RESPONSE_BYTES_MAX: usize = 64 * 1024 * 1024;
+
+/// What health is told about: the daemon as a whole, and each service.
+const HEALTH_NAMES: [&str; 7] = [
+    "",
+    pb::session_service_server::SERVICE_NAME,
+    pb::message_service_server::SERVICE_NAME,
+    pb::context_service_server::SERVICE_NAME,
+    pb::compaction_service_server::SERVICE_NAME,
+    pb::event_service_server::SERVICE_NAME,
+    pb::admin_service_server::SERVICE_NAME,
+];
+
+macro_rules! limited {
+    ($server:ty, $service:expr) => {
+        <$server>::new($service)
+            .max_decoding_message_size(limits::REQUEST_BYTES_MAX)
+            .max_encoding_message_size(RESPONSE_BYTES_MAX)
+    };
+}
+
+/// Every service, with health and reflection, and the handle by which health is told that the daemon stops.
+///
+/// # Panics
+///
+/// If the descriptors that were compiled into the program cannot be read, which no input can cause.
+pub async fn router(app: Longhand) -> (Routes, HealthReporter) {
+    let (reporter, health) = tonic_health::server::health_reporter();
+    for name in HEALTH_NAMES {
+        reporter.set_service_status(name, ServingStatus::Serving).await;
+    }
+    let reflection = tonic_reflection::server::Builder::configure()
+        .register_encoded_file_descriptor_set(pb::DESCRIPTORS)
+        .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
+        .build_v1()
+        .expect("the build wrote these descriptors");
+    let routes = Routes::new(health)
+        .add_service(reflection)
+        .add_service(limited!(pb::session_service_server::SessionServiceServer<_>, sessions::Sessions::new(app.clone())))
+        .add_service(limited!(pb::message_service_server::MessageServiceServer<_>, messages::Messages::new(app.clone())))
+        .add_service(limited!(pb::context_service_server::ContextServiceServer<_>, contexts::Contexts::new(app.clone())))
+        .add_service(limited!(
+            pb::compaction_service_server::CompactionServiceServer<_>,
+            compactions::Compactions::new(app.clone())
+        ))
+        .add_service(limited!(pb::event_service_server::EventServiceServer<_>, events::Events::new(app.clone())))
+        .add_service(limited!(pb::admin_service_server::AdminServiceServer<_>, admin::Admin::new(app)));
+    (routes, reporter)
+}
+
+/// Tells whoever watches health that the daemon stops, and ends their streams: a watch has no end of its own, and would
+/// hold the daemon up.
+pub async fn not_serving(reporter: &HealthReporter) {
+    let mut reporter = reporter.clone();
+    for name in HEALTH_NAMES {
+        reporter.set_service_status(name, ServingStatus::NotServing).await;
+        reporter.clear_service_status(name).await;
+    }
+}
+
+/// Who calls, and what makes the call idempotent: a request id with a hash of the whole request.
+///
+/// A request's type belongs to one method alone, so its name stands for the method's.
+fn caller<T: prost::Message + prost::Name>(request: &tonic::Request<T>, request_id: &str) -> app::Result<Caller> {
+    let actor = match request.metadata().get(ACTOR_HEADER) {
+        Some(name) => name.to_str().map_err(|_| app::Error::field(ACTOR_HEADER, "is not printable ASCII"))?.to_owned(),
+        None => String::new(),
+    };
+    let request = (!request_id.is_empty()).then(|| {
+        let mut hasher = blake3::Hasher::new();
+        hasher.update(T::full_name().as_bytes());
+        hasher.update(&[0]);
+        hasher.update(&request.get_ref().encode_to_vec());
+        RequestKey { id: request_id.to_owned(), payload_hash: *hasher.finalize().as_bytes() }
+    });
+    Ok(Caller { actor, request })
+}

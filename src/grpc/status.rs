@@ -1,0 +1,165 @@
+//! From reasons to statuses. This is the only file that builds one.
+
+use crate::app::{Error, Reason};
+use std::collections::HashMap;
+use std::time::Duration;
+use tonic::{Code, Status};
+use tonic_types::{ErrorDetails, StatusExt as _};
+
+/// Who gives the reasons their meaning.
+const DOMAIN: &str = "longhand";
+
+/// When a caller that was turned away because too many writes wait should come back.
+const RETRY_AFTER: Duration = Duration::from_millis(100);
+
+/// Bytes of a message, or of one fact in it. Statuses travel in headers, whose size clients limit, and a message may
+/// quote what was sent.
+const TEXT_BYTES_MAX: usize = 512;
+
+/// The one code of a reason.
+fn code(reason: Reason) -> Code {
+    match reason {
+        Reason::SessionNotFound
+        | Reason::MessageNotFound
+        | Reason::DraftNotFound
+        | Reason::CompactionNotFound
+        | Reason::PresetNotFound => Code::NotFound,
+        Reason::InvalidField
+        | Reason::PolicyInvalid
+        | Reason::LimitExceeded
+        | Reason::RequestIdReused
+        | Reason::PageTokenInvalid
+        | Reason::CursorInvalid => Code::InvalidArgument,
+        Reason::ClientIdReused => Code::AlreadyExists,
+        Reason::CursorOutOfRange | Reason::RevisionOutOfRange => Code::OutOfRange,
+        Reason::RevisionMismatch | Reason::OffsetMismatch => Code::Aborted,
+        Reason::CursorForeign
+        | Reason::SessionArchived
+        | Reason::MessageSealed
+        | Reason::MessageOpen
+        | Reason::NothingToCompact
+        | Reason::NothingToUndo
+        | Reason::CompactionEnded
+        | Reason::BoundaryInvalid => Code::FailedPrecondition,
+        Reason::ContextTooLarge => Code::ResourceExhausted,
+        Reason::StoreBusy | Reason::StoreReadOnly | Reason::ShuttingDown => Code::Unavailable,
+        Reason::RowCorrupt => Code::DataLoss,
+        Reason::Internal => Code::Internal,
+    }
+}
+
+/// The text, cut where it is too long for a header.
+fn short(mut text: String) -> String {
+    if text.len() > TEXT_BYTES_MAX {
+        text.truncate(text.floor_char_boundary(TEXT_BYTES_MAX));
+        text.push('…');
+    }
+    text
+}
+
+impl From<Error> for Status {
+    fn from(error: Error) -> Self {
+        let Error { reason, message, metadata } = error;
+        let field = metadata.get("field").cloned();
+        let facts: HashMap<String, String> = metadata.into_iter().map(|(key, value)| (key, short(value))).collect();
+        let mut details = ErrorDetails::new();
+        details.set_error_info(reason.as_str(), DOMAIN, facts);
+        if let Some(field) = field {
+            let description = message.strip_prefix(&format!("{field}: ")).unwrap_or(&message).to_owned();
+            details.add_bad_request_violation(short(field), short(description));
+        }
+        if reason == Reason::StoreBusy {
+            details.set_retry_info(Some(RETRY_AFTER));
+        }
+        Self::with_error_details(code(reason), short(message), details)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    #[test]
+    fn every_reason_is_a_proper_name_with_its_code() {
+        let form = regex::Regex::new("^[A-Z][A-Z0-9_]+[A-Z0-9]$").expect("a pattern");
+        let mut seen = HashSet::new();
+        for reason in Reason::ALL {
+            let name = reason.as_str();
+            assert!(form.is_match(name) && name.len() <= 63, "{name}");
+            assert!(seen.insert(name), "{name} is there twice");
+            let status = Status::from(Error::new(reason, "why"));
+            assert!(!matches!(status.code(), Code::Ok | Code::Unknown), "{name}");
+            assert_eq!(status.message(), "why");
+            let details = status.get_error_details();
+            let info = details.error_info().expect("an error info");
+            assert_eq!((info.reason.as_str(), info.domain.as_str()), (name, "longhand"));
+            assert_eq!(details.retry_info().is_some(), reason == Reason::StoreBusy, "{name}");
+        }
+    }
+
+    #[test]
+    fn codes_follow_the_names() {
+        for reason in Reason::ALL {
+            let name = reason.as_str();
+            let expected = match name.rsplit('_').next().expect("a word") {
+                "FOUND" => Code::NotFound,
+                "RANGE" => Code::OutOfRange,
+                "MISMATCH" => Code::Aborted,
+                "CORRUPT" => Code::DataLoss,
+                "INTERNAL" => Code::Internal,
+                _ => continue,
+            };
+            assert_eq!(code(reason), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_field_is_named_where_clients_look_for_it() {
+        let status = Status::from(Error::field("messages[3].role", "is not given"));
+        assert_eq!(status.code(), Code::InvalidArgument);
+        let details = status.get_error_details();
+        let violation = &details.bad_request().expect("a violation").field_violations[0];
+        assert_eq!(
+            (violation.field.as_str(), violation.description.as_str()),
+            ("messages[3].role", "is not given"),
+        );
+        let info = details.error_info().expect("an error info");
+        assert_eq!(info.metadata["field"], "messages[3].role");
+    }
+
+    #[test]
+    fn facts_have_snake_case_names() {
+        let form = regex::Regex::new("^[a-z][a-z0-9]*(_[a-z0-9]+)*$").expect("a pattern");
+        let errors = [
+            Error::field("title", "is too long"),
+            Error::limit("bytes of title", 512, 513),
+            crate::store::Error::RevisionMismatch { expected: 1, current: 2 }.into(),
+            crate::store::Error::RevisionOutOfRange { revision: 9, newest: 2 }.into(),
+            crate::store::Error::OffsetMismatch { offset: 3, length: 2 }.into(),
+            crate::store::Error::RequestIdReused { request_id: "r".into() }.into(),
+            crate::store::Error::ClientIdReused { client_id: "c".into() }.into(),
+            crate::store::Error::not_found(crate::store::Kind::Session, "s").into(),
+            crate::store::Error::not_found(crate::store::Kind::Message, "m").into(),
+            crate::store::Error::not_found(crate::store::Kind::Draft, "d").into(),
+            crate::store::Error::not_found(crate::store::Kind::Compaction, "c").into(),
+        ];
+        for error in errors {
+            let details = Status::from(error).get_error_details();
+            let info = details.error_info().expect("an error info").clone();
+            assert!(!info.metadata.is_empty(), "{}", info.reason);
+            for key in info.metadata.keys() {
+                assert!(form.is_match(key), "{}: {key}", info.reason);
+            }
+        }
+    }
+
+    #[test]
+    fn what_a_client_sent_never_makes_a_status_too_long_for_its_header() {
+        let id = "ä".repeat(1_000_000);
+        let error = Error::field(&id, &id).with("session_id", &id);
+        let status = Status::from(error);
+        assert!(status.message().len() < 600 && status.details().len() < 4_096, "{}", status.details().len());
+        assert!(status.message().ends_with('…'));
+    }
+}

@@ -1,0 +1,196 @@
+//! Messages that are written as they come: drafts, closed parts, the seal.
+
+use crate::support::{TestApp, body_text, call, shown, text, words_of};
+use longhand::app::Reason;
+use longhand::app::append::{DraftWordsToAdd, OpenPart};
+use longhand::limits;
+use longhand::model::ids::PartId;
+use longhand::model::message::{Finish, FinishReason};
+use longhand::model::part::PartBody;
+use longhand::model::usage::Usage;
+use longhand::store::{Caller, DraftReceipt};
+
+fn adding(part: Option<PartId>, offset: i64, delta: &str) -> DraftWordsToAdd {
+    DraftWordsToAdd { part, reasoning: false, offset, delta: delta.to_owned() }
+}
+
+async fn draft(test: &TestApp, session: &str, words: DraftWordsToAdd) -> DraftReceipt {
+    test.app.append_draft(session, "a1", words).await.expect("the words are taken")
+}
+
+#[tokio::test]
+async fn a_reply_grows_from_drafts_and_parts_and_is_sealed() {
+    let test = TestApp::start().await;
+    let session = test.quiet_session().await;
+    test.append(&session, "u1 \"hello\"\na1 open").await;
+    let before = test.revision(&session).await;
+    let DraftReceipt { part, length } = draft(&test, &session, adding(None, 0, "grüß")).await;
+    assert_eq!(length, 6, "an offset counts bytes");
+    assert_eq!(draft(&test, &session, adding(Some(part), 6, " dich")).await.length, 11);
+    assert_eq!(test.revision(&session).await, before, "drafts are outside history");
+    let (open, drafts) = test.app.get_message(&session, "a1").await.expect("the message");
+    assert_eq!((open.sealed_revision, open.parts.len()), (None, 0));
+    assert_eq!(drafts, [(part, false, "grüß dich".to_owned())]);
+    assert_eq!(shown(&test.context(&session).await), ["user shown: hello"], "no view shows a draft");
+
+    let close = vec![OpenPart::Draft(part, Some("{\"n\":1}".to_owned())), OpenPart::Whole(call("c1"))];
+    let closed = test.app.append_parts(&session, "a1", close, Caller::default()).await.expect("closed");
+    assert_eq!(PartId(closed.ids[0]), part, "a draft keeps its id");
+    assert_eq!(
+        shown(&test.context(&session).await),
+        ["user shown: hello", "assistant shown: grüß dich call c1", "tool paired: result c1 [tool execution was interrupted]"]
+    );
+    let usage = Usage { input: 100, output: 7, ..Usage::default() };
+    let finish = Finish { reason: Some(FinishReason::ToolCalls), usage: Some(usage), ..Finish::default() };
+    let sealed = test.app.finish_message(&session, "a1", finish.clone(), None, Caller::default()).await;
+    assert_eq!(sealed.expect("sealed").fill.context_tokens, 107);
+    let (message, drafts) = test.app.get_message(&session, "a1").await.expect("the message");
+    assert_eq!((message.finish, drafts), (finish, Vec::new()));
+    assert_eq!(message.parts[0].metadata_json.as_deref(), Some("{\"n\":1}"));
+    let kinds: Vec<&str> = message.parts.iter().map(|part| part.body.kind()).collect();
+    assert_eq!(kinds, ["text", "tool_call"]);
+    let as_of = test.history_as_of(&session, Some(before)).await;
+    assert_eq!((as_of[1].parts.len(), as_of[1].sealed_revision), (0, None), "then it was open and empty");
+    assert_eq!(test.findings().await, []);
+}
+
+#[tokio::test]
+async fn words_that_do_not_follow_on_are_refused() {
+    let test = TestApp::start().await;
+    let session = test.quiet_session().await;
+    test.append(&session, "u1 \"hello\"\na1 open\na2 \"sealed\"").await;
+    let DraftReceipt { part, .. } = draft(&test, &session, adding(None, 0, "abc")).await;
+    let app = &test.app;
+    for (words, reason) in [
+        (adding(Some(part), 2, "x"), Reason::OffsetMismatch),
+        (adding(Some(part), 4, "x"), Reason::OffsetMismatch),
+        (adding(None, 1, "x"), Reason::OffsetMismatch),
+        (adding(Some(PartId(uuid::Uuid::from_u128(7))), 0, "x"), Reason::DraftNotFound),
+        (adding(None, 0, &"x".repeat(limits::DRAFT_BYTES_MAX + 1)), Reason::LimitExceeded),
+        (adding(Some(part), 3, &"x".repeat(limits::DRAFT_BYTES_MAX)), Reason::LimitExceeded),
+    ] {
+        let error = app.append_draft(&session, "a1", words).await.expect_err("refused");
+        assert_eq!(error.reason, reason, "{error}");
+        if reason == Reason::OffsetMismatch {
+            assert!(error.metadata.contains_key("length_bytes"), "so that the writer can go on from there");
+        }
+    }
+    let error = app.append_draft(&session, "a2", adding(None, 0, "x")).await.expect_err("sealed");
+    assert_eq!(error.reason, Reason::MessageSealed);
+    let error = app.append_draft(&session, "a9", adding(None, 0, "x")).await.expect_err("not there");
+    assert_eq!(error.reason, Reason::MessageNotFound);
+    for _ in 1..limits::MESSAGE_DRAFTS_MAX {
+        draft(&test, &session, adding(None, 0, "x")).await;
+    }
+    let error = app.append_draft(&session, "a1", adding(None, 0, "x")).await.expect_err("too many");
+    assert_eq!(error.reason, Reason::LimitExceeded);
+    let (_, drafts) = app.get_message(&session, "a1").await.expect("the message");
+    assert_eq!(drafts[0], (part, false, "abc".to_owned()), "what was refused left nothing");
+}
+
+#[tokio::test]
+async fn a_sealed_message_takes_nothing_more() {
+    let test = TestApp::start().await;
+    let session = test.quiet_session().await;
+    test.append(&session, "a1 \"done\"").await;
+    let app = &test.app;
+    let part = vec![OpenPart::Whole(text("more"))];
+    let error = app.append_parts(&session, "a1", part, Caller::default()).await.expect_err("sealed");
+    assert_eq!(error.reason, Reason::MessageSealed);
+    let error = app.finish_message(&session, "a1", Finish::default(), None, Caller::default()).await;
+    assert_eq!(error.expect_err("sealed").reason, Reason::MessageSealed);
+    test.append(&session, "a2 \"half\" open").await;
+    for refusal in [
+        app.edit(&session, "a2", &[text("x")], None, Caller::default()).await.map(drop),
+        app.pin(&session, "a2", false, Caller::default()).await.map(drop),
+        app.rewind(&session, "a2", None, Caller::default()).await.map(drop),
+    ] {
+        assert_eq!(refusal.expect_err("open").reason, Reason::MessageOpen);
+    }
+}
+
+#[tokio::test]
+async fn a_draft_closes_once() {
+    let test = TestApp::start().await;
+    let session = test.quiet_session().await;
+    test.append(&session, "a1 open").await;
+    let DraftReceipt { part, .. } = draft(&test, &session, adding(None, 0, "abc")).await;
+    let twice = vec![OpenPart::Draft(part, None), OpenPart::Draft(part, None)];
+    let error = test.app.append_parts(&session, "a1", twice, Caller::default()).await.expect_err("named twice");
+    assert_eq!(error.reason, Reason::DraftNotFound);
+    let once = || vec![OpenPart::Draft(part, None)];
+    test.app.append_parts(&session, "a1", once(), Caller::default()).await.expect("closed");
+    let error = test.app.append_parts(&session, "a1", once(), Caller::default()).await.expect_err("closed before");
+    assert_eq!(error.reason, Reason::DraftNotFound);
+    assert_eq!(test.history(&session).await[0].parts.len(), 1);
+}
+
+#[tokio::test]
+async fn a_parts_client_id_is_used_once_in_its_message() {
+    let test = TestApp::start().await;
+    let session = test.quiet_session().await;
+    test.append(&session, "a1 open").await;
+    let named = |words: &str| {
+        let mut part = text(words);
+        part.client_id = Some("p1".to_owned());
+        vec![OpenPart::Whole(part)]
+    };
+    test.app.append_parts(&session, "a1", named("one"), Caller::default()).await.expect("added");
+    let error = test.app.append_parts(&session, "a1", named("two"), Caller::default()).await.expect_err("reused");
+    assert_eq!(error.reason, Reason::ClientIdReused);
+    assert_eq!(test.history(&session).await[0].parts.len(), 1);
+}
+
+#[tokio::test]
+async fn drafts_and_open_messages_outlive_the_daemon() {
+    let test = TestApp::start().await;
+    let session = test.quiet_session().await;
+    test.append(&session, "u1 \"hello\"\na1 \"first\" open").await;
+    let DraftReceipt { part, .. } = draft(&test, &session, adding(None, 0, "second ")).await;
+    let test = test.restart().await;
+    assert_eq!(draft(&test, &session, adding(Some(part), 7, "half")).await.length, 11);
+    let test = test.kill().await;
+    let (_, drafts) = test.app.get_message(&session, "a1").await.expect("the message");
+    assert_eq!(drafts, [(part, false, "second half".to_owned())]);
+    test.append(&session, "u2 \"somebody else meanwhile\"").await;
+    // What is still a draft when the message ends closes with the words that it has.
+    let finish = Finish { reason: Some(FinishReason::Aborted), ..Finish::default() };
+    test.app.finish_message(&session, "a1", finish, None, Caller::default()).await.expect("sealed");
+    let history = test.history(&session).await;
+    let names: Vec<&str> = history.iter().filter_map(|message| message.client_id.as_deref()).collect();
+    assert_eq!(names, ["u1", "a1", "u2"], "a message stands where it was opened");
+    assert_eq!(words_of(&history[1]), "firstsecond half");
+    assert_eq!(history[1].parts[1].id, part);
+    assert_eq!(test.number("select count(*) from draft").await, 0);
+    let shown = test.context(&session).await.messages;
+    let closed: Vec<&PartBody> = shown[1].parts.iter().map(|part| &part.body).collect();
+    assert_eq!(closed.iter().filter_map(|body| body_text(body)).collect::<Vec<_>>(), ["first", "second half"]);
+    assert_eq!(test.findings().await, []);
+}
+
+#[tokio::test]
+async fn watchers_see_the_words_as_they_come() {
+    use longhand::app::events::{Frame, Start, SubscribeRequest};
+    let test = TestApp::start().await;
+    let session = test.quiet_session().await;
+    test.append(&session, "a1 open").await;
+    let request = SubscribeRequest {
+        sessions: vec![session.clone()],
+        live: true,
+        start: Start::Now,
+        ..SubscribeRequest::default()
+    };
+    let mut watch = crate::support::Watch::new(test.app.subscribe(request).await.expect("a stream"));
+    assert!(matches!(watch.frame().await, Frame::Ready { .. }));
+    let DraftReceipt { part, .. } = draft(&test, &session, adding(None, 0, "grüß")).await;
+    draft(&test, &session, adding(Some(part), 6, " dich")).await;
+    let mut heard = String::new();
+    while heard.len() < 11 {
+        let Frame::Live { session: id, delta } = watch.frame().await else { panic!("only words are said") };
+        assert_eq!((id.to_string(), delta.part), (session.clone(), part));
+        assert_eq!(usize::try_from(delta.offset).expect("small"), heard.len());
+        heard.push_str(&delta.delta);
+    }
+    assert_eq!(heard, "grüß dich");
+    assert!(watch.log.is_empty());
+}

@@ -1,0 +1,178 @@
+//! Real transcripts, through the real binary. They are not part of the project: without them the tests say so and pass.
+
+use crate::cli::{Daemon, check_ends, check_order};
+use longhand::interop;
+use longhand::model::message::Message;
+use longhand::policy::{CountPer, Counting, LengthUnit, Rounding, presets};
+use longhand::summarizer::{SummaryInput, extract};
+use serde_json::Value;
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+
+const PI: &str = "pi/large-session.jsonl";
+const CLAUDE_CODE: &str = "claude-code/compacted/258c7280-ae70-4798-800f-63464d01a85d.jsonl";
+
+/// The path of a transcript, if it is there.
+fn transcript(name: &str) -> Option<PathBuf> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/data").join(name);
+    if path.exists() {
+        return Some(path);
+    }
+    println!("skipped: the transcript {name} is not here");
+    None
+}
+
+/// A live import of a real session: what §7.2 of the first milestone asks to be shown.
+fn check_live(name: &str, preset: &str) {
+    let Some(file) = transcript(name) else { return };
+    let home = tempfile::tempdir().expect("a folder");
+    let daemon = Daemon::start(home.path());
+    let views = home.path().join("views.jsonl");
+    let (file, kept) = (file.display().to_string(), views.display().to_string());
+    let arguments = [
+        "import", "--live", "--preset", preset, "--window", "64000", "--output", "16000", "--views", &kept, &file,
+    ];
+    let report = daemon.json(&arguments).remove(0);
+    assert_eq!(report["contexts"]["asked"], report["contexts"]["fitted"], "{report}");
+    assert_eq!(report["contexts"]["unpaired"], 0, "{report}");
+    let summaries = report["reductions"]["summaries"].as_u64().expect("a count");
+    assert!((2..=6).contains(&summaries), "{report}");
+    let events = daemon.json(&["events"]);
+    check_order(&events);
+    check_ends(&events);
+
+    // Asking for an earlier view gives what was served then.
+    let session = report["sessions"][0]["session_id"].as_str().expect("a session").to_owned();
+    let served = std::fs::read_to_string(&views).expect("the views were kept");
+    let served: Vec<Value> = served.lines().map(|line| serde_json::from_str(line).expect("an object")).collect();
+    for view in served.iter().step_by(24).chain(served.last()) {
+        let revision = view["revision"].to_string().replace('"', "");
+        let again = daemon.json(&["context", &session, "--as-of", &revision]);
+        assert_eq!(again[0]["header"]["viewHash"], view["view_hash"], "revision {revision}");
+    }
+    assert!(daemon.run(&["audit", "verify"]).status.success());
+}
+
+#[test]
+fn the_large_pi_session_lives_under_opencode() {
+    check_live(PI, "opencode@seed");
+}
+
+#[test]
+fn the_large_pi_session_lives_under_pi() {
+    check_live(PI, "pi@1.5");
+}
+
+#[test]
+fn the_compacted_claude_code_session_lives_under_opencode() {
+    check_live(CLAUDE_CODE, "opencode@seed");
+}
+
+/// The texts of messages, in the pieces that the measure looks at: words, and inputs of calls.
+fn texts(messages: &[Message]) -> (String, String, String) {
+    use longhand::model::part::PartBody;
+    let (mut words, mut inputs, mut outputs) = (String::new(), String::new(), String::new());
+    for part in messages.iter().flat_map(|message| &message.parts) {
+        match &part.body {
+            PartBody::Text(text) => words.push_str(&format!("{text} ")),
+            PartBody::ToolCall(call) => inputs.push_str(&format!("{} ", call.input_json)),
+            PartBody::ToolResult(result) => outputs.push_str(&format!("{} ", result.output)),
+            _ => {}
+        }
+    }
+    (words, inputs, outputs)
+}
+
+/// Turns imported messages into stored ones, as far as a summarizer looks.
+fn stored(entries: &[interop::Entry]) -> Vec<Message> {
+    use longhand::model::ids::{MessageId, PartId, SessionId};
+    use longhand::model::part::Part;
+    let mut messages = Vec::new();
+    for entry in entries {
+        let interop::Entry::Message { message, .. } = entry else { continue };
+        let revision = i64::try_from(messages.len()).expect("few messages") + 1;
+        let parts = message.parts.iter().map(|part| Part {
+            id: PartId(uuid::Uuid::now_v7()),
+            client_id: None,
+            revision,
+            body: part.body.clone(),
+            metadata_json: None,
+        });
+        messages.push(Message {
+            id: MessageId(uuid::Uuid::now_v7()),
+            session_id: SessionId(uuid::Uuid::nil()),
+            client_id: message.client_id.clone(),
+            revision,
+            role: message.role,
+            kind: message.kind,
+            parts: parts.collect(),
+            sealed_revision: Some(revision),
+            finish: message.finish.clone().unwrap_or_default(),
+            model: String::new(),
+            provider: String::new(),
+            create_time: longhand::model::time::Timestamp(0),
+            origin_time: None,
+            actor: String::new(),
+            metadata_json: None,
+        });
+    }
+    messages
+}
+
+/// The floor of the built-in summarizer, on the session that was compacted in reality, cut where it was: files and
+/// identifiers that stood before the cut and are used again after it, counted as `recall.py` counts them.
+#[test]
+fn the_extractive_summary_names_what_the_rest_uses() {
+    let Some(file) = transcript(CLAUDE_CODE) else { return };
+    let reader = std::io::BufReader::new(std::fs::File::open(file).expect("the file opens"));
+    let transcript = interop::parse(reader, &interop::Options::default()).expect("the file is read");
+    let entries = &transcript.branches[0].entries;
+    let cut = entries
+        .iter()
+        .position(|entry| matches!(entry, interop::Entry::Compaction(_)))
+        .expect("the session was compacted");
+    let (before, after) = (stored(&entries[..cut]), stored(&entries[cut..]));
+
+    let preset = presets::find("opencode@seed").expect("the preset is there").policy();
+    let sources = before.iter().map(|message| longhand::model::view::SourceMessage {
+        message: message.clone(),
+        place: None,
+        pruned: Vec::new(),
+    });
+    let input = SummaryInput {
+        messages: sources.collect(),
+        split_turn: Vec::new(),
+        previous: None,
+        rules: preset.summary,
+        counting: Counting {
+            unit: LengthUnit::CodePoints,
+            units_per_token: 4,
+            rounding: Rounding::Floor,
+            per: CountPer::Message,
+            media_units: 0,
+        },
+        instructions: String::new(),
+        budget_tokens: 3_600,
+    };
+    let summary = extract(&input);
+    assert!(summary.chars().count() / 4 <= 3_600);
+
+    let path = regex::Regex::new(r"(?:/|\b)[\w.@~-]+(?:/[\w.@~-]+)+\.\w+").expect("a pattern");
+    let name = regex::Regex::new(r"\b(?:[a-z]+_[a-z_0-9]+|[A-Z][a-zA-Z0-9]+\.[A-Za-z_.]+|[a-z]+[A-Z]\w+)\b")
+        .expect("a pattern");
+    let bases = |text: &str| -> HashSet<String> {
+        path.find_iter(text).filter_map(|found| found.as_str().rsplit('/').next().map(str::to_owned)).collect()
+    };
+    let names = |text: &str| -> HashSet<String> { name.find_iter(text).map(|found| found.as_str().to_owned()).collect() };
+    let (words, inputs, outputs) = texts(&before);
+    let everything = format!("{words}{inputs}{outputs}");
+    let (words, inputs, _) = texts(&after);
+    let files: HashSet<String> = bases(&inputs).intersection(&bases(&everything)).cloned().collect();
+    let wanted: HashSet<String> =
+        names(&format!("{words}{inputs}")).intersection(&names(&everything)).cloned().collect();
+    let kept_files = files.iter().filter(|file| summary.contains(*file)).count();
+    let kept_names = wanted.iter().filter(|name| summary.contains(*name)).count();
+    println!("files {kept_files}/{}, identifiers {kept_names}/{}", files.len(), wanted.len());
+    assert!(kept_files >= 12, "only {kept_files} of {} files", files.len());
+    assert!(kept_names * 2 >= wanted.len(), "only {kept_names} of {} identifiers", wanted.len());
+}

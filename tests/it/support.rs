@@ -1,0 +1,566 @@
+//! What every test of the whole needs: a store with its writer and scheduler in a temporary folder, a summarizer that
+//! does as it is told, conversations as text, a watcher with a deadline, and a way into the database past the store.
+//!
+//! A conversation has one message a line: a name, then what it says. The first letter of the name is the role (`u`ser,
+//! `a`ssistant, `t`ool, `s`ystem, `r`ecord); the name is the message's client id, unless it is that letter alone.
+//!
+//! ```text
+//! u1 "fix the bug"
+//! a1 "looking" 4000c call=c1 usage=12000/300      words, 4 000 characters of filler, a call, usage in/out
+//! t1 result=c1:3000c                              a result of 3 000 characters; result=c1:words otherwise
+//! a2 open
+//! ```
+
+use longhand::app::append::{Appended, ListMessages};
+use longhand::app::context::{Context, ContextRequest};
+use longhand::app::events::{EventStream, Frame, Start, SubscribeRequest};
+use longhand::app::sessions::{NewSession, SessionChange};
+use longhand::app::{self, Longhand};
+use longhand::clock::Clock;
+use longhand::model::Revision;
+use longhand::model::event::{Event, EventKind};
+use longhand::model::message::{Finish, FinishReason, Message, MessageKind, NewMessage, Role};
+use longhand::model::part::{NewPart, PartBody, Record, ResultStatus, ToolCall, ToolResult};
+use longhand::model::usage::{ModelWindow, Usage};
+use longhand::scheduler::{self, Scheduler};
+use longhand::store::{self, Caller, Durability, Finding, RequestKey, Store};
+use longhand::summarizer::{self, Extractive, Summarizer, SummaryInput, SummaryOutput};
+use sqlx::{Connection as _, SqliteConnection};
+use std::collections::VecDeque;
+use std::num::NonZeroUsize;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use tempfile::TempDir;
+use tokio::sync::Semaphore;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+/// Whatever a test waits for comes within this, or never.
+const DEADLINE: Duration = Duration::from_secs(20);
+
+/// Waits for something, but not for ever.
+pub(crate) async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
+    match tokio::time::timeout(DEADLINE, future).await {
+        Ok(done) => done,
+        Err(_) => panic!("waited in vain for {what}"),
+    }
+}
+
+/// A store in a temporary folder with all that runs over it, short of a network.
+pub(crate) struct TestApp {
+    /// The API.
+    pub(crate) app: Longhand,
+    directory: Arc<TempDir>,
+    summarizer: Arc<dyn Summarizer>,
+    stopping: CancellationToken,
+    scheduler: JoinHandle<()>,
+    writer: JoinHandle<()>,
+}
+
+impl TestApp {
+    /// A new store with the built-in summarizer.
+    pub(crate) async fn start() -> Self {
+        Self::with(Arc::new(Extractive)).await
+    }
+
+    /// A new store with a summarizer of the test's.
+    pub(crate) async fn with(summarizer: Arc<dyn Summarizer>) -> Self {
+        let directory = tempfile::tempdir().expect("a temporary folder");
+        Self::open(Arc::new(directory), summarizer).await
+    }
+
+    /// A copy of a closed store's files.
+    pub(crate) async fn copy_of(directory: &Path) -> Self {
+        let copy = tempfile::tempdir().expect("a temporary folder");
+        copy_database(directory, copy.path());
+        Self::open(Arc::new(copy), Arc::new(Extractive)).await
+    }
+
+    async fn open(directory: Arc<TempDir>, summarizer: Arc<dyn Summarizer>) -> Self {
+        let clock = Clock::default();
+        // No test pulls a plug, and syncing would be most of the time that the tests take.
+        let options =
+            store::Options { directory: directory.path().to_owned(), durability: Durability::ProcessCrash };
+        let (store, writer) = Store::open(options, clock.clone()).await.expect("the store opens");
+        let writer = tokio::spawn(writer);
+        let stopping = CancellationToken::new();
+        let workers = scheduler::Options { workers: NonZeroUsize::MIN.saturating_add(1) };
+        let scheduler = Scheduler::new(store.clone(), clock.clone(), summarizer.clone(), workers);
+        let options = app::Options { default_preset: "opencode@seed".to_owned(), stopping: stopping.clone() };
+        let app = Longhand::new(store, scheduler.handle(), &clock, options);
+        let cancel = stopping.clone();
+        let scheduler = tokio::spawn(async move { scheduler.run(cancel).await.expect("the scheduler runs") });
+        Self { app, directory, summarizer, stopping, scheduler, writer }
+    }
+
+    /// The folder of the database.
+    pub(crate) fn directory(&self) -> &Path {
+        self.directory.path()
+    }
+
+    /// Stops as a daemon does: work in hand is dropped, what the writer was given is written. The folder stays.
+    pub(crate) async fn stop(self) -> Arc<TempDir> {
+        let Self { app, directory, stopping, scheduler, writer, .. } = self;
+        stopping.cancel();
+        soon("the scheduler to stop", scheduler).await.expect("no panic in the scheduler");
+        drop(app);
+        soon("the writer to end: somebody still holds the store", writer).await.expect("no panic in the writer");
+        directory
+    }
+
+    /// Stops, and starts again on the same files.
+    pub(crate) async fn restart(self) -> Self {
+        let summarizer = self.summarizer.clone();
+        let directory = self.stop().await;
+        Self::open(directory, summarizer).await
+    }
+
+    /// Dies in the middle of whatever it is doing, and starts again on the same files.
+    pub(crate) async fn kill(self) -> Self {
+        let Self { app, directory, summarizer, stopping, scheduler, writer } = self;
+        writer.abort();
+        drop(soon("the writer to die", writer).await);
+        // Without a writer nothing that the workers still do can reach the disk.
+        stopping.cancel();
+        drop(soon("the scheduler to die", scheduler).await);
+        drop(app);
+        Self::open(directory, summarizer).await
+    }
+
+    /// A connection of its own to the database: what it reads is the truth, and what it writes is tampering.
+    pub(crate) async fn database(&self) -> SqliteConnection {
+        connect(self.directory()).await
+    }
+
+    /// One number from the database.
+    pub(crate) async fn number(&self, sql: &'static str) -> i64 {
+        sqlx::query_scalar(sql).fetch_one(&mut self.database().await).await.expect(sql)
+    }
+
+    /// A new session; its id.
+    pub(crate) async fn create(&self, new: NewSession) -> String {
+        let (info, existed) = self.app.create_session(new, Caller::default()).await.expect("a session");
+        assert!(!existed);
+        info.session.id.to_string()
+    }
+
+    /// A new session of a preset with a window; its id.
+    pub(crate) async fn session(&self, preset: &str, context: i64, output: i64) -> String {
+        self.create(NewSession { preset: preset.to_owned(), window: window(context, output), ..NewSession::default() })
+            .await
+    }
+
+    /// A new session that never does anything by itself; its id.
+    pub(crate) async fn quiet_session(&self) -> String {
+        self.session("opencode@seed", 0, 0).await
+    }
+
+    /// Appends a conversation.
+    pub(crate) async fn append(&self, session: &str, text: &str) -> Appended {
+        let appended = self.app.append(session, conversation(text), None, None, Caller::default()).await;
+        appended.unwrap_or_else(|error| panic!("{error}: {text}"))
+    }
+
+    /// Everything that clients wrote, records too, as it stands in the history.
+    pub(crate) async fn history(&self, session: &str) -> Vec<Message> {
+        self.history_as_of(session, None).await
+    }
+
+    /// The same as it stood at a revision. It is read in small pages from both ends, which must agree.
+    pub(crate) async fn history_as_of(&self, session: &str, as_of: Option<Revision>) -> Vec<Message> {
+        let forward = self.pages(session, as_of, false).await;
+        let mut backward = self.pages(session, as_of, true).await;
+        backward.reverse();
+        assert_eq!(forward, backward, "a history reads the same from both ends");
+        forward
+    }
+
+    async fn pages(&self, session: &str, as_of: Option<Revision>, reverse: bool) -> Vec<Message> {
+        let mut messages = Vec::new();
+        let mut list = ListMessages { page_size: 7, reverse, as_of, records: true, ..ListMessages::default() };
+        loop {
+            let page = self.app.list_messages(session, list.clone()).await.expect("a page");
+            messages.extend(page.messages);
+            if page.next_page_token.is_empty() {
+                return messages;
+            }
+            list.page_token = page.next_page_token;
+        }
+    }
+
+    /// The view of now.
+    pub(crate) async fn context(&self, session: &str) -> Context {
+        self.app.context(session, ContextRequest::default()).await.expect("a context")
+    }
+
+    /// The view as it was.
+    pub(crate) async fn context_as_of(&self, session: &str, at: Revision) -> Context {
+        let request = ContextRequest { as_of: Some(at), ..ContextRequest::default() };
+        self.app.context(session, request).await.expect("a context")
+    }
+
+    /// The session's newest revision.
+    pub(crate) async fn revision(&self, session: &str) -> Revision {
+        self.app.get_session(session).await.expect("the session").session.revision
+    }
+
+    /// Watches everything from the beginning of the log.
+    pub(crate) async fn watch(&self) -> Watch {
+        let request = SubscribeRequest { start: Start::Beginning, ..SubscribeRequest::default() };
+        Watch::new(self.app.subscribe(request).await.expect("a stream"))
+    }
+
+    /// Every event of the store so far.
+    pub(crate) async fn events(&self) -> Vec<Event> {
+        let head = *self.app.store().watch_head().borrow();
+        let mut watch = self.watch().await;
+        while watch.log.last().is_none_or(|event| event.seq < head) && head > 0 {
+            watch.frame().await;
+        }
+        watch.log
+    }
+
+    /// What a check of everything finds.
+    pub(crate) async fn findings(&self) -> Vec<Finding> {
+        let mut findings = Vec::new();
+        self.app.store().verify(None, |finding| findings.push(finding)).await.expect("a check");
+        findings
+    }
+}
+
+/// A connection to the database in a folder, with nothing between it and the rows.
+pub(crate) async fn connect(directory: &Path) -> SqliteConnection {
+    let options = sqlx::sqlite::SqliteConnectOptions::new()
+        .filename(directory.join("longhand.db"))
+        .foreign_keys(false)
+        .busy_timeout(DEADLINE);
+    SqliteConnection::connect_with(&options).await.expect("the database opens")
+}
+
+/// Copies the files of a closed store.
+pub(crate) fn copy_database(from: &Path, to: &Path) {
+    std::fs::copy(from.join("longhand.db"), to.join("longhand.db")).expect("the database is copied");
+    let log = from.join("longhand.db-wal");
+    if log.exists() {
+        std::fs::copy(log, to.join("longhand.db-wal")).expect("its log is copied");
+    }
+}
+
+/// Follows the log and remembers it, for the test and for its failure message.
+pub(crate) struct Watch {
+    stream: EventStream,
+    /// Every event so far.
+    pub(crate) log: Vec<Event>,
+    /// Events that were waited for already.
+    seen: usize,
+}
+
+impl Watch {
+    /// Watches a stream.
+    pub(crate) fn new(stream: EventStream) -> Self {
+        Self { stream, log: Vec::new(), seen: 0 }
+    }
+
+    /// The next frame; its events are remembered.
+    pub(crate) async fn frame(&mut self) -> Frame {
+        let frame = soon("a frame", self.stream.next()).await.expect("the stream goes on");
+        if let Frame::Events { events, .. } = &frame {
+            self.log.extend(events.iter().map(|served| served.event.clone()));
+        }
+        frame
+    }
+
+    /// The next event of a kind behind the last one that was waited for.
+    pub(crate) async fn wait_for(&mut self, kind: EventKind) -> Event {
+        let found = tokio::time::timeout(DEADLINE, async {
+            loop {
+                let ahead = &self.log[self.seen..];
+                if let Some(index) = ahead.iter().position(|event| event.body.kind() == kind) {
+                    self.seen += index + 1;
+                    return self.log[self.seen - 1].clone();
+                }
+                self.frame().await;
+            }
+        });
+        match found.await {
+            Ok(event) => event,
+            Err(_) => panic!("waited in vain for {kind:?}; the log is\n{}", self.told()),
+        }
+    }
+
+    /// How often a kind of event has come.
+    pub(crate) fn count(&self, kind: EventKind) -> usize {
+        self.log.iter().filter(|event| event.body.kind() == kind).count()
+    }
+
+    fn told(&self) -> String {
+        let line = |event: &Event| format!("{} {}: {:?}\n", event.seq, event.revision, event.body);
+        self.log.iter().map(line).collect()
+    }
+}
+
+/// What a scripted summarizer does with one request.
+#[derive(Debug, Clone)]
+pub(crate) enum Line {
+    /// Answers with this text.
+    Say(String),
+    /// Answers with this text once the test lets it.
+    Hold(String),
+    /// Fails; the same request may succeed later.
+    Falter,
+    /// Fails for good.
+    Refuse,
+}
+
+/// A summarizer that does as it is told, and remembers what it was asked.
+pub(crate) struct ScriptedSummarizer {
+    script: Mutex<VecDeque<Line>>,
+    asked: Mutex<Vec<SummaryInput>>,
+    gate: Semaphore,
+    waiting: Semaphore,
+}
+
+impl ScriptedSummarizer {
+    /// A summarizer with a script; behind its end it refuses.
+    pub(crate) fn new(script: impl IntoIterator<Item = Line>) -> Arc<Self> {
+        Arc::new(Self {
+            script: Mutex::new(script.into_iter().collect()),
+            asked: Mutex::new(Vec::new()),
+            gate: Semaphore::new(0),
+            waiting: Semaphore::new(0),
+        })
+    }
+
+    /// Lets one held answer go.
+    pub(crate) fn release(&self) {
+        self.gate.add_permits(1);
+    }
+
+    /// Waits until an answer is held.
+    pub(crate) async fn held(&self) {
+        soon("a held summary", self.waiting.acquire()).await.expect("never closed").forget();
+    }
+
+    /// What it was asked so far.
+    pub(crate) fn asked(&self) -> Vec<SummaryInput> {
+        self.asked.lock().expect("no panic").clone()
+    }
+}
+
+impl Summarizer for ScriptedSummarizer {
+    fn name(&self) -> &str {
+        "scripted"
+    }
+
+    fn summarize<'a>(
+        &'a self,
+        input: &'a SummaryInput,
+    ) -> futures::future::BoxFuture<'a, Result<SummaryOutput, summarizer::Error>> {
+        self.asked.lock().expect("no panic").push(input.clone());
+        let line = self.script.lock().expect("no panic").pop_front().unwrap_or(Line::Refuse);
+        Box::pin(async move {
+            let output = |text| SummaryOutput { text, summarizer: "scripted".to_owned(), usage: None };
+            match line {
+                Line::Say(text) => Ok(output(text)),
+                Line::Hold(text) => {
+                    self.waiting.add_permits(1);
+                    self.gate.acquire().await.expect("never closed").forget();
+                    Ok(output(text))
+                }
+                Line::Falter => {
+                    Err(summarizer::Error::Transient { message: "busy".to_owned(), retry_after_ms: None })
+                }
+                Line::Refuse => Err(summarizer::Error::Permanent { message: "no".to_owned() }),
+            }
+        })
+    }
+}
+
+/// A model window.
+pub(crate) fn window(context: i64, output: i64) -> ModelWindow {
+    ModelWindow { model: String::new(), context, input: None, output: (output > 0).then_some(output) }
+}
+
+/// A caller with a name.
+pub(crate) fn by(actor: &str) -> Caller {
+    Caller { actor: actor.to_owned(), request: None }
+}
+
+/// A caller that may ask again; the payload stands for the rest of the request.
+pub(crate) fn once(id: &str, payload: &str) -> Caller {
+    let payload_hash = *blake3::hash(payload.as_bytes()).as_bytes();
+    Caller { actor: String::new(), request: Some(RequestKey { id: id.to_owned(), payload_hash }) }
+}
+
+/// A text part.
+pub(crate) fn text(words: &str) -> NewPart {
+    NewPart::new(PartBody::Text(words.to_owned()))
+}
+
+/// Filler of exactly this many characters, which begins differently for different names.
+pub(crate) fn filler(name: &str, characters: usize) -> String {
+    let words = format!("{name} was here and had something to say about it, at some length. ");
+    words.chars().cycle().take(characters).collect()
+}
+
+/// The messages that a text describes.
+pub(crate) fn conversation(text: &str) -> Vec<NewMessage> {
+    let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
+    lines.map(|line| message(line).unwrap_or_else(|| panic!("this is no message: {line}"))).collect()
+}
+
+fn message(line: &str) -> Option<NewMessage> {
+    let words = words(line);
+    let (name, rest) = words.split_first()?;
+    let role = match name.as_bytes().first()? {
+        b'u' => Role::User,
+        b'a' => Role::Assistant,
+        b't' => Role::Tool,
+        b's' | b'r' => Role::System,
+        _ => return None,
+    };
+    let kind = if name.starts_with('r') { MessageKind::Record } else { MessageKind::Normal };
+    let mut new = NewMessage {
+        client_id: (name.len() > 1).then(|| name.clone()),
+        role,
+        kind,
+        parts: Vec::new(),
+        finish: Some(Finish::default()),
+        model: String::new(),
+        provider: String::new(),
+        origin_time: None,
+        metadata_json: None,
+    };
+    let mut usage = None;
+    for word in rest {
+        match word.split_once('=') {
+            Some(("call", id)) => new.parts.push(call(id)),
+            Some(("result", told)) => {
+                let (id, output) = told.split_once(':')?;
+                new.parts.push(result(id, &sized(id, output).unwrap_or_else(|| output.to_owned())));
+            }
+            Some(("usage", told)) => {
+                let (input, output) = told.split_once('/')?;
+                usage = Some(Usage { input: input.parse().ok()?, output: output.parse().ok()?, ..Usage::default() });
+            }
+            _ if word == "open" => new.finish = None,
+            _ => {
+                let words = sized(name, word).or_else(|| word.strip_prefix('"').map(str::to_owned))?;
+                let record = Record { kind: "entry".to_owned(), data: words.clone() };
+                let body = if kind == MessageKind::Record { PartBody::Record(record) } else { PartBody::Text(words) };
+                new.parts.push(NewPart::new(body));
+            }
+        }
+    }
+    let calls = new.parts.iter().any(|part| matches!(part.body, PartBody::ToolCall(_)));
+    if let Some(finish) = &mut new.finish
+        && role == Role::Assistant
+    {
+        finish.reason = Some(if calls { FinishReason::ToolCalls } else { FinishReason::Stop });
+        finish.usage = usage;
+    }
+    Some(new)
+}
+
+/// A call of a tool.
+pub(crate) fn call(id: &str) -> NewPart {
+    let call = ToolCall {
+        call_id: id.to_owned(),
+        tool: "bash".to_owned(),
+        input_json: format!("{{\"command\": \"run {id}\"}}"),
+        ..ToolCall::default()
+    };
+    NewPart::new(PartBody::ToolCall(call))
+}
+
+/// What the tool gave back.
+pub(crate) fn result(id: &str, output: &str) -> NewPart {
+    NewPart::new(PartBody::ToolResult(ToolResult {
+        call_id: id.to_owned(),
+        status: ResultStatus::Completed,
+        output: output.to_owned(),
+        attachments: Vec::new(),
+        start_time: None,
+        end_time: None,
+    }))
+}
+
+/// The filler that a size such as `300c` stands for.
+fn sized(name: &str, word: &str) -> Option<String> {
+    let characters = word.strip_suffix('c')?.parse().ok()?;
+    Some(filler(name, characters))
+}
+
+/// Splits at blanks; words in quotes stay together and keep the first quote.
+fn words(line: &str) -> Vec<String> {
+    let mut words = vec![String::new()];
+    let mut quoted = false;
+    for letter in line.chars() {
+        match letter {
+            '"' if quoted => quoted = false,
+            ' ' if !quoted => words.push(String::new()),
+            letter => {
+                quoted |= letter == '"';
+                words.last_mut().expect("never empty").push(letter);
+            }
+        }
+    }
+    words.retain(|word| !word.is_empty());
+    words
+}
+
+/// The text of a stored message's text parts.
+pub(crate) fn words_of(message: &Message) -> String {
+    message.parts.iter().filter_map(|part| body_text(&part.body)).collect()
+}
+
+/// The text of a text part.
+pub(crate) fn body_text(body: &PartBody) -> Option<&str> {
+    match body {
+        PartBody::Text(text) => Some(text),
+        _ => None,
+    }
+}
+
+/// What a view shows, one line a message: role, standing, and the beginning of its words.
+pub(crate) fn shown(context: &Context) -> Vec<String> {
+    let line = |message: &longhand::model::view::ViewMessage| {
+        let words: String = message.parts.iter().map(|part| brief(&part.body)).collect::<Vec<_>>().join(" ");
+        format!("{:?} {:?}: {words}", message.role, message.standing).to_lowercase()
+    };
+    context.messages.iter().map(line).collect()
+}
+
+fn brief(body: &PartBody) -> String {
+    let text = match body {
+        PartBody::Text(text) | PartBody::Reasoning(text) => text,
+        PartBody::ToolCall(call) => return format!("call {}", call.call_id),
+        PartBody::ToolResult(result) => return format!("result {} {}", result.call_id, first(&result.output)),
+        PartBody::Marker(marker) => &marker.text,
+        other => return other.kind().to_owned(),
+    };
+    first(text)
+}
+
+fn first(text: &str) -> String {
+    text.split_whitespace().take(4).collect::<Vec<_>>().join(" ")
+}
+
+/// A session whose old tool outputs are worth pruning, and which waits to be asked.
+pub(crate) async fn prunable(test: &TestApp) -> String {
+    let session = test.quiet_session().await;
+    let quiet = SessionChange {
+        policy_override_json: Some("{\"trigger\": {\"auto\": false}}".to_owned()),
+        ..SessionChange::default()
+    };
+    test.app.update_session(&session, quiet, Caller::default()).await.expect("a policy of its own");
+    for turn in 1..=6 {
+        let text = format!(
+            "u{turn} \"request {turn}\"\na{turn} \"looking\" call=c{turn}\nt{turn} result=c{turn}:80000c\n\
+             b{turn} \"done with {turn}\""
+        );
+        test.append(&session, &text.replace("\nb", "\nax")).await;
+    }
+    session
+}

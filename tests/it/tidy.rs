@@ -1,0 +1,702 @@
+//! The rules of the house that no linter knows, checked by reading the sources: who may use whom, where the outside
+//! world is let in, how long a file may be, and that what the documentation lists is what there is.
+//!
+//! A rule reads paths, not text: comments and literals are blanked first, `use` trees are flattened, imported names and
+//! `super` are resolved. Everything under `#[cfg(test)]` is left out of the rules about layers.
+
+use regex::Regex;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Which modules of ours each module may use. `ARCHITECTURE.md` has the same table.
+const LAYERS: [(&str, &[&str]); 17] = [
+    ("model", &[]),
+    ("policy", &["model"]),
+    ("limits", &["model"]),
+    ("clock", &["model"]),
+    ("config", &["model", "policy"]),
+    ("telemetry", &["model"]),
+    ("store", &["model", "limits", "clock", "config", "telemetry"]),
+    ("bus", &["model", "limits", "clock", "config", "telemetry", "store"]),
+    ("summarizer", &["model", "policy", "limits", "clock", "config", "telemetry"]),
+    (
+        "scheduler",
+        &["model", "policy", "limits", "clock", "config", "telemetry", "store", "bus", "summarizer"],
+    ),
+    (
+        "app",
+        &["model", "policy", "limits", "clock", "config", "telemetry", "store", "bus", "summarizer", "scheduler"],
+    ),
+    ("interop", &["model", "limits"]),
+    ("pb", &[]),
+    ("grpc", &["model", "limits", "clock", "config", "telemetry", "app", "pb"]),
+    (
+        "daemon",
+        &[
+            "model", "policy", "limits", "clock", "config", "telemetry", "store", "bus", "summarizer", "scheduler",
+            "app", "grpc",
+        ],
+    ),
+    ("cli", &["model", "limits", "clock", "config", "telemetry", "interop", "pb", "daemon"]),
+    ("main", &["cli"]),
+];
+
+/// A path that only the named modules may use.
+struct Only {
+    path: &'static str,
+    modules: &'static [&'static str],
+    rule: &'static str,
+}
+
+const ONLY: [Only; 17] = [
+    Only { path: "sqlx", modules: &["store"], rule: "SQL is in `store` only" },
+    Only { path: "tonic", modules: &["pb", "grpc", "daemon", "cli"], rule: "gRPC stays at the edge" },
+    Only { path: "tonic_prost", modules: &["pb"], rule: "gRPC stays at the edge" },
+    Only { path: "tonic_types", modules: &["grpc", "cli"], rule: "gRPC stays at the edge" },
+    Only { path: "tonic_health", modules: &["grpc", "cli"], rule: "gRPC stays at the edge" },
+    Only { path: "tonic_reflection", modules: &["grpc"], rule: "gRPC stays at the edge" },
+    Only {
+        path: "prost",
+        modules: &["pb", "grpc", "daemon", "cli", "store"],
+        rule: "protobuf is for the wire, and for the disk in `store`",
+    },
+    Only { path: "prost_types", modules: &["pb", "grpc", "cli"], rule: "protobuf is for the wire" },
+    Only { path: "prost_reflect", modules: &["cli"], rule: "only `cli` prints the JSON mapping" },
+    Only { path: "clap", modules: &["cli"], rule: "only `cli` reads flags" },
+    Only { path: "anyhow", modules: &["cli", "main"], rule: "errors below `cli` have kinds" },
+    Only { path: "std::time::SystemTime", modules: &["clock"], rule: "only `clock` reads the time" },
+    Only { path: "std::time::Instant", modules: &["clock"], rule: "only `clock` reads the time" },
+    Only { path: "jiff::Timestamp::now", modules: &["clock"], rule: "only `clock` reads the time" },
+    Only { path: "jiff::Zoned::now", modules: &["clock"], rule: "only `clock` reads the time" },
+    Only { path: "uuid::Uuid::now_v7", modules: &["clock"], rule: "only `clock` draws ids" },
+    Only { path: "uuid::Uuid::new_v4", modules: &["clock"], rule: "only `clock` draws ids" },
+];
+
+/// What the named modules never touch: the outside world.
+const NEVER: [(&[&str], &[&str], &str); 2] = [
+    (
+        &["model", "policy"],
+        &[
+            "std::fs", "std::io", "std::net", "std::env", "std::process", "std::thread", "std::time", "std::sync",
+            "tokio", "tokio_stream", "tokio_util", "futures", "async_channel", "tracing", "rand",
+        ],
+        "`model` and `policy` do not meet the outside world",
+    ),
+    (
+        &["interop"],
+        &["std::fs", "std::net", "std::env", "std::process", "std::thread", "tokio", "futures", "tracing", "rand"],
+        "`interop` has no input or output beyond what it is given",
+    ),
+];
+
+const FILE_LINES_MAX: usize = 800;
+
+/// One breach of a rule, where it is.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Breach {
+    file: String,
+    line: usize,
+    rule: String,
+}
+
+impl std::fmt::Display for Breach {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(out, "{}:{}: {}", self.file, self.line, self.rule)
+    }
+}
+
+fn root() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// Whether reviewed files are to be rewritten instead of compared.
+fn blessing() -> bool {
+    std::env::var_os("LONGHAND_BLESS").is_some_and(|value| value == "1")
+}
+
+/// Compares a reviewed file with what it should be, or rewrites it when `LONGHAND_BLESS=1`.
+pub(crate) fn assert_reviewed(file: &str, expected: &str, why: &str) {
+    let path = root().join(file);
+    if blessing() {
+        fs::write(&path, expected).unwrap_or_else(|error| panic!("{file} cannot be written: {error}"));
+        return;
+    }
+    let found = fs::read_to_string(&path).unwrap_or_default();
+    if found == expected {
+        return;
+    }
+    let (old, new): (BTreeSet<&str>, BTreeSet<&str>) = (found.lines().collect(), expected.lines().collect());
+    let removed = found.lines().filter(|line| !new.contains(line)).map(|line| format!("- {line}\n"));
+    let added = expected.lines().filter(|line| !old.contains(line)).map(|line| format!("+ {line}\n"));
+    let changes: String = removed.chain(added).collect();
+    panic!("{file} is not up to date: {why}\nLONGHAND_BLESS=1 rewrites it.\n{changes}");
+}
+
+/// Every Rust file below a folder, by its path from the root, with its text.
+fn sources(folder: &str) -> BTreeMap<String, String> {
+    fn visit(directory: &Path, found: &mut BTreeMap<String, String>) {
+        for entry in fs::read_dir(directory).expect("the folder can be read") {
+            let path = entry.expect("the entry can be read").path();
+            if path.is_dir() {
+                visit(&path, found);
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                let name = path.strip_prefix(root()).expect("it is below the root").to_string_lossy().into_owned();
+                found.insert(name, fs::read_to_string(&path).expect("a source is text"));
+            }
+        }
+    }
+    let mut found = BTreeMap::new();
+    visit(&root().join(folder), &mut found);
+    assert!(!found.is_empty(), "{folder} holds no sources");
+    found
+}
+
+/// The source with comments and literals blanked; lines stay where they are.
+fn code_of(source: &str) -> String {
+    let chars: Vec<char> = source.chars().collect();
+    let mut code = String::with_capacity(source.len());
+    let mut at = 0;
+    while at < chars.len() {
+        let Some(end) = literal_end(&chars, at) else {
+            code.push(chars[at]);
+            at += 1;
+            continue;
+        };
+        code.extend(chars[at..end].iter().map(|&char| if char == '\n' { '\n' } else { ' ' }));
+        at = end;
+    }
+    code
+}
+
+/// Where the comment or literal that begins here ends; none if none begins here.
+fn literal_end(chars: &[char], at: usize) -> Option<usize> {
+    let next = |offset: usize| chars.get(at + offset).copied();
+    match chars[at] {
+        '/' if next(1) == Some('/') => {
+            Some(chars[at..].iter().position(|&char| char == '\n').map_or(chars.len(), |length| at + length))
+        }
+        '/' if next(1) == Some('*') => Some(block_comment_end(chars, at)),
+        '"' => Some(quoted_end(chars, at + 1, '"')),
+        '\'' if next(1) == Some('\\') => Some(quoted_end(chars, at + 1, '\'')),
+        '\'' if next(2) == Some('\'') => Some(at + 3),
+        'r' if at == 0 || !is_word(chars[at - 1]) || "bc".contains(chars[at - 1]) => {
+            let hashes = chars[at + 1..].iter().take_while(|&&char| char == '#').count();
+            (next(hashes + 1) == Some('"')).then(|| raw_end(chars, at + hashes + 2, hashes))
+        }
+        _ => None,
+    }
+}
+
+fn is_word(char: char) -> bool {
+    char == '_' || char.is_alphanumeric()
+}
+
+fn block_comment_end(chars: &[char], start: usize) -> usize {
+    let mut depth = 0;
+    let mut at = start;
+    while at + 1 < chars.len() {
+        match (chars[at], chars[at + 1]) {
+            ('/', '*') => depth += 1,
+            ('*', '/') => depth -= 1,
+            _ => {
+                at += 1;
+                continue;
+            }
+        }
+        at += 2;
+        if depth == 0 {
+            return at;
+        }
+    }
+    chars.len()
+}
+
+fn quoted_end(chars: &[char], start: usize, quote: char) -> usize {
+    let mut at = start;
+    while at < chars.len() {
+        match chars[at] {
+            '\\' => at += 2,
+            char if char == quote => return at + 1,
+            _ => at += 1,
+        }
+    }
+    chars.len()
+}
+
+fn raw_end(chars: &[char], start: usize, hashes: usize) -> usize {
+    (start..chars.len())
+        .find(|&at| chars[at] == '"' && chars[at + 1..].iter().take(hashes).filter(|&&char| char == '#').count() == hashes)
+        .map_or(chars.len(), |at| at + 1 + hashes)
+}
+
+/// The code without what is under `#[cfg(test)]`, and the names of the test modules that are files of their own.
+fn without_tests(code: &str) -> (String, Vec<String>) {
+    const ATTRIBUTE: &str = "#[cfg(test)]";
+    let module = Regex::new(r"^\s*(?:pub(?:\([a-z ]+\))?\s+)?mod\s+(\w+)\s*;").expect("a pattern");
+    let mut kept = String::with_capacity(code.len());
+    let mut files = Vec::new();
+    let mut rest = code;
+    while let Some(start) = rest.find(ATTRIBUTE) {
+        let item = &rest[start + ATTRIBUTE.len()..];
+        files.extend(module.captures(item).map(|found| found[1].to_owned()));
+        let end = start + ATTRIBUTE.len() + item_length(item);
+        kept.push_str(&rest[..start]);
+        kept.extend(rest[start..end].chars().filter(|&char| char == '\n'));
+        rest = &rest[end..];
+    }
+    kept.push_str(rest);
+    (kept, files)
+}
+
+/// How long the item is that begins here: up to its `;`, or to the brace that closes it.
+fn item_length(item: &str) -> usize {
+    let (mut braces, mut others) = (0_i32, 0_i32);
+    for (at, char) in item.char_indices() {
+        match char {
+            '{' => braces += 1,
+            '}' => braces -= 1,
+            '(' | '[' => others += 1,
+            ')' | ']' => others -= 1,
+            _ => {}
+        }
+        if matches!(char, '}' | ';') && braces <= 0 && others <= 0 {
+            return at + 1;
+        }
+    }
+    item.len()
+}
+
+/// A path as the compiler would read it, and the line it is on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Used {
+    segments: Vec<String>,
+    line: usize,
+}
+
+impl Used {
+    /// Whether the path is the prefix, is below it, or is a glob that may bring it in.
+    fn reaches(&self, prefix: &str) -> bool {
+        let prefix: Vec<&str> = prefix.split("::").collect();
+        let (own, glob) = match self.segments.split_last() {
+            Some((last, parent)) if last == "*" => (parent, true),
+            _ => (self.segments.as_slice(), false),
+        };
+        let shared = own.iter().zip(&prefix).take_while(|(left, right)| left == *right).count();
+        shared == prefix.len() || (glob && shared == own.len())
+    }
+}
+
+struct Token<'a> {
+    text: &'a str,
+    line: usize,
+}
+
+fn tokens(code: &str) -> Vec<Token<'_>> {
+    let pattern = Regex::new(r"\w+|::|\S").expect("a pattern");
+    let number = |(line, text)| pattern.find_iter(text).map(move |found| Token { text: found.as_str(), line: line + 1 });
+    code.lines().enumerate().flat_map(number).collect()
+}
+
+/// Walks the tokens and collects paths: those of `use` trees flattened, and those in the code.
+struct PathReader<'a> {
+    tokens: Vec<Token<'a>>,
+    at: usize,
+    imports: BTreeMap<String, Vec<String>>,
+    paths: Vec<Used>,
+}
+
+impl<'a> PathReader<'a> {
+    fn text(&self, offset: usize) -> &'a str {
+        self.tokens.get(self.at + offset).map_or("", |token| token.text)
+    }
+
+    fn run(mut self) -> Vec<Used> {
+        while self.at < self.tokens.len() {
+            if self.text(0) == "use" && self.text(1) != "<" {
+                self.at += 1;
+                self.use_tree(&[]);
+            } else {
+                self.path();
+            }
+        }
+        let imports = self.imports;
+        self.paths.into_iter().map(|path| resolve_import(path, &imports)).collect()
+    }
+
+    fn path(&mut self) {
+        let line = self.tokens[self.at].line;
+        let mut segments = Vec::new();
+        while self.text(0).starts_with(is_word) {
+            segments.push(self.text(0).to_owned());
+            self.at += 1;
+            if self.text(0) != "::" || !self.text(1).starts_with(is_word) {
+                break;
+            }
+            self.at += 1;
+        }
+        match segments.len() {
+            0 => self.at += 1,
+            1 => {}
+            _ => self.paths.push(Used { segments, line }),
+        }
+    }
+
+    fn use_tree(&mut self, prefix: &[String]) {
+        let mut segments = prefix.to_vec();
+        let line = self.tokens.get(self.at).map_or(0, |token| token.line);
+        loop {
+            match self.text(0) {
+                "::" => self.at += 1,
+                "{" => {
+                    self.at += 1;
+                    while !matches!(self.text(0), "}" | "") {
+                        self.use_tree(&segments);
+                        self.at += usize::from(self.text(0) == ",");
+                    }
+                    self.at += 1;
+                    return;
+                }
+                "*" => {
+                    segments.push("*".to_owned());
+                    self.at += 1;
+                    break;
+                }
+                word if word.starts_with(is_word) && word != "as" => {
+                    if word != "self" || segments.is_empty() {
+                        segments.push(word.to_owned());
+                    }
+                    self.at += 1;
+                }
+                _ => break,
+            }
+        }
+        let mut name = segments.last().cloned().unwrap_or_default();
+        if self.text(0) == "as" {
+            name = self.text(1).to_owned();
+            self.at += 2;
+        }
+        self.imports.insert(name, segments.clone());
+        self.paths.push(Used { segments, line });
+        if prefix.is_empty() && self.text(0) == ";" {
+            self.at += 1;
+        }
+        // Whatever cannot be part of a tree must not stop the walk.
+        self.at += usize::from(!prefix.is_empty() && !matches!(self.text(0), "," | "}" | ""));
+    }
+}
+
+/// Puts the path that an imported name stands for in the place of the name.
+fn resolve_import(mut path: Used, imports: &BTreeMap<String, Vec<String>>) -> Used {
+    for _ in 0..4 {
+        match imports.get(&path.segments[0]) {
+            Some(full) if full[0] != path.segments[0] => {
+                path.segments = full.iter().chain(&path.segments[1..]).cloned().collect();
+            }
+            _ => break,
+        }
+    }
+    path
+}
+
+/// The module a source file is, as segments below the crate's root.
+fn module_of(file: &str) -> Vec<String> {
+    let path = file.trim_start_matches("src/").trim_end_matches(".rs");
+    let path = path.strip_suffix("/mod").unwrap_or(path);
+    path.split('/').filter(|segment| *segment != "lib").map(str::to_owned).collect()
+}
+
+/// The paths of a file, with `self`, `super` and the library's own name made absolute.
+fn paths(file: &str, code: &str) -> Vec<Used> {
+    let module = module_of(file);
+    let reader = PathReader { tokens: tokens(code), at: 0, imports: BTreeMap::new(), paths: Vec::new() };
+    let absolute = |mut path: Used| {
+        let supers = path.segments.iter().take_while(|segment| *segment == "super").count();
+        let from_self = path.segments[0] == "self";
+        if supers > 0 || from_self {
+            let base = module.len().saturating_sub(supers);
+            let below = path.segments.split_off(supers.max(usize::from(from_self)));
+            path.segments = std::iter::once("crate".to_owned()).chain(module[..base].to_vec()).chain(below).collect();
+        } else if path.segments[0] == "longhand" {
+            path.segments[0] = "crate".to_owned();
+        }
+        path
+    };
+    reader.run().into_iter().map(absolute).collect()
+}
+
+/// Checks one source file of the package against the rules about paths and words.
+fn check_source(file: &str, code: &str) -> Vec<Breach> {
+    let Some(own) = module_of(file).into_iter().next() else { return Vec::new() };
+    let mut breaches = Vec::new();
+    let mut breach = |line, rule: String| breaches.push(Breach { file: file.to_owned(), line, rule });
+    let Some((_, allowed)) = LAYERS.iter().find(|(module, _)| *module == own) else {
+        breach(1, format!("`{own}` is not in the table of layers"));
+        return breaches;
+    };
+    for path in paths(file, code) {
+        let shown = path.segments.join("::");
+        if path.segments[0] == "crate" && path.segments.len() > 1 {
+            let target = path.segments[1].as_str();
+            if target != own && !allowed.contains(&target) {
+                breach(path.line, format!("`{own}` may not use `{shown}`: layers are {own} <- {allowed:?}"));
+            }
+        }
+        for only in ONLY.iter().filter(|only| path.reaches(only.path) && !only.modules.contains(&own.as_str())) {
+            breach(path.line, format!("`{own}` may not use `{shown}`: {}", only.rule));
+        }
+        for (modules, never, rule) in NEVER {
+            if modules.contains(&own.as_str()) && never.iter().any(|prefix| path.reaches(prefix)) {
+                breach(path.line, format!("`{own}` may not use `{shown}`: {rule}"));
+            }
+        }
+    }
+    let asynchronous = Regex::new(r"\basync\b|\.\s*await\b").expect("a pattern");
+    if ["model", "policy"].contains(&own.as_str()) {
+        for (at, _) in code.lines().enumerate().filter(|(_, line)| asynchronous.is_match(line)) {
+            breach(at + 1, format!("`{own}` has nothing asynchronous"));
+        }
+    }
+    breaches
+}
+
+/// Checks what holds for every Rust file, tests included.
+fn check_text(file: &str, source: &str) -> Vec<Breach> {
+    let is_test = file.contains("tests/") || file.ends_with("tests.rs");
+    let words = [
+        (r"#!?\[\s*allow\s*\(", "say `#[expect(…, reason = …)]`, which ends with its cause, not `#[allow]`"),
+        (r"\b(?:todo|unimplemented|dbg)\s*!", "nothing is left for later in what is committed"),
+        (if is_test { r"\bsleep(?:_ms|_until)?\s*\(" } else { r"\bthread\s*::\s*sleep\b" }, "wait for an event, not for a time"),
+        (r"#\[\s*ignore\b", "a test that does not run tests nothing"),
+        (r"\bunsafe\b", "the library has no unsafe code"),
+    ]
+    .map(|(pattern, rule)| (Regex::new(pattern).expect("a pattern"), rule));
+    let note = Regex::new(r"//.*\b(?:FIXME|TODO|XXX)\b").expect("a pattern");
+    let mut breaches = Vec::new();
+    let mut breach = |line, rule: &str| breaches.push(Breach { file: file.to_owned(), line, rule: rule.to_owned() });
+    let count = source.lines().count();
+    if count > FILE_LINES_MAX {
+        breach(count, &format!("{count} lines; a file of more than {FILE_LINES_MAX} lacks a name for one of its parts"));
+    }
+    for (at, line) in code_of(source).lines().enumerate() {
+        for (_, rule) in words.iter().filter(|(word, _)| word.is_match(line)) {
+            breach(at + 1, rule);
+        }
+    }
+    for (at, _) in source.lines().enumerate().filter(|(_, line)| note.is_match(line)) {
+        breach(at + 1, "nothing is left for later in what is committed");
+    }
+    breaches
+}
+
+/// The sources of the package without their tests: test modules left out, wherever they are.
+fn product_code() -> BTreeMap<String, String> {
+    let mut code = BTreeMap::new();
+    let mut tests = Vec::new();
+    for (file, source) in sources("src") {
+        let (kept, test_modules) = without_tests(&code_of(&source));
+        let folder = match file.strip_suffix("/mod.rs").or(file.strip_suffix("/lib.rs")) {
+            Some(folder) => folder.to_owned(),
+            None => file.trim_end_matches(".rs").to_owned(),
+        };
+        tests.extend(test_modules.into_iter().map(|module| format!("{folder}/{module}")));
+        code.insert(file, kept);
+    }
+    code.retain(|file, _| {
+        !tests.iter().any(|test| file == &format!("{test}.rs") || file.starts_with(&format!("{test}/")))
+    });
+    code
+}
+
+fn assert_none(breaches: Vec<Breach>) {
+    let lines: Vec<String> = breaches.iter().map(ToString::to_string).collect();
+    assert!(breaches.is_empty(), "{} breaches of the rules of the house:\n{}", lines.len(), lines.join("\n"));
+}
+
+#[test]
+fn modules_use_only_the_layers_below_them() {
+    assert_none(product_code().iter().flat_map(|(file, code)| check_source(file, code)).collect());
+}
+
+#[test]
+fn nothing_is_left_for_later() {
+    let all = sources("src").into_iter().chain(sources("tests"));
+    assert_none(all.flat_map(|(file, source)| check_text(&file, &source)).collect());
+}
+
+#[test]
+fn the_crate_documentation_lists_the_modules_in_order() {
+    let source = fs::read_to_string(root().join("src/lib.rs")).expect("lib.rs is there");
+    let names = |pattern: &str| -> Vec<String> {
+        let pattern = Regex::new(pattern).expect("a pattern");
+        pattern.captures_iter(&source).map(|found| found[1].to_owned()).collect()
+    };
+    let documented = names(r"(?m)^//! - \[`(\w+)`\]: \S.*$");
+    assert_eq!(documented, names(r"(?m)^(?:pub )?mod (\w+);$"), "src/lib.rs: the map and the modules differ");
+    let layers: Vec<&str> = LAYERS.iter().map(|(module, _)| *module).filter(|module| *module != "main").collect();
+    assert_eq!(documented, layers, "src/lib.rs: the modules and the table of layers differ");
+}
+
+#[test]
+fn the_architecture_page_has_the_table_of_layers() {
+    let page = fs::read_to_string(root().join("ARCHITECTURE.md")).expect("ARCHITECTURE.md is there");
+    for (module, allowed) in LAYERS {
+        let allowed: Vec<String> = allowed.iter().map(|name| format!("`{name}`")).collect();
+        let allowed = if allowed.is_empty() { "nothing of ours".to_owned() } else { allowed.join(", ") };
+        let row = format!("| `{module}` | {allowed} |");
+        assert!(page.lines().any(|line| line == row), "ARCHITECTURE.md lacks this row of the table of layers:\n{row}");
+    }
+}
+
+#[test]
+fn every_limit_is_used() {
+    let code = product_code();
+    let limit = Regex::new(r"(?m)^pub const (\w+):").expect("a pattern");
+    let unused: Vec<Breach> = limit
+        .captures_iter(&code["src/limits.rs"])
+        .filter(|found| {
+            let word = Regex::new(&format!(r"\b{}\b", &found[1])).expect("a pattern");
+            let count: usize = code.values().map(|code| word.find_iter(code).count()).sum();
+            count < 2
+        })
+        .map(|found| Breach {
+            file: "src/limits.rs".to_owned(),
+            line: code["src/limits.rs"][..found.get(0).expect("the match").start()].lines().count() + 1,
+            rule: format!("{} bounds nothing: nobody reads it", &found[1]),
+        })
+        .collect();
+    assert_none(unused);
+}
+
+#[test]
+fn migrations_are_as_they_landed() {
+    let folder = root().join("migrations");
+    let mut names: Vec<String> = fs::read_dir(&folder)
+        .expect("migrations can be read")
+        .map(|entry| entry.expect("the entry can be read").file_name().to_string_lossy().into_owned())
+        .filter(|name| name.ends_with(".sql"))
+        .collect();
+    names.sort_unstable();
+    let timestamped = Regex::new(r"^\d{14}_[a-z_]+\.sql$").expect("a pattern");
+    let mut sums = String::new();
+    for name in names {
+        assert!(timestamped.is_match(&name), "migrations/{name}: the name is a time and a subject");
+        let text = fs::read(folder.join(&name)).expect("a migration can be read");
+        sums.push_str(&format!("{}  {name}\n", blake3::hash(&text).to_hex()));
+    }
+    assert_reviewed("migrations/CHECKSUMS", &sums, "a migration that has landed is never edited; add another one");
+}
+
+#[test]
+fn the_example_configuration_is_the_default_one() {
+    use longhand::config::Config;
+    let example = fs::read_to_string(root().join("longhand.example.toml")).expect("the example is there");
+    let parsed: Config = toml::from_str(&example).expect("the example can be parsed");
+    assert_eq!(parsed, Config::default(), "longhand.example.toml: what it sets is not the default");
+
+    let option = Regex::new(r"(?m)^#?(\w+) = ").expect("a pattern");
+    let named: BTreeSet<String> = option.captures_iter(&example).map(|found| found[1].to_owned()).collect();
+    let uncommented = Regex::new(r"(?m)^#(\w+ = )").expect("a pattern").replace_all(&example, "$1").into_owned();
+    toml::from_str::<Config>(&uncommented).expect("what the example has commented out can be parsed too");
+
+    let source = fs::read_to_string(root().join("src/config.rs")).expect("config.rs is there");
+    let (_, fields) = source.split_once("pub struct Config {").expect("config.rs has the options");
+    let (fields, _) = fields.split_once("\n}").expect("the options end");
+    let field = Regex::new(r"(?m)^    pub (\w+):").expect("a pattern");
+    let fields: BTreeSet<String> = field.captures_iter(fields).map(|found| found[1].to_owned()).collect();
+    assert_eq!(named, fields, "longhand.example.toml: the options it names are not those there are");
+}
+
+/// The checker checked: each rule catches what it is for, and lets pass what it should.
+mod checker {
+    use super::*;
+
+    #[track_caller]
+    fn check(file: &str, source: &str, expected: &[(usize, &str)]) {
+        let (code, _) = without_tests(&code_of(source));
+        let found = check_source(file, &code).into_iter().chain(check_text(file, source));
+        let found: Vec<(usize, String)> = found.map(|breach| (breach.line, breach.rule)).collect();
+        assert_eq!(found.len(), expected.len(), "{found:#?}");
+        for ((line, rule), (expected_line, part)) in found.iter().zip(expected) {
+            assert_eq!(line, expected_line, "{rule}");
+            assert!(rule.contains(part), "{rule:?} does not say {part:?}");
+        }
+    }
+
+    #[test]
+    fn an_arrow_against_the_table_is_caught_however_it_is_written() {
+        let rule: &[(usize, &str)] = &[(1, "`store` may not use `crate::policy")];
+        check("src/store/jobs.rs", "use crate::policy::Policy;", rule);
+        check("src/store/jobs.rs", "use crate::{model::Seq, policy::{self, tokens}};", &[rule[0], rule[0]]);
+        check("src/store/jobs.rs", "fn f(p: &crate::policy::Policy) {}", rule);
+        check("src/store/jobs.rs", "use super::super::policy;", rule);
+        check("src/store/mod.rs", "use super::policy;", rule);
+        check("src/store/mod.rs", "use crate as longhand;\nuse longhand::policy;", &[(2, rule[0].1)]);
+        check("src/store.rs", "pub(crate) use crate::policy as p;", rule);
+        check("src/store.rs", "use crate::*;", &[(1, "`crate::*`")]);
+        check("src/elsewhere.rs", "", &[(1, "not in the table")]);
+    }
+
+    #[test]
+    fn an_arrow_along_the_table_passes() {
+        check("src/store/jobs.rs", "use super::codec;\nuse crate::model::{Revision, Seq};\nuse crate::limits;", &[]);
+        check("src/store/a/b.rs", "use super::super::codec::X;", &[]);
+        check("src/policy/presets/pi.rs", "use crate::policy::{\n    Policy,\n    tokens,\n};\nfn f() { super::find(); }", &[]);
+        check("src/main.rs", "use longhand::cli;\nfn main() { cli::run::<u8>() }", &[]);
+        check("src/lib.rs", "pub mod model;", &[]);
+    }
+
+    #[test]
+    fn comments_literals_and_tests_are_no_code() {
+        check("src/model/a.rs", "// crate::store, sqlx::query\n/* tokio::x /* async */ anyhow::y */", &[]);
+        check("src/model/a.rs", "const A: &str = \"crate::store todo!\\\" sqlx::x\"; const B: char = '\"';", &[]);
+        check("src/model/a.rs", "const A: &str = r#\"a \" crate::store\"#;\nfn f<'a>(x: &'a str) { x.await }", &[(2, "asynchronous")]);
+        check("src/model/a.rs", "#[cfg(test)]\nmod tests {\n    use crate::store::X;\n}\nuse crate::bus::Y;", &[(5, "crate::bus")]);
+        check("src/model/a.rs", "#[cfg(test)]\nuse crate::store::{X, Y};\n#[cfg(test)]\nfn f(x: [u8; 4]) { sqlx::a(); }", &[]);
+    }
+
+    #[test]
+    fn test_modules_in_files_of_their_own_are_found() {
+        let code = "#[cfg(test)]\nmod tests;\nmod real;\n#[cfg(test)]\npub(crate) mod dsl;";
+        assert_eq!(without_tests(code).1, ["tests", "dsl"]);
+    }
+
+    #[test]
+    fn crates_stay_where_they_belong() {
+        check("src/app/a.rs", "use sqlx::Row;", &[(1, "SQL is in `store` only")]);
+        check("src/app/a.rs", "fn f() -> tonic::Status { x }", &[(1, "gRPC stays at the edge")]);
+        check("src/store/codec.rs", "#[derive(prost::Message)]\nstruct Row;", &[]);
+        check("src/bus.rs", "use prost::Message;", &[(1, "protobuf is for the wire")]);
+        check("src/scheduler/step.rs", "fn f() -> anyhow::Result<()> { x }", &[(1, "errors below `cli` have kinds")]);
+        check("src/cli/mod.rs", "use anyhow::Context;\nuse prost_reflect::DynamicMessage;", &[]);
+    }
+
+    #[test]
+    fn time_and_the_outside_world_come_in_at_one_place() {
+        let clock = "only `clock` reads the time";
+        check("src/clock.rs", "use std::time::{Instant, SystemTime};", &[]);
+        check("src/app/a.rs", "use std::time::{Duration, SystemTime};", &[(1, clock)]);
+        check("src/app/a.rs", "use std::time;\nfn f() { time::Instant::now(); }", &[(2, clock)]);
+        check("src/app/a.rs", "use std::time::*;", &[(1, clock), (1, clock)]);
+        check("src/app/a.rs", "use tokio::time::Instant;\nfn f() { Instant::now(); }", &[]);
+        check("src/app/a.rs", "use uuid::Uuid;\nfn f() { Uuid::now_v7(); }", &[(2, "only `clock` draws ids")]);
+        check("src/policy/a.rs", "use std::time::Duration;", &[(1, "outside world")]);
+        check("src/policy/a.rs", "fn f() { tracing::info!(x); }", &[(1, "outside world")]);
+        check("src/policy/a.rs", "use std::{fmt, fs};", &[(1, "outside world")]);
+        check("src/model/a.rs", "pub async fn f() {}", &[(1, "asynchronous")]);
+        check("src/interop/a.rs", "use std::io::Read;\nfn f() { std::fs::read(x); }", &[(2, "`interop` has no input")]);
+    }
+
+    #[test]
+    fn words_that_put_things_off_are_caught() {
+        check("src/app/a.rs", "#[allow(dead_code)]\nfn f() { todo!() }", &[(1, "#[expect"), (2, "left for later")]);
+        check("src/app/a.rs", "fn f() { dbg!(1); unimplemented!() }", &[(1, "left for later")]);
+        check("src/app/a.rs", "fn f() { std::thread::sleep(x); }", &[(1, "wait for an event")]);
+        check("src/app/a.rs", "async fn f() { tokio::time::sleep(x).await; }", &[]);
+        check("src/app/a/tests.rs", "async fn f() { tokio::time::sleep(x).await; }", &[(1, "wait for an event")]);
+        check("src/app/a.rs", &format!("// {}: later", ["FIX", "ME"].concat()), &[(1, "left for later")]);
+        check("src/app/a.rs", "#[test]\n#[ignore = \"slow\"]\nfn f() {}", &[(2, "tests nothing")]);
+        check("src/app/a.rs", &"\n".repeat(FILE_LINES_MAX + 1), &[(FILE_LINES_MAX + 1, "lacks a name")]);
+        check("src/app/a.rs", &"\n".repeat(FILE_LINES_MAX), &[]);
+    }
+}
