@@ -260,6 +260,8 @@ create trigger policy_stays before delete on policy
 begin select raise(abort, 'a policy is never deleted'); end;
 create trigger policy_text_is_final before update on policy_text
 begin select raise(abort, 'a policy never changes'); end;
+create trigger policy_text_stays before delete on policy_text
+begin select raise(abort, 'a policy is never deleted'); end;
 create trigger segment_is_final before update on segment
 begin select raise(abort, 'what a fork inherits never changes'); end;
 create trigger segment_stays before delete on segment

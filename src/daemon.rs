@@ -91,21 +91,23 @@ pub async fn run_with(
         tcp: tcp.as_ref().and_then(|listener| listener.local_addr().ok()),
     };
     let scheduling = tasks.spawn(keep_scheduling(scheduler, stopping.clone()));
+    let (routes, health) = grpc::router(app).await;
+    let mut serving = tasks.spawn(serve(routes, socket, tcp, stopping.clone()));
     tasks.close();
     tracing::info!(socket = %listening.socket.display(), tcp = ?listening.tcp, "listening");
     ready(&listening);
 
-    let (routes, health) = grpc::router(app).await;
-    let served = serve(routes, socket, tcp, &stopping);
-    tokio::pin!(served);
     let outcome = tokio::select! {
-        outcome = &mut served => outcome,
+        outcome = &mut serving => outcome.unwrap_or(Ok(())),
         () = shutdown => {
             tracing::info!("stopping");
             grpc::not_serving(&health).await;
             stopping.cancel();
             // Streams end themselves with their cursor; what is left after the time limit is cut off.
-            drop(tokio::time::timeout(Duration::from_millis(limits::DRAIN_MS_MAX), &mut served).await);
+            if tokio::time::timeout(Duration::from_millis(limits::DRAIN_MS_MAX), &mut serving).await.is_err() {
+                tracing::warn!("some calls did not end in time and are cut off");
+                serving.abort();
+            }
             Ok(())
         }
     };
@@ -135,8 +137,8 @@ async fn drain(scheduling: tokio::task::JoinHandle<()>, writer: tokio::task::Joi
     if tokio::time::timeout(limit, scheduling).await.is_err() {
         tracing::warn!("a reduction did not stop in time; it is taken up again at the next start");
     }
-    // The writer ends when nobody can send to it any more.
-    drop(store);
+    // The writer ends when nobody can send to it any more, and as the last connection it folds the log into the database.
+    store.close().await;
     if tokio::time::timeout(limit, writer).await.is_err() {
         tracing::warn!("somebody still holds the store");
     }
@@ -146,7 +148,7 @@ async fn serve(
     routes: tonic::service::Routes,
     socket: UnixListener,
     tcp: Option<TcpListener>,
-    stopping: &CancellationToken,
+    stopping: CancellationToken,
 ) -> Result<(), Error> {
     let server = || {
         Server::builder()

@@ -54,6 +54,8 @@ pub const HEADS_MAX: usize = 10_000;
 pub const READERS: u32 = 4;
 /// Bodies from this size on are compressed when that pays.
 pub const COMPRESS_BYTES_MIN: usize = 1_024;
+/// Metadata of messages from this size on is compressed when that pays.
+pub const COMPRESS_METADATA_BYTES_MIN: usize = 192;
 /// Bodies and media above this size are blobs.
 pub const BLOB_BYTES_MIN: usize = 64 * 1024;
 /// What a stored body may grow to when it is decompressed.

@@ -49,6 +49,7 @@ struct Announcement {
 
 pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Result<ExitCode> {
     let config = arguments.config()?;
+    crate::telemetry::start();
     let mut signals = Signals::catch()?;
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
     let json = globals.json;

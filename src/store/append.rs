@@ -3,7 +3,7 @@
 use super::chain::{self, Digest};
 use super::codec;
 use super::error::{Error, Kind, Result};
-use super::head::{Receipt, Rule, SessionKey};
+use super::head::{Head, Receipt, Rule, SessionKey};
 use super::messages;
 use super::tx::{Caller, MessageInput, PartInput, RequestKey, Tx, salt};
 use crate::clock::fresh_id;
@@ -12,7 +12,7 @@ use crate::model::Revision;
 use crate::model::event::EventBody;
 use crate::model::ids::{MessageId, PartId};
 use crate::model::message::{Finish, MessageKind, NewMessage, Role};
-use crate::model::part::{NewPart, PartBody};
+use crate::model::part::{NewPart, Part, PartBody};
 use sqlx::Row as _;
 use uuid::Uuid;
 
@@ -57,8 +57,8 @@ pub(crate) struct AppendParts {
 /// One part of an append.
 #[derive(Clone)]
 pub(crate) enum AppendPart {
-    /// A part with its body.
-    Whole(PartInput, Weight),
+    /// A part with its body: as the client sent it, for comparing with one that is there already, and encoded.
+    Whole(NewPart, PartInput, Weight),
     /// A draft that closes with the words it has. `weigh` says what they weigh.
     Draft(PartId, Option<String>, Weigh),
 }
@@ -322,31 +322,76 @@ impl AppendParts {
             return Ok(receipt);
         }
         let row = open_message(tx, key, self.message).await?;
+        let there = self.there(tx).await?;
         let drafts = drafts(tx, row).await?;
+        let mut receipt = Receipt::default();
         let mut parts = Vec::with_capacity(self.parts.len());
         let mut closed = Vec::new();
         for part in self.parts {
-            parts.push(match part {
-                AppendPart::Whole(input, weight) => (input, weight),
+            let (input, weight) = match part {
+                AppendPart::Whole(original, input, weight) => {
+                    if let Some(id) = existing_part(&there, &original)? {
+                        receipt.existed_count += 1;
+                        receipt.ids.push(id);
+                        continue;
+                    }
+                    (input, weight)
+                }
                 AppendPart::Draft(id, metadata_json, weigh) => {
                     let (_, body) = drafts
                         .iter()
-                        .find(|(draft, _)| *draft == id.0)
+                        .find(|(draft, _)| *draft == id.0 && !closed.contains(draft))
                         .ok_or_else(|| Error::not_found(Kind::Draft, id))?;
                     closed.push(id.0);
                     (draft_input(id.0, body, metadata_json.as_deref()), weigh(body))
                 }
-            });
+            };
+            receipt.ids.push(input.public_id);
+            parts.push((input, weight));
         }
+        within_message(tx.loaded(key)?, self.message, parts.len())?;
         for id in closed {
             sqlx::query(DELETE_DRAFT).bind(row).bind(id.as_bytes().to_vec()).execute(&mut *tx.conn).await?;
         }
-        let ids = close_parts(tx, key, &self.caller, self.message, parts)?;
+        if !parts.is_empty() {
+            close_parts(tx, key, &self.caller, self.message, parts)?;
+        }
         let head = tx.loaded(key)?;
         head.judge(&self.rule);
-        let receipt = Receipt { ids, fill: head.fill(&self.rule), ..Receipt::default() };
+        receipt.fill = head.fill(&self.rule);
         tx.end_mutation(key, &self.caller, receipt)
     }
+
+    /// The parts that the message has, if one of the new ones could be among them.
+    async fn there(&self, tx: &mut Tx<'_>) -> Result<Vec<Part>> {
+        let named = |part: &AppendPart| matches!(part, AppendPart::Whole(original, ..) if original.client_id.is_some());
+        if !self.parts.iter().any(named) {
+            return Ok(Vec::new());
+        }
+        tx.flush().await?;
+        Ok(messages::by_public_id(tx.conn, self.session.0, self.message).await?.parts)
+    }
+}
+
+/// The part that has the client id of the one that is sent, if it says the same.
+fn existing_part(there: &[Part], sent: &NewPart) -> Result<Option<Uuid>> {
+    let Some(client_id) = &sent.client_id else { return Ok(None) };
+    match there.iter().find(|part| part.client_id.as_ref() == Some(client_id)) {
+        Some(part) if part.body == sent.body && part.metadata_json == sent.metadata_json => Ok(Some(part.id.0)),
+        Some(_) => Err(Error::ClientIdReused { client_id: client_id.clone() }),
+        None => Ok(None),
+    }
+}
+
+/// Refuses more parts than one message may have.
+fn within_message(head: &Head, message: MessageId, added: usize) -> Result<()> {
+    let limit = i64::try_from(limits::MESSAGE_PARTS_MAX).unwrap_or(i64::MAX);
+    let there = head.open.get(&message.0).map_or(0, |open| open.next_position);
+    let actual = there.saturating_add(i64::try_from(added).unwrap_or(i64::MAX));
+    if actual > limit {
+        return Err(Error::LimitExceeded { what: "parts of one message", limit, actual });
+    }
+    Ok(())
 }
 
 /// Where a draft stands after words were added.
@@ -447,5 +492,5 @@ pub(crate) fn encode(message: NewMessage, actor: &str, weight: Weight) -> Append
 
 /// Encodes a part that a client wants to append.
 pub(crate) fn encode_new_part(part: &NewPart, weight: Weight) -> AppendPart {
-    AppendPart::Whole(PartInput::from_client(part), weight)
+    AppendPart::Whole(part.clone(), PartInput::from_client(part), weight)
 }

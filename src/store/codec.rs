@@ -318,10 +318,36 @@ pub(crate) struct MessageHead {
     pub(crate) origin_time: Option<i64>,
     #[prost(string, optional, tag = "5")]
     pub(crate) metadata_json: Option<String>,
+    /// The metadata, compressed, and its length before; in place of the plain text where that is shorter.
+    #[prost(bytes = "vec", optional, tag = "6")]
+    pub(crate) packed_metadata: Option<Vec<u8>>,
+    #[prost(int64, tag = "7")]
+    pub(crate) metadata_length: i64,
+}
+
+impl MessageHead {
+    /// The head with its metadata compressed when that pays.
+    pub(crate) fn encode_packed(mut self) -> Vec<u8> {
+        if let Some(text) = &self.metadata_json
+            && text.len() >= limits::COMPRESS_METADATA_BYTES_MIN
+            && let Ok(packed) = zstd::bulk::compress(text.as_bytes(), 3)
+            && packed.len() < text.len()
+        {
+            self.metadata_length = i64::try_from(text.len()).unwrap_or(i64::MAX);
+            self.packed_metadata = Some(packed);
+            self.metadata_json = None;
+        }
+        self.encode_to_vec()
+    }
 }
 
 pub(crate) fn decode_message_head(bytes: &[u8]) -> Result<MessageHead> {
-    decode("message", bytes)
+    let mut head: MessageHead = decode("message", bytes)?;
+    if let Some(packed) = head.packed_metadata.take() {
+        let plain = decompress("message", 1, head.metadata_length, packed)?;
+        head.metadata_json = Some(String::from_utf8(plain).map_err(|error| Error::corrupt("message", error))?);
+    }
+    Ok(head)
 }
 
 #[derive(Clone, PartialEq, prost::Message)]

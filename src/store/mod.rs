@@ -117,6 +117,11 @@ impl Store {
         *self.shared.head_seq.borrow()
     }
 
+    /// Gives up this clone of the store, and closes the readers of all.
+    pub async fn close(self) {
+        self.shared.readers.close().await;
+    }
+
     /// Rows that reads have fetched since the store was opened.
     pub fn rows_read(&self) -> u64 {
         self.shared.rows_read.load(Ordering::Relaxed)

@@ -122,6 +122,7 @@ impl MessageInput {
                 provider: message.provider.clone(),
                 origin_time: message.origin_time.map(|time| time.0),
                 metadata_json: message.metadata_json.clone(),
+                ..codec::MessageHead::default()
             },
             finish: message.finish.clone(),
             parts: message.parts.iter().map(PartInput::from_client).collect(),
@@ -279,7 +280,7 @@ impl<'a> Tx<'a> {
         let public_id = fresh_id();
         let row = self.counters.next_message;
         self.counters.next_message += 1;
-        let head_bytes = head_columns.encode_to_vec();
+        let head_bytes = head_columns.encode_packed();
         let seal = finish.as_ref().map(codec::encode_finish);
         let mut digest = Digest::default();
         chain::message(

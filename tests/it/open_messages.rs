@@ -138,7 +138,22 @@ async fn a_parts_client_id_is_used_once_in_its_message() {
     test.app.append_parts(&session, "a1", named("one"), Caller::default()).await.expect("added");
     let error = test.app.append_parts(&session, "a1", named("two"), Caller::default()).await.expect_err("reused");
     assert_eq!(error.reason, Reason::ClientIdReused);
-    assert_eq!(test.history(&session).await[0].parts.len(), 1);
+    let again = test.app.append_parts(&session, "a1", named("one"), Caller::default()).await.expect("the same again");
+    let history = test.history(&session).await;
+    assert_eq!((again.existed_count, history[0].parts.len()), (1, 1));
+    assert_eq!(again.ids, [history[0].parts[0].id.0]);
+}
+
+#[tokio::test]
+async fn an_open_message_grows_to_its_limit_of_parts() {
+    let test = TestApp::start().await;
+    let session = test.quiet_session().await;
+    test.append(&session, "a1 \"one\" open").await;
+    let parts = |count: usize| vec![OpenPart::Whole(text("x")); count];
+    let add = |count| test.app.append_parts(&session, "a1", parts(count), Caller::default());
+    add(limits::MESSAGE_PARTS_MAX - 1).await.expect("as many as may be");
+    assert_eq!(add(1).await.expect_err("one too many").reason, Reason::LimitExceeded);
+    assert_eq!(test.history(&session).await[0].parts.len(), limits::MESSAGE_PARTS_MAX);
 }
 
 #[tokio::test]

@@ -18,13 +18,25 @@ use std::path::PathBuf;
 const PACKAGE: &str = "longhand.v1";
 
 /// What an RPC's name begins with.
-const VERBS: [&str; 16] = [
-    "Create", "Get", "List", "Update", "Archive", "Fork", "Append", "Finish", "Rewind", "Edit", "Pin", "Start",
-    "Supply", "Cancel", "Undo", "Subscribe",
+const VERBS: [&str; 17] = [
+    "Append",
+    "Archive",
+    "Cancel",
+    "Check",
+    "Create",
+    "Edit",
+    "Finish",
+    "Fork",
+    "Get",
+    "List",
+    "Pin",
+    "Rewind",
+    "Start",
+    "Subscribe",
+    "Supply",
+    "Undo",
+    "Update",
 ];
-
-/// `CheckIntegrity` is a verb and a noun too; it stands alone because nothing else is checked.
-const VERB_CHECK: &str = "Check";
 
 /// What never stands in an RPC's name: prepositions, and how it is called.
 const NO_WORDS: [&str; 13] =
@@ -34,36 +46,575 @@ const NO_WORDS: [&str; 13] =
 const UNITS: [&str; 6] = ["tokens", "bytes", "ms", "count", "usd", "json"];
 
 /// Fields that read as if they broke rule 5, and why they do not.
-const NAMES: [(&str, &str); 14] = [
+const NAMES: [(&str, &str); 12] = [
+    ("Compaction.instructions", "one text"),
     ("Compaction.tokens_at_request", "the noun is `tokens`; the rest says when"),
     ("CompactionOutcome.tokens_before", "the noun is `tokens`; the rest says when"),
     ("CompactionOutcome.tokens_after", "the noun is `tokens`; the rest says when"),
     ("CompactionOutcome.covered", "a participle: the ranges covered"),
-    ("GetContextResponse.messages", "one frame of several messages"),
-    ("SubscribeEventsResponse.events", "one frame of several events"),
     ("ContextEnd.omitted", "a participle: the ranges omitted"),
-    ("ContextHeader.fits", "a state in the words of the design, not an action"),
-    ("ListHeadsRequest.at", "where to read: the points themselves"),
-    ("Preset.notes", ""),
-    ("CompactionCancelled.failure", ""),
+    ("ContextHeader.fits", "a state, in the words of the design"),
+    ("GetContextResponse.messages", "one frame that holds several messages"),
+    ("StartCompactionRequest.instructions", "one text"),
+    ("ListHeadsRequest.at", "the points to read at"),
+    ("SubscribeEventsResponse.events", "one frame that holds several events"),
     ("ToolResultPart.status", "a singular that ends in s"),
-    ("ToolResultPart.attachments", ""),
-    ("ContextEnd.covered", "a participle: what is covered"),
 ];
 
-/// Lists without pages, and lists that page by another name.
+/// Lists that do not page as the others do, and why.
 const LISTS: [(&str, &str); 2] = [
     ("ListPresets", "the presets are built in and few: they come whole"),
-    ("ListEvents", "pages of the log are read by its cursors: after_cursor and next_cursor"),
+    ("ListEvents", "the log is paged by its cursors: after_cursor and next_cursor"),
 ];
 
 /// Reasons that any call may end with; comments need not name them.
-const ANYWHERE: [Reason; 5] =
-    [Reason::StoreReadOnly, Reason::RowCorrupt, Reason::Internal, Reason::ShuttingDown, Reason::StoreBusy];
+const ANYWHERE: [Reason; 4] = [Reason::StoreReadOnly, Reason::RowCorrupt, Reason::Internal, Reason::ShuttingDown];
 
 /// One compiled file, and what is wrong with it.
 struct Lint<'a> {
     file: &'a FileDescriptorProto,
     locations: BTreeMap<&'a [i32], &'a Location>,
     findings: Vec<String>,
+}
+
+impl<'a> Lint<'a> {
+    fn new(file: &'a FileDescriptorProto) -> Self {
+        let locations = file.source_code_info.as_ref().expect("protox keeps where things are");
+        let locations = locations.location.iter().map(|location| (location.path.as_slice(), location)).collect();
+        Self { file, locations, findings: Vec::new() }
+    }
+
+    fn line(&self, path: &[i32]) -> i32 {
+        self.locations.get(path).and_then(|location| location.span.first()).map_or(0, |line| line + 1)
+    }
+
+    fn comment(&self, path: &[i32]) -> &'a str {
+        self.locations.get(path).map_or("", |location| location.leading_comments()).trim()
+    }
+
+    fn find(&mut self, path: &[i32], message: impl std::fmt::Display) {
+        let finding = format!("proto/{}:{}: {message}", self.file.name(), self.line(path));
+        self.findings.push(finding);
+    }
+
+    fn expect(&mut self, holds: bool, path: &[i32], message: impl std::fmt::Display) {
+        if !holds {
+            self.find(path, message);
+        }
+    }
+
+    /// Rule 20: everything has a comment, in sentences.
+    fn commented(&mut self, path: &[i32], name: &str) {
+        let comment = self.comment(path);
+        self.expect(!comment.is_empty(), path, format!("rule 20: {name} has no comment"));
+        let sentence = comment.is_empty() || comment.ends_with('.') || comment.ends_with(')');
+        self.expect(sentence, path, format!("rule 20: the comment of {name} does not end like a sentence"));
+    }
+
+    fn run(mut self) -> Vec<String> {
+        let file = self.file;
+        self.expect(file.package() == PACKAGE, &[2], format!("rule 1: the package is not {PACKAGE}"));
+        self.expect(file.syntax() == "proto3", &[12], "rule 2: the syntax is not proto3");
+        let named = Regex::new(r"^longhand/v1/[a-z][a-z_]*\.proto$").expect("a pattern");
+        self.expect(named.is_match(file.name()), &[], "rule 1: a file is longhand/v1/resource.proto");
+        self.expect(file.service.len() == 1, &[], "rule 1: a file has one service");
+        for (at, service) in (0..).zip(&file.service) {
+            self.service(&[6, at], service);
+        }
+        for (at, message) in (0..).zip(&file.message_type) {
+            self.message(&[4, at], message);
+        }
+        for (at, declared) in (0..).zip(&file.enum_type) {
+            self.enumeration(&[5, at], declared);
+        }
+        self.findings
+    }
+
+    fn service(&mut self, path: &[i32], service: &ServiceDescriptorProto) {
+        self.commented(path, service.name());
+        self.expect(service.name().ends_with("Service"), path, "rule 3: a service's name ends in Service");
+        let first = (0..).zip(&self.file.message_type).map(|(at, _)| self.line(&[4, at])).min().unwrap_or(i32::MAX);
+        self.expect(self.line(path) < first, path, "rule 1: the service comes before the messages");
+        let mut before = 0;
+        for (at, method) in (0..).zip(&service.method) {
+            let path = [path, &[2, at]].concat();
+            let name = method.name();
+            self.commented(&path, name);
+            let words = words(name);
+            let verb = words.first().is_some_and(|word| VERBS.contains(&word.as_str())) && words.len() > 1;
+            self.expect(verb, &path, format!("rule 3: {name} is no verb and noun; the verbs are {VERBS:?}"));
+            for word in words.iter().filter(|word| NO_WORDS.contains(&word.as_str())) {
+                self.find(&path, format!("rule 3: {name} has {word:?} in it"));
+            }
+            for (used, suffix) in [(method.input_type(), "Request"), (method.output_type(), "Response")] {
+                let own = format!(".{PACKAGE}.{name}{suffix}");
+                self.expect(used == own, &path, format!("rule 4: {name} uses {used}, not its own {own}"));
+                let declared = self.declared_at(&format!("{name}{suffix}"));
+                self.expect(declared > before, &path, format!("rule 1: {name}{suffix} is not where its RPC is"));
+                before = declared.max(before);
+            }
+        }
+    }
+
+    /// The line of one of the file's messages; 0 if it has no such message.
+    fn declared_at(&self, name: &str) -> i32 {
+        let position = (0..).zip(&self.file.message_type).find(|(_, message)| message.name() == name);
+        position.map_or(0, |(at, _)| self.line(&[4, at]))
+    }
+
+    fn message(&mut self, path: &[i32], message: &DescriptorProto) {
+        let name = message.name();
+        self.commented(path, name);
+        let pascal = Regex::new("^(?:[A-Z][a-z0-9]*)+$").expect("a pattern");
+        self.expect(pascal.is_match(name), path, format!("rule 1: {name} is not in PascalCase"));
+        for (at, field) in (0..).zip(&message.field) {
+            self.field(&[path, &[2, at]].concat(), name, field);
+        }
+        for (at, oneof) in (0..).zip(&message.oneof_decl) {
+            let synthetic = |field: &FieldDescriptorProto| field.oneof_index == Some(at) && field.proto3_optional();
+            if !message.field.iter().any(synthetic) {
+                self.commented(&[path, &[8, at]].concat(), oneof.name());
+            }
+        }
+        for (at, nested) in (0..).zip(&message.nested_type) {
+            self.message(&[path, &[3, at]].concat(), nested);
+        }
+        for (at, declared) in (0..).zip(&message.enum_type) {
+            self.enumeration(&[path, &[4, at]].concat(), declared);
+        }
+    }
+
+    fn field(&mut self, path: &[i32], message: &str, field: &FieldDescriptorProto) {
+        let name = field.name();
+        let shown = format!("{message}.{name}");
+        self.commented(path, &shown);
+        let snake = Regex::new("^[a-z][a-z0-9]*(?:_[a-z0-9]+)*$").expect("a pattern");
+        self.expect(snake.is_match(name), path, format!("rule 5: {shown} is not in lower_snake_case"));
+        self.expect(!name.starts_with("is_"), path, format!("rule 5: {shown} begins with is_"));
+        let excepted = NAMES.iter().any(|(field, _)| *field == shown);
+        let mut segments: Vec<&str> = name.split('_').collect();
+        let last = segments.pop().unwrap_or_default();
+        for unit in segments.iter().filter(|segment| UNITS.contains(segment) && !excepted) {
+            self.find(path, format!("rule 5: in {shown} the unit {unit:?} does not come last"));
+        }
+        let repeated = field.label() == Label::Repeated;
+        let switch = name.starts_with("include_") || name.starts_with("exclude_");
+        let plural = last.ends_with('s') && !last.ends_with("ss") && !UNITS.contains(&last) && !switch;
+        self.expect(plural == repeated || excepted, path, format!("rule 5: {shown} is plural or repeated, not both"));
+        self.types(path, &shown, field);
+    }
+
+    /// Rules 2 and 5: what a name promises is what the type keeps.
+    fn types(&mut self, path: &[i32], shown: &str, field: &FieldDescriptorProto) {
+        let name = field.name();
+        let is = |types: &[Type]| types.contains(&field.r#type());
+        let unsigned = is(&[Type::Uint32, Type::Uint64, Type::Fixed32, Type::Fixed64]);
+        self.expect(!unsigned, path, format!("rule 2: {shown} is unsigned"));
+        let small =
+            !is(&[Type::Int32, Type::Sint32, Type::Sfixed32]) || name == "page_size" || name.ends_with("_count");
+        self.expect(small, path, format!("rule 2: {shown} is no int64"));
+        let fraction = !is(&[Type::Double, Type::Float]) || name == "ratio" || name.ends_with("_usd");
+        self.expect(fraction, path, format!("rule 2: {shown} is a fraction"));
+        let id = !(name.ends_with("_id") || name.ends_with("_ids")) || is(&[Type::String]);
+        self.expect(id, path, format!("rule 2: the id {shown} is no string"));
+        let blob = !is(&[Type::Bytes]) || ["hash", "data"].contains(&name) || name.ends_with("_hash");
+        self.expect(blob, path, format!("rule 2: {shown} is bytes, but neither a hash nor data"));
+        let instant = field.type_name() == ".google.protobuf.Timestamp";
+        self.expect(instant == name.ends_with("_time"), path, format!("rule 5: {shown}: `_time` is for instants"));
+        let span = field.type_name() == ".google.protobuf.Duration";
+        let timed = name.ends_with("_timeout") || name.ends_with("_interval");
+        self.expect(span == timed, path, format!("rule 5: {shown}: `_timeout` and `_interval` are for spans"));
+        for unclear in [".google.protobuf.Struct", ".google.protobuf.Any", ".google.protobuf.Empty"] {
+            self.expect(field.type_name() != unclear, path, format!("rule 2: {shown} is {unclear}"));
+        }
+    }
+
+    fn enumeration(&mut self, path: &[i32], declared: &EnumDescriptorProto) {
+        let name = declared.name();
+        self.commented(path, name);
+        let open = self.comment(path).contains("New values may appear.");
+        self.expect(open, path, format!("rule 7: {name} does not say \"New values may appear.\""));
+        let prefix = words(name).join("_").to_uppercase();
+        let zero = format!("{prefix}_UNSPECIFIED");
+        let first = declared.value.first().is_some_and(|value| value.name() == zero && value.number() == 0);
+        self.expect(first, path, format!("rule 7: {name} does not begin with {zero} = 0"));
+        let mut numbers = BTreeSet::new();
+        for (at, value) in (0..).zip(&declared.value) {
+            let path = [path, &[2, at]].concat();
+            self.commented(&path, value.name());
+            let prefixed = value.name().strip_prefix(&prefix).is_some_and(|rest| rest.starts_with('_'));
+            self.expect(prefixed, &path, format!("rule 7: {} does not begin with {prefix}_", value.name()));
+            self.expect(numbers.insert(value.number()), &path, format!("rule 7: {} is an alias", value.name()));
+        }
+    }
+}
+
+/// The words of a name in PascalCase.
+fn words(name: &str) -> Vec<String> {
+    Regex::new("[A-Z][a-z0-9]*").expect("a pattern").find_iter(name).map(|word| word.as_str().to_owned()).collect()
+}
+
+/// Every message of the files by name.
+fn messages(files: &[FileDescriptorProto]) -> BTreeMap<&str, &DescriptorProto> {
+    files.iter().flat_map(|file| &file.message_type).map(|message| (message.name(), message)).collect()
+}
+
+/// Rule 4, the half that needs all files: a request or response is one RPC's, and part of nothing else.
+fn lint_shared(files: &[FileDescriptorProto]) -> Vec<String> {
+    let mut uses: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+    for method in files.iter().flat_map(|file| &file.service).flat_map(|service| &service.method) {
+        uses.entry(method.input_type()).or_default().push(method.name().to_owned());
+        uses.entry(method.output_type()).or_default().push(method.name().to_owned());
+    }
+    let owned: BTreeSet<String> = uses.keys().map(|name| (*name).to_owned()).collect();
+    for message in messages(files).values() {
+        for field in message.field.iter().filter(|field| owned.contains(field.type_name())) {
+            uses.entry(field.type_name()).or_default().push(format!("{}.{}", message.name(), field.name()));
+        }
+    }
+    let shared = uses.into_iter().filter(|(_, users)| users.len() > 1);
+    shared.map(|(name, users)| format!("rule 4: {name} is shared by {users:?}")).collect()
+}
+
+/// Rule 14: lists page alike.
+fn lint_lists(files: &[FileDescriptorProto]) -> Vec<String> {
+    let messages = messages(files);
+    let mut findings = Vec::new();
+    for method in files.iter().flat_map(|file| &file.service).flat_map(|service| &service.method) {
+        let name = method.name();
+        if !name.starts_with("List") || LISTS.iter().any(|(list, _)| *list == name) {
+            continue;
+        }
+        let has = |message: String, name: &str, kind: Type| {
+            let message = messages.get(message.as_str());
+            message
+                .is_some_and(|message| message.field.iter().any(|field| field.name() == name && field.r#type() == kind))
+        };
+        let (request, response) = (format!("{name}Request"), format!("{name}Response"));
+        let fields = [
+            (has(request.clone(), "page_size", Type::Int32), "an int32 page_size in its request"),
+            (has(request, "page_token", Type::String), "a string page_token in its request"),
+            (has(response.clone(), "next_page_token", Type::String), "a string next_page_token in its response"),
+        ];
+        findings
+            .extend(fields.iter().filter(|(found, _)| !found).map(|(_, what)| format!("rule 14: {name} lacks {what}")));
+        let numbered = |number: i32| {
+            messages
+                .get(response.as_str())
+                .and_then(|message| message.field.iter().find(|field| field.number() == number))
+        };
+        if numbered(1).is_none_or(|field| field.label() != Label::Repeated) {
+            findings.push(format!("rule 14: field 1 of {response} is not the list"));
+        }
+        if numbered(2).is_none_or(|field| field.name() != "next_page_token") {
+            findings.push(format!("rule 14: field 2 of {response} is not next_page_token"));
+        }
+    }
+    findings
+}
+
+/// Everything that is wrong with the files.
+fn lint(files: &[FileDescriptorProto]) -> Vec<String> {
+    let mut findings: Vec<String> = files.iter().flat_map(|file| Lint::new(file).run()).collect();
+    findings.extend(lint_shared(files));
+    findings.extend(lint_lists(files));
+    findings
+}
+
+/// Compiles files that the resolver finds, and keeps those of our package.
+fn compile(resolver: impl FileResolver + 'static, names: &[String]) -> Vec<FileDescriptorProto> {
+    let mut all = ChainFileResolver::new();
+    all.add(resolver);
+    all.add(GoogleFileResolver::new());
+    let mut compiler = protox::Compiler::with_file_resolver(all);
+    compiler.include_source_info(true).include_imports(true);
+    compiler.open_files(names).expect("the protos compile");
+    let files = compiler.file_descriptor_set().file;
+    files.into_iter().filter(|file| !file.name().starts_with("google/")).collect()
+}
+
+fn ours() -> Vec<FileDescriptorProto> {
+    let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("proto");
+    let mut names: Vec<String> = std::fs::read_dir(root.join("longhand/v1"))
+        .expect("the protos are there")
+        .map(|entry| format!("longhand/v1/{}", entry.expect("an entry").file_name().to_string_lossy()))
+        .collect();
+    names.sort_unstable();
+    compile(IncludeFileResolver::new(root), &names)
+}
+
+/// The name of a field's type, without our package.
+fn type_name(field: &FieldDescriptorProto) -> String {
+    match field.r#type() {
+        Type::Message | Type::Enum => field.type_name().trim_start_matches('.').to_owned(),
+        scalar => scalar.as_str_name().trim_start_matches("TYPE_").to_lowercase(),
+    }
+}
+
+/// The surface: one line for each thing that a client can see, in an order that does not depend on the files'.
+fn surface(files: &[FileDescriptorProto]) -> String {
+    let mut lines: BTreeMap<(String, i32), String> = BTreeMap::new();
+    for (file, service) in files.iter().flat_map(|file| file.service.iter().map(move |service| (file, service))) {
+        for method in &service.method {
+            let stream = |streaming: bool| if streaming { "stream " } else { "" };
+            let name = format!("{}.{}.{}", file.package(), service.name(), method.name());
+            let (input, output) = (method.input_type(), method.output_type());
+            let line = format!(
+                "{name}({}{}) -> {}{}",
+                stream(method.client_streaming()),
+                input.trim_start_matches('.'),
+                stream(method.server_streaming()),
+                output.trim_start_matches('.'),
+            );
+            lines.insert((name, 0), line);
+        }
+    }
+    for (file, message) in files.iter().flat_map(|file| file.message_type.iter().map(move |message| (file, message))) {
+        let parent = format!("{}.{}", file.package(), message.name());
+        lines.insert((parent.clone(), 0), parent.clone());
+        for field in &message.field {
+            let oneof = field.oneof_index.filter(|_| !field.proto3_optional());
+            let oneof = oneof.and_then(|at| message.oneof_decl.get(usize::try_from(at).unwrap_or(usize::MAX)));
+            let label = match (field.label(), field.proto3_optional()) {
+                (Label::Repeated, _) => "repeated ",
+                (_, true) => "optional ",
+                _ => "",
+            };
+            let suffix = oneof.map_or(String::new(), |oneof| format!(" (oneof {})", oneof.name()));
+            let line = format!("{parent}.{} = {} {label}{}{suffix}", field.name(), field.number(), type_name(field));
+            lines.insert((parent.clone(), field.number()), line);
+        }
+    }
+    for (file, declared) in files.iter().flat_map(|file| file.enum_type.iter().map(move |declared| (file, declared))) {
+        let parent = format!("{}.{}", file.package(), declared.name());
+        for value in &declared.value {
+            let line = format!("{parent}.{} = {}", value.name(), value.number());
+            lines.insert((parent.clone(), value.number()), line);
+        }
+    }
+    lines.into_values().map(|line| format!("{line}\n")).collect()
+}
+
+/// What the comments of the RPCs say about errors, by RPC.
+fn documented_errors(files: &[FileDescriptorProto]) -> BTreeMap<String, String> {
+    let mut errors = BTreeMap::new();
+    for file in files {
+        let lint = Lint::new(file);
+        for (at, method) in file.service.iter().flat_map(|service| (0..).zip(&service.method)) {
+            let (_, text) = lint.comment(&[6, 0, 2, at]).split_once("Errors:").unwrap_or_default();
+            errors.insert(method.name().to_owned(), text.split_whitespace().collect::<Vec<_>>().join(" "));
+        }
+    }
+    errors
+}
+
+#[test]
+fn the_protos_keep_their_rules() {
+    let files = ours();
+    assert!(files.len() > 1, "the protos were not found");
+    let findings = lint(&files);
+    assert!(findings.is_empty(), "{} findings:\n{}", findings.len(), findings.join("\n"));
+}
+
+#[test]
+fn exceptions_to_the_rules_are_still_needed() {
+    let files = ours();
+    let messages = messages(&files);
+    for (field, why) in NAMES {
+        let (message, name) = field.split_once('.').expect("an exception names a message and a field");
+        let found = messages.get(message).is_some_and(|message| message.field.iter().any(|field| field.name() == name));
+        assert!(found, "{field} is excepted ({why}), but is gone");
+    }
+    let methods: BTreeSet<&str> =
+        files.iter().flat_map(|file| &file.service).flat_map(|service| &service.method).map(|rpc| rpc.name()).collect();
+    for (list, why) in LISTS {
+        assert!(methods.contains(list), "{list} is excepted ({why}), but is gone");
+    }
+}
+
+#[test]
+fn the_surface_is_the_reviewed_one() {
+    let why = "the protocol changed; a line that goes or changes breaks clients";
+    assert_reviewed("tests/snapshots/proto_surface.txt", &surface(&ours()), why);
+}
+
+#[test]
+fn documented_reasons_exist_and_reasons_are_documented() {
+    let known: BTreeSet<&str> = Reason::ALL.iter().map(|reason| reason.as_str()).collect();
+    let (reason, as_another) =
+        (Regex::new(r"\b[A-Z]+(?:_[A-Z]+)+\b").expect("a pattern"), Regex::new(r"\bas ([A-Z]\w+)").expect("a pattern"));
+    let errors = documented_errors(&ours());
+    let mut named = BTreeSet::new();
+    for (rpc, text) in &errors {
+        for found in reason.find_iter(text).map(|found| found.as_str()) {
+            assert!(known.contains(found), "the comment of {rpc} names {found}, which is no reason");
+            named.insert(found);
+        }
+        for other in as_another.captures_iter(text).map(|found| found[1].to_owned()) {
+            assert!(errors.contains_key(&other), "the comment of {rpc} points to {other}, which is no RPC");
+        }
+    }
+    let anywhere = ANYWHERE.map(Reason::as_str);
+    let silent: Vec<&&str> = known.iter().filter(|name| !named.contains(*name) && !anywhere.contains(name)).collect();
+    assert!(silent.is_empty(), "no comment in the protos names these reasons: {silent:?}");
+}
+
+/// The lint checked: each rule catches what it is for.
+mod checker {
+    use super::*;
+
+    /// One file made up for a test.
+    struct Made(String);
+
+    impl FileResolver for Made {
+        fn open_file(&self, name: &str) -> Result<File, protox::Error> {
+            if name == "longhand/v1/thing.proto" {
+                return File::from_source(name, &self.0);
+            }
+            Err(protox::Error::file_not_found(name))
+        }
+    }
+
+    const SOUND: &str = r#"syntax = "proto3";
+package longhand.v1;
+import "google/protobuf/timestamp.proto";
+// Keeps things.
+service ThingService {
+  // List things.
+  rpc ListThings(ListThingsRequest) returns (ListThingsResponse);
+}
+// A request for things.
+message ListThingsRequest {
+  // At most this many.
+  int32 page_size = 1;
+  // Where the page before ended.
+  string page_token = 2;
+}
+// Things.
+message ListThingsResponse {
+  // The things.
+  repeated Thing things = 1;
+  // Where the next page begins.
+  string next_page_token = 2;
+}
+// A thing.
+message Thing {
+  // Its id.
+  string thing_id = 1;
+  // When it was made.
+  google.protobuf.Timestamp create_time = 2;
+  // What it is like.
+  Likeness likeness = 3;
+  // What it holds.
+  oneof body {
+    // Words.
+    string text = 4;
+  }
+  // How long it may be read.
+  optional int64 read_tokens = 5;
+}
+// What a thing is like. New values may appear.
+enum Likeness {
+  // Not given.
+  LIKENESS_UNSPECIFIED = 0;
+  // Itself.
+  LIKENESS_SELF = 1;
+}
+"#;
+
+    fn findings(source: String) -> Vec<String> {
+        lint(&compile(Made(source), &["longhand/v1/thing.proto".to_owned()]))
+    }
+
+    /// Changes the sound file in one place and expects findings that say this, and nothing else.
+    #[track_caller]
+    fn check(before: &str, after: &str, expected: &[&str]) {
+        assert!(SOUND.contains(before), "the sound file has no {before:?}");
+        let found = findings(SOUND.replace(before, after));
+        assert_eq!(found.len(), expected.len(), "{found:#?}");
+        for (finding, part) in found.iter().zip(expected) {
+            assert!(finding.contains(part), "{finding:?} does not say {part:?}");
+        }
+    }
+
+    #[test]
+    fn a_sound_file_has_no_findings() {
+        check("A thing", "A thing", &[]);
+    }
+
+    #[test]
+    fn findings_say_where() {
+        let found = findings(SOUND.replace("  // Its id.\n", ""));
+        assert_eq!(found, ["proto/longhand/v1/thing.proto:25: rule 20: Thing.thing_id has no comment"]);
+    }
+
+    #[test]
+    fn everything_needs_a_comment_in_sentences() {
+        for comment in
+            ["// Keeps things.\n", "// List things.\n", "// Things.\n", "// Itself.\n", "// What it holds.\n"]
+        {
+            check(comment, "", &["has no comment"]);
+        }
+        check("// Itself.", "// Itself", &["does not end like a sentence"]);
+    }
+
+    #[test]
+    fn services_and_calls_are_named_and_placed_by_the_rules() {
+        check("service ThingService", "service Things", &["rule 3: a service's name"]);
+        check(
+            "package longhand.v1;",
+            "package longhand.v1;\n// Late.\nmessage Late {}",
+            &["rule 1: the service comes before"],
+        );
+        let both = |from: &str| SOUND.replace("ListThings", from);
+        for (name, said) in
+            [("ShowThings", "verb and noun"), ("GetThingsByName", "\"By\" in it"), ("Create", "verb and noun")]
+        {
+            let found = findings(both(name));
+            assert!(found.len() == 1 && found[0].contains(said), "{name}: {found:?}");
+        }
+        check(
+            "returns (ListThingsResponse)",
+            "returns (Thing)",
+            &["rule 4: ListThings uses .longhand.v1.Thing", "is shared"],
+        );
+        check("string text = 4;", "ListThingsRequest text = 4;", &["rule 4: .longhand.v1.ListThingsRequest is shared"]);
+    }
+
+    #[test]
+    fn fields_are_named_and_typed_by_the_rules() {
+        for (field, said) in [
+            ("string isText = 4;", "lower_snake_case"),
+            ("string is_text = 4;", "begins with is_"),
+            ("string texts = 4;", "plural or repeated"),
+            ("int64 tokens_read = 4;", "does not come last"),
+            ("uint64 size = 4;", "unsigned"),
+            ("fixed32 size = 4;", "unsigned"),
+            ("int32 size = 4;", "no int64"),
+            ("double size = 4;", "a fraction"),
+            ("int64 text_id = 4;", "no string"),
+            ("bytes text = 4;", "neither a hash nor data"),
+            ("google.protobuf.Timestamp made = 4;", "for instants"),
+            ("string make_time = 4;", "for instants"),
+            ("int64 idle_timeout = 4;", "for spans"),
+        ] {
+            check("string text = 4;", field, &[said]);
+        }
+        check("repeated Thing things = 1;", "repeated Thing thing = 1;", &["plural or repeated"]);
+    }
+
+    #[test]
+    fn enums_are_open_and_prefixed() {
+        check(" New values may appear.", "", &["does not say"]);
+        check("LIKENESS_UNSPECIFIED", "LIKENESS_NONE", &["does not begin with LIKENESS_UNSPECIFIED"]);
+        check("LIKENESS_SELF", "SELF", &["does not begin with LIKENESS_"]);
+    }
+
+    #[test]
+    fn lists_page_alike() {
+        check("int32 page_size", "int64 page_size", &["an int32 page_size"]);
+        check("string page_token", "string token", &["a string page_token"]);
+        check("next_page_token = 2", "next_page_token = 3", &["field 2"]);
+        check("repeated Thing things = 1", "Thing things = 1", &["plural or repeated", "field 1"]);
+    }
 }

@@ -263,3 +263,6 @@ fn body(body: EventBody) -> Body {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

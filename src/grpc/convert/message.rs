@@ -331,3 +331,6 @@ pub(in crate::grpc) fn read_list(request: pb::ListMessagesRequest) -> ListMessag
 pub(super) fn part_ids(parts: &[PartId]) -> Vec<String> {
     parts.iter().map(PartId::to_string).collect()
 }
+
+#[cfg(test)]
+mod tests;

@@ -144,3 +144,6 @@ impl Iterator for Frames {
         Some(pb::GetContextResponse { frame: Some(frame) })
     }
 }
+
+#[cfg(test)]
+mod tests;

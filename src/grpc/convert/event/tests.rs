@@ -1,0 +1,399 @@
+use super::*;
+use crate::app::Reason;
+use crate::model::compaction::{CompactionKind, Failure, Outcome, RevisionRange, Trigger};
+use crate::model::event::Event;
+use crate::model::ids::{CompactionId, MessageId, PartId, SessionId};
+use crate::model::message::{FinishReason, Message, MessageKind, Role};
+use crate::model::part::{Part, PartBody};
+use crate::model::time::Timestamp;
+use crate::model::usage::{ModelWindow, Usage};
+use uuid::Uuid;
+
+const MESSAGE: MessageId = MessageId(Uuid::from_u128(2));
+const PART: PartId = PartId(Uuid::from_u128(3));
+const COMPACTION: CompactionId = CompactionId(Uuid::from_u128(4));
+const OTHER: MessageId = MessageId(Uuid::from_u128(5));
+const SESSION: SessionId = SessionId(Uuid::from_u128(6));
+
+fn why() -> Failure {
+    Failure { reason: "TIMEOUT".into(), message: "took too long".into() }
+}
+
+fn did() -> Outcome {
+    Outcome {
+        covered: vec![RevisionRange { first: 1, last: 8 }],
+        covered_count: 5,
+        tail_start: Some(OTHER),
+        summary_message: Some(MESSAGE),
+        pruned_count: 6,
+        tokens_before: 900,
+        tokens_after: 90,
+        first_changed_index: 2,
+        summarizer: "extractive".into(),
+        usage: Some(Usage { input: 11, ..Usage::default() }),
+        duration_ms: 12,
+    }
+}
+
+/// One body of every kind, with what it is on the wire.
+fn bodies() -> Vec<(EventBody, Body)> {
+    let mut all = session_bodies();
+    all.extend(message_bodies());
+    all.extend(compaction_bodies());
+    all
+}
+
+fn session_bodies() -> Vec<(EventBody, Body)> {
+    let window = ModelWindow { model: "m".into(), context: 1, input: Some(2), output: Some(3) };
+    let proto_window =
+        pb::ModelWindow { model: "m".into(), context_tokens: 1, input_tokens: Some(2), output_tokens: Some(3) };
+    vec![
+        (
+            EventBody::SessionCreated { title: "t".into(), preset: "p".into(), parent: Some(SESSION) },
+            Body::SessionCreated(pb::SessionCreated {
+                title: "t".into(),
+                preset: "p".into(),
+                parent_session_id: Some(SESSION.to_string()),
+            }),
+        ),
+        (
+            EventBody::SessionUpdated {
+                title: Some("t".into()),
+                metadata_json: Some("{}".into()),
+                window: Some(window),
+            },
+            Body::SessionUpdated(pb::SessionUpdated {
+                title: Some("t".into()),
+                metadata_json: Some("{}".into()),
+                window: Some(proto_window),
+            }),
+        ),
+        (EventBody::SessionArchived, Body::SessionArchived(pb::SessionArchived {})),
+        (EventBody::SessionRestored, Body::SessionRestored(pb::SessionRestored {})),
+        (
+            EventBody::SessionForked { from: SESSION, at: 7, title: "t".into() },
+            Body::SessionForked(pb::SessionForked {
+                fork_session_id: SESSION.to_string(),
+                fork_revision: 7,
+                title: "t".into(),
+            }),
+        ),
+        (
+            EventBody::PolicyChanged { preset: "p".into() },
+            Body::PolicyChanged(pb::PolicyChanged { preset: "p".into() }),
+        ),
+    ]
+}
+
+fn message_bodies() -> Vec<(EventBody, Body)> {
+    vec![
+        (
+            EventBody::MessageAppended {
+                message: MESSAGE,
+                client_id: Some("c".into()),
+                role: Role::Tool,
+                kind: MessageKind::Record,
+                part_count: 3,
+                sealed: true,
+            },
+            Body::MessageAppended(pb::MessageAppended {
+                message_id: MESSAGE.to_string(),
+                client_id: Some("c".into()),
+                role: pb::Role::Tool.into(),
+                kind: pb::MessageKind::Record.into(),
+                part_count: 3,
+                sealed: true,
+            }),
+        ),
+        (
+            EventBody::PartsClosed { message: MESSAGE, parts: vec![PART] },
+            Body::PartsClosed(pb::PartsClosed { message_id: MESSAGE.to_string(), part_ids: vec![PART.to_string()] }),
+        ),
+        (
+            EventBody::MessageFinished { message: MESSAGE, reason: Some(FinishReason::Length) },
+            Body::MessageFinished(pb::MessageFinished {
+                message_id: MESSAGE.to_string(),
+                reason: pb::FinishReason::Length.into(),
+            }),
+        ),
+        (
+            EventBody::UsageRecorded {
+                message: MESSAGE,
+                usage: Usage { output: 4, ..Usage::default() },
+                trusted: true,
+                context_tokens: 5,
+                window_tokens: 6,
+                due: true,
+            },
+            Body::UsageRecorded(pb::UsageRecorded {
+                message_id: MESSAGE.to_string(),
+                usage: Some(pb::Usage { output_tokens: 4, ..pb::Usage::default() }),
+                trusted: true,
+                context_tokens: 5,
+                window_tokens: 6,
+                compaction_due: true,
+            }),
+        ),
+        (
+            EventBody::SessionRewound { after: 9 },
+            Body::SessionRewound(pb::SessionRewound { after_revision: 9 }),
+        ),
+        (
+            EventBody::MessageEdited { message: MESSAGE, replacement: OTHER },
+            Body::MessageEdited(pb::MessageEdited {
+                message_id: MESSAGE.to_string(),
+                replacement_message_id: OTHER.to_string(),
+            }),
+        ),
+        (
+            EventBody::MessagePinned { message: MESSAGE },
+            Body::MessagePinned(pb::MessagePinned { message_id: MESSAGE.to_string() }),
+        ),
+        (
+            EventBody::MessageUnpinned { message: MESSAGE },
+            Body::MessageUnpinned(pb::MessageUnpinned { message_id: MESSAGE.to_string() }),
+        ),
+    ]
+}
+
+fn compaction_bodies() -> Vec<(EventBody, Body)> {
+    let compaction_id = COMPACTION.to_string();
+    let failure = Some(pb::CompactionFailure { reason: "TIMEOUT".into(), message: "took too long".into() });
+    vec![
+        (
+            EventBody::CompactionStarted {
+                compaction: COMPACTION,
+                kind: CompactionKind::Prune,
+                trigger: Trigger::Routine,
+                base: 1,
+                context_tokens: 2,
+                window_tokens: 3,
+            },
+            Body::CompactionStarted(pb::CompactionStarted {
+                compaction_id: compaction_id.clone(),
+                kind: pb::CompactionKind::Prune.into(),
+                trigger: pb::CompactionTrigger::Routine.into(),
+                base_revision: 1,
+                context_tokens: 2,
+                window_tokens: 3,
+            }),
+        ),
+        (
+            EventBody::CompactionRetried { compaction: COMPACTION, attempt: 2, failure: why() },
+            Body::CompactionRetried(pb::CompactionRetried {
+                compaction_id: compaction_id.clone(),
+                attempt: 2,
+                failure: failure.clone(),
+            }),
+        ),
+        (
+            EventBody::PartsPruned { compaction: COMPACTION, parts: vec![PART] },
+            Body::PartsPruned(pb::PartsPruned {
+                compaction_id: compaction_id.clone(),
+                part_ids: vec![PART.to_string()],
+            }),
+        ),
+        (
+            EventBody::Compacted {
+                compaction: COMPACTION,
+                kind: CompactionKind::Summary,
+                trigger: Trigger::Supplied,
+                outcome: Box::new(did()),
+                window_tokens: 1_000,
+            },
+            Body::Compacted(pb::Compacted {
+                compaction_id: compaction_id.clone(),
+                kind: pb::CompactionKind::Summary.into(),
+                trigger: pb::CompactionTrigger::Supplied.into(),
+                outcome: Some(pb::CompactionOutcome {
+                    covered: vec![pb::RevisionRange { first_revision: 1, last_revision: 8 }],
+                    covered_count: 5,
+                    tail_start_message_id: Some(OTHER.to_string()),
+                    summary_message_id: Some(MESSAGE.to_string()),
+                    pruned_count: 6,
+                    tokens_before: 900,
+                    tokens_after: 90,
+                    first_changed_index: 2,
+                    summarizer: "extractive".into(),
+                    usage: Some(pb::Usage { input_tokens: 11, ..pb::Usage::default() }),
+                    duration_ms: 12,
+                }),
+                window_tokens: 1_000,
+            }),
+        ),
+        (
+            EventBody::CompactionFailed { compaction: COMPACTION, failure: why() },
+            Body::CompactionFailed(pb::CompactionFailed {
+                compaction_id: compaction_id.clone(),
+                failure: failure.clone(),
+            }),
+        ),
+        (
+            EventBody::CompactionCancelled { compaction: COMPACTION, failure: why() },
+            Body::CompactionCancelled(pb::CompactionCancelled { compaction_id: compaction_id.clone(), failure }),
+        ),
+        (
+            EventBody::CompactionUndone { compaction: COMPACTION },
+            Body::CompactionUndone(pb::CompactionUndone { compaction_id }),
+        ),
+    ]
+}
+
+fn served(seq: i64, ends_mutation: bool, body: EventBody, content: usize) -> ServedEvent {
+    let event = Event {
+        seq,
+        session_id: SESSION,
+        revision: seq + 100,
+        ends_mutation,
+        time: Timestamp(1_500_000),
+        actor: "somebody".into(),
+        request_id: "r".into(),
+        body,
+        hash: [9; 32],
+    };
+    let text = Part {
+        id: PART,
+        client_id: None,
+        revision: 1,
+        body: PartBody::Text("x".repeat(content)),
+        metadata_json: None,
+    };
+    let about = Message {
+        id: MESSAGE,
+        session_id: SESSION,
+        client_id: None,
+        revision: 1,
+        role: Role::User,
+        kind: MessageKind::Normal,
+        parts: vec![text],
+        sealed_revision: Some(1),
+        finish: crate::model::message::Finish::default(),
+        model: String::new(),
+        provider: String::new(),
+        create_time: Timestamp(0),
+        origin_time: None,
+        actor: String::new(),
+        metadata_json: None,
+    };
+    ServedEvent { event, cursor: format!("c{seq}"), message: (content > 0).then_some(about) }
+}
+
+#[test]
+fn every_kind_of_event_is_written_whole() {
+    let bodies = bodies();
+    let kinds: Vec<EventKind> = bodies.iter().map(|(body, _)| body.kind()).collect();
+    assert_eq!(kinds, EventKind::ALL);
+    for (body, expected) in bodies {
+        let kind = body.kind();
+        let written = event(served(1, true, body, 0));
+        let envelope = pb::Event {
+            seq: 1,
+            cursor: "c1".into(),
+            session_id: SESSION.to_string(),
+            revision: 101,
+            kind: kind as i32,
+            ignorable: written.ignorable,
+            event_time: Some(prost_types::Timestamp { seconds: 1, nanos: 500_000_000 }),
+            actor: "somebody".into(),
+            request_id: "r".into(),
+            hash: vec![9; 32],
+            message: None,
+            body: Some(expected),
+        };
+        assert_eq!(written, envelope);
+    }
+}
+
+#[test]
+fn kinds_have_the_protocols_numbers() {
+    for kind in EventKind::ALL {
+        let words = format!("{kind:?}").chars().fold(String::new(), |mut name, letter| {
+            if letter.is_uppercase() {
+                name.push('_');
+            }
+            name.push(letter.to_ascii_uppercase());
+            name
+        });
+        let proto = pb::EventKind::try_from(kind as i32).expect("a number of the protocol");
+        assert_eq!(proto.as_str_name(), format!("EVENT_KIND{words}"));
+        assert_eq!(read_kinds(&[kind as i32]), Ok(vec![kind]));
+    }
+    for number in [0, -1, 22] {
+        let error = read_kinds(&[1, number]).expect_err("a refusal");
+        assert_eq!((error.reason, error.metadata["field"].as_str()), (Reason::InvalidField, "kinds[1]"));
+    }
+}
+
+#[test]
+fn what_changes_history_is_never_ignorable() {
+    for kind in EventKind::ALL {
+        assert!(!(ignorable(kind) && kind.changes_history()), "{kind:?}");
+    }
+    assert!(ignorable(EventKind::UsageRecorded));
+}
+
+#[test]
+fn a_stream_starts_where_it_is_told() {
+    let cases = [
+        (None, Start::Now),
+        (Some(ProtoStart::AfterCursor("c".into())), Start::After("c".into())),
+        (Some(ProtoStart::FromBeginning(true)), Start::Beginning),
+        (Some(ProtoStart::FromBeginning(false)), Start::Now),
+        (Some(ProtoStart::Snapshot(true)), Start::Snapshot),
+        (Some(ProtoStart::Snapshot(false)), Start::Now),
+    ];
+    for (start, expected) in cases {
+        let request = pb::SubscribeEventsRequest { start, ..pb::SubscribeEventsRequest::default() };
+        assert_eq!(read_subscribe(request).expect("a request").start, expected);
+    }
+    let progress_interval = Some(prost_types::Duration { seconds: -1, nanos: 0 });
+    let request = pb::SubscribeEventsRequest { progress_interval, ..pb::SubscribeEventsRequest::default() };
+    assert_eq!(read_subscribe(request).expect_err("a refusal").metadata["field"], "progress_interval");
+}
+
+fn appended(seq: i64, ends_mutation: bool, content: usize) -> ServedEvent {
+    let body = EventBody::PartsClosed { message: MESSAGE, parts: Vec::new() };
+    served(seq, ends_mutation, body, content)
+}
+
+#[test]
+fn events_with_much_content_come_in_several_frames() {
+    let half = limits::FRAME_BYTES_MAX / 2;
+    let events = vec![
+        appended(1, true, 10),
+        appended(2, false, half),
+        appended(3, true, half),
+        appended(4, false, limits::FRAME_BYTES_MAX * 2),
+        appended(5, false, 10),
+    ];
+    let batches: Vec<pb::EventBatch> = frames(Frame::Events { events, cursor: "c9".into(), more: true })
+        .into_iter()
+        .map(|frame| match frame.frame {
+            Some(ProtoFrame::Events(batch)) => batch,
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    let seen: Vec<(Vec<i64>, &str, bool)> = batches
+        .iter()
+        .map(|batch| (batch.events.iter().map(|event| event.seq).collect(), batch.cursor.as_str(), batch.more))
+        .collect();
+    let expected = [
+        (vec![1, 2], "c2", true),
+        (vec![3], "c3", false),
+        (vec![4], "c4", true),
+        (vec![5], "c9", true),
+    ];
+    assert_eq!(seen, expected);
+}
+
+#[test]
+fn a_page_with_much_content_ends_early() {
+    let third = limits::PAGE_BYTES_MAX / 3;
+    let events = |sizes: [usize; 4]| (1..).zip(sizes).map(|(seq, size)| appended(seq, true, size)).collect();
+    let cut = page(events([third, third, third, 1]), "c4".into());
+    assert_eq!((cut.events.len(), cut.next_cursor.as_str()), (2, "c2"));
+    let huge = page(events([third * 4, 1, 1, 1]), "c4".into());
+    assert_eq!((huge.events.len(), huge.next_cursor.as_str()), (1, "c1"));
+    let whole = page(events([1; 4]), String::new());
+    assert_eq!((whole.events.len(), whole.next_cursor.as_str()), (4, ""));
+}

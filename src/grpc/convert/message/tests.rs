@@ -1,0 +1,300 @@
+use super::*;
+use crate::model::ids::{MessageId, SessionId};
+use crate::model::time::Timestamp;
+use crate::model::usage::Usage;
+use uuid::Uuid;
+
+fn full_usage() -> Usage {
+    Usage { input: 1, output: 2, reasoning: 3, cache_read: 4, cache_write: 5, total: Some(6), cost_usd: Some(0.7) }
+}
+
+fn images() -> Vec<Media> {
+    let source = MediaSource::Bytes(vec![0, 255]);
+    let here = Media { mime_type: "image/png".into(), name: "a.png".into(), source };
+    let source = MediaSource::Uri("file:///b".into());
+    vec![here, Media { mime_type: "image/jpeg".into(), name: String::new(), source }]
+}
+
+fn result(status: ResultStatus) -> PartBody {
+    PartBody::ToolResult(ToolResult {
+        call_id: "call".into(),
+        status,
+        output: "out".into(),
+        attachments: images(),
+        start_time: Some(Timestamp(-1)),
+        end_time: Some(Timestamp(1_000_001)),
+    })
+}
+
+/// At least one body of every kind, with every field set to something of its own.
+fn bodies() -> Vec<PartBody> {
+    vec![
+        PartBody::Text("words".into()),
+        PartBody::Reasoning("thoughts".into()),
+        PartBody::ToolCall(ToolCall {
+            call_id: "call".into(),
+            tool: "bash".into(),
+            input_json: "{ \"a\" : 1}".into(),
+            start_time: Some(Timestamp(2)),
+            end_time: Some(Timestamp(3)),
+        }),
+        result(ResultStatus::Completed),
+        result(ResultStatus::Error),
+        result(ResultStatus::Interrupted),
+        PartBody::Media(images().remove(0)),
+        PartBody::Media(images().remove(1)),
+        PartBody::Marker(Marker { name: "compaction".into(), text: "what follows".into() }),
+        PartBody::Step(Step { finish_reason: "end_turn".into(), usage: Some(full_usage()) }),
+        PartBody::Opaque(Opaque { provider: "p".into(), kind: "k".into(), data: vec![1, 0, 254] }),
+        PartBody::Record(Record { kind: "mode".into(), data: "{}".into() }),
+    ]
+}
+
+#[test]
+fn the_table_has_every_kind_of_part() {
+    let mut kinds: Vec<_> = bodies().iter().map(PartBody::kind).collect();
+    kinds.dedup();
+    kinds.retain(|kind| *kind != "media");
+    assert_eq!(
+        kinds,
+        ["text", "reasoning", "tool_call", "tool_result", "marker", "step", "opaque", "record"],
+    );
+}
+
+#[test]
+fn parts_come_back() {
+    for given in bodies() {
+        let stored = Part {
+            id: PartId(Uuid::from_u128(7)),
+            client_id: Some("mine".into()),
+            revision: 9,
+            body: given.clone(),
+            metadata_json: Some("[1]".into()),
+        };
+        let written = part(stored);
+        assert_eq!((written.part_id.len(), written.revision), (36, 9));
+        let read = read_part("parts[0]", written).expect("a part");
+        let expected = NewPart { client_id: Some("mine".into()), body: given, metadata_json: Some("[1]".into()) };
+        assert_eq!(read, expected);
+    }
+}
+
+fn proto_message() -> pb::NewMessage {
+    pb::NewMessage {
+        client_id: Some("m1".into()),
+        role: pb::Role::Assistant.into(),
+        kind: pb::MessageKind::Normal.into(),
+        parts: bodies().into_iter().map(|given| pb::Part { body: Some(body(given)), ..pb::Part::default() }).collect(),
+        open: false,
+        finish: Some(pb::Finish {
+            reason: pb::FinishReason::ToolCalls.into(),
+            detail: "tool_use".into(),
+            usage: Some(usage(full_usage())),
+            context_revision: Some(4),
+            view_hash: Some(vec![1; 32]),
+        }),
+        model: "m".into(),
+        provider: "p".into(),
+        origin_time: Some(prost_types::Timestamp { seconds: 5, nanos: 6_000 }),
+        metadata_json: Some("{}".into()),
+    }
+}
+
+#[test]
+fn a_message_is_read_whole() {
+    let expected = NewMessage {
+        client_id: Some("m1".into()),
+        role: Role::Assistant,
+        kind: MessageKind::Normal,
+        parts: bodies().into_iter().map(NewPart::new).collect(),
+        finish: Some(Finish {
+            reason: Some(FinishReason::ToolCalls),
+            detail: "tool_use".into(),
+            usage: Some(full_usage()),
+            context_revision: Some(4),
+            view_hash: Some(vec![1; 32]),
+        }),
+        model: "m".into(),
+        provider: "p".into(),
+        origin_time: Some(Timestamp(5_000_006)),
+        metadata_json: Some("{}".into()),
+    };
+    assert_eq!(read_new_message("messages[0]", proto_message()), Ok(expected.clone()));
+
+    let open = pb::NewMessage { open: true, finish: None, ..proto_message() };
+    let read = read_new_message("messages[0]", open).expect("an open message");
+    assert_eq!(read, NewMessage { finish: None, ..expected.clone() });
+
+    let sealed = pb::NewMessage { finish: None, ..proto_message() };
+    let read = read_new_message("messages[0]", sealed).expect("a sealed message");
+    assert_eq!(read, NewMessage { finish: Some(Finish::default()), ..expected });
+}
+
+fn with_body(body: Body) -> pb::NewMessage {
+    let whole = pb::Part { body: Some(pb::part::Body::Text(pb::TextPart::default())), ..pb::Part::default() };
+    let odd = pb::Part { body: Some(body), ..pb::Part::default() };
+    pb::NewMessage { parts: vec![whole, odd], ..proto_message() }
+}
+
+#[test]
+fn what_cannot_be_read_is_named() {
+    let result = pb::ToolResultPart { status: 1, ..pb::ToolResultPart::default() };
+    let late = prost_types::Timestamp { seconds: i64::MAX, nanos: 0 };
+    let finish = proto_message().finish.expect("a finish");
+    let cases = [
+        ("role", pb::NewMessage { role: 0, ..proto_message() }),
+        ("role", pb::NewMessage { role: 99, ..proto_message() }),
+        ("kind", pb::NewMessage { kind: -1, ..proto_message() }),
+        ("finish", pb::NewMessage { open: true, ..proto_message() }),
+        ("finish.reason", pb::NewMessage { finish: Some(pb::Finish { reason: 77, ..finish }), ..proto_message() }),
+        ("origin_time", pb::NewMessage { origin_time: Some(late), ..proto_message() }),
+        ("parts[0].body", pb::NewMessage { parts: vec![pb::Part::default()], ..proto_message() }),
+        ("parts[1].media.source", with_body(Body::Media(pb::MediaPart::default()))),
+        ("parts[1].tool_result.status", with_body(Body::ToolResult(pb::ToolResultPart::default()))),
+        (
+            "parts[1].tool_result.status",
+            with_body(Body::ToolResult(pb::ToolResultPart { status: 4, ..result.clone() })),
+        ),
+        (
+            "parts[1].tool_result.attachments[0].source",
+            with_body(Body::ToolResult(pb::ToolResultPart {
+                attachments: vec![pb::MediaPart::default()],
+                ..result.clone()
+            })),
+        ),
+        (
+            "parts[1].tool_result.end_time",
+            with_body(Body::ToolResult(pb::ToolResultPart { end_time: Some(late), ..result })),
+        ),
+        (
+            "parts[1].tool_call.start_time",
+            with_body(Body::ToolCall(pb::ToolCallPart { start_time: Some(late), ..pb::ToolCallPart::default() })),
+        ),
+    ];
+    for (field, message) in cases {
+        let error = read_new_messages(vec![proto_message(), message]).expect_err(field);
+        assert_eq!(error.reason, Reason::InvalidField, "{field}");
+        assert_eq!(error.metadata["field"], format!("messages[1].{field}"));
+    }
+}
+
+#[test]
+fn enums_come_back() {
+    for number in 1..=4 {
+        assert_eq!(read_role("role", number).map(|read| role(read).into()), Ok(number));
+    }
+    for number in 1..=5 {
+        assert_eq!(read_kind("kind", number).map(|read| kind(read).into()), Ok(number));
+    }
+    for number in 0..=6 {
+        assert_eq!(read_finish_reason("reason", number).map(|read| finish_reason(read).into()), Ok(number));
+    }
+    for number in 1..=3 {
+        assert_eq!(read_status("status", number).map(|read| status(read).into()), Ok(number));
+    }
+    assert_eq!(read_kind("kind", 0), Ok(MessageKind::Normal));
+}
+
+#[test]
+fn a_stored_message_says_whether_it_is_sealed_and_who_made_it() {
+    let stored = Message {
+        id: MessageId(Uuid::from_u128(1)),
+        session_id: SessionId(Uuid::from_u128(2)),
+        client_id: Some("mine".into()),
+        revision: 3,
+        role: Role::User,
+        kind: MessageKind::Summary,
+        parts: Vec::new(),
+        sealed_revision: Some(4),
+        finish: Finish { reason: Some(FinishReason::Stop), ..Finish::default() },
+        model: "model".into(),
+        provider: "provider".into(),
+        create_time: Timestamp(1_000_000),
+        origin_time: None,
+        actor: "somebody".into(),
+        metadata_json: Some("{}".into()),
+    };
+    let expected = pb::Message {
+        message_id: "msg_00000000000000000000000000000001".into(),
+        session_id: "ses_00000000000000000000000000000002".into(),
+        client_id: Some("mine".into()),
+        revision: 3,
+        role: pb::Role::User.into(),
+        kind: pb::MessageKind::Summary.into(),
+        origin: pb::Origin::Derived.into(),
+        parts: Vec::new(),
+        sealed_revision: Some(4),
+        finish: Some(pb::Finish { reason: pb::FinishReason::Stop.into(), ..pb::Finish::default() }),
+        model: "model".into(),
+        provider: "provider".into(),
+        create_time: Some(prost_types::Timestamp { seconds: 1, nanos: 0 }),
+        origin_time: None,
+        actor: "somebody".into(),
+        metadata_json: Some("{}".into()),
+    };
+    assert_eq!(message(stored.clone()), expected);
+    let open = message(Message { sealed_revision: None, kind: MessageKind::Normal, ..stored });
+    assert_eq!((open.finish, open.origin), (None, pb::Origin::Client.into()));
+}
+
+#[test]
+fn an_open_message_takes_whole_parts_and_closes_drafts() {
+    let id = PartId(Uuid::from_u128(5));
+    let text = || Some(Body::Text(pb::TextPart { text: "words".into() }));
+    let whole = pb::Part { body: text(), ..pb::Part::default() };
+    let draft = pb::Part { part_id: id.to_string(), metadata_json: Some("1".into()), ..pb::Part::default() };
+    let read = read_open_parts(vec![whole.clone(), draft.clone()]);
+    let expected = [
+        OpenPart::Whole(NewPart::new(PartBody::Text("words".into()))),
+        OpenPart::Draft(id, Some("1".into())),
+    ];
+    assert_eq!(read.as_deref(), Ok(expected.as_slice()));
+
+    let refused = [
+        ("parts[1].body", pb::Part { body: text(), ..draft.clone() }),
+        ("parts[1].client_id", pb::Part { client_id: Some("mine".into()), ..draft }),
+        ("parts[1].body", pb::Part::default()),
+    ];
+    for (field, part) in refused {
+        let error = read_open_parts(vec![whole.clone(), part]).expect_err(field);
+        assert_eq!((error.reason, error.metadata["field"].as_str()), (Reason::InvalidField, field));
+    }
+    let strange = pb::Part { part_id: "prt_1".into(), ..pb::Part::default() };
+    assert_eq!(read_open_parts(vec![strange]).expect_err("no draft").reason, Reason::DraftNotFound);
+}
+
+#[test]
+fn words_begin_a_draft_or_add_to_one() {
+    let words = pb::AppendDraftRequest { offset_bytes: 4, delta: "more".into(), ..pb::AppendDraftRequest::default() };
+    let begins = DraftWordsToAdd { part: None, reasoning: false, offset: 4, delta: "more".into() };
+    assert_eq!(read_draft_words(words.clone()), Ok(begins.clone()));
+    let id = PartId(Uuid::from_u128(5));
+    let goes_on = pb::AppendDraftRequest {
+        part_id: id.to_string(),
+        kind: pb::DraftKind::Reasoning.into(),
+        ..words.clone()
+    };
+    assert_eq!(read_draft_words(goes_on), Ok(DraftWordsToAdd { part: Some(id), reasoning: true, ..begins }));
+    let odd = pb::AppendDraftRequest { kind: 3, ..words.clone() };
+    assert_eq!(read_draft_words(odd).expect_err("a refusal").metadata["field"], "kind");
+    let nobody = pb::AppendDraftRequest { part_id: "x".into(), ..words };
+    assert_eq!(read_draft_words(nobody).expect_err("no draft").reason, Reason::DraftNotFound);
+    assert_eq!(draft((id, true, "so far".into())).kind, i32::from(pb::DraftKind::Reasoning));
+}
+
+#[test]
+fn a_list_leaves_records_out_only_when_asked() {
+    let request = pb::ListMessagesRequest {
+        session_id: String::new(),
+        page_size: 7,
+        page_token: "t".into(),
+        reverse: true,
+        as_of_revision: Some(3),
+        include_derived: true,
+        exclude_records: false,
+    };
+    let all = read_list(request.clone());
+    assert!(all.records && all.derived && all.reverse);
+    assert_eq!((all.page_size, all.page_token.as_str(), all.as_of), (7, "t", Some(3)));
+    assert!(!read_list(pb::ListMessagesRequest { exclude_records: true, ..request }).records);
+}

@@ -1,0 +1,163 @@
+use super::*;
+use crate::app::Reason;
+use crate::model::ids::{CompactionId, PartId};
+use crate::model::message::Role;
+use crate::model::part::PartBody;
+use proptest::prelude::*;
+use prost::Message as _;
+use std::time::Duration;
+use uuid::Uuid;
+
+fn view_message(revision: i64, bytes: usize) -> ViewMessage {
+    ViewMessage {
+        source: Some(MessageId(Uuid::from_u128(1))),
+        revision,
+        role: Role::User,
+        standing: Standing::Shown,
+        parts: vec![ViewPart {
+            source: Some(PartId(Uuid::from_u128(2))),
+            body: PartBody::Text("x".repeat(bytes)),
+            shortened: None,
+        }],
+    }
+}
+
+fn context(messages: Vec<ViewMessage>) -> Context {
+    Context {
+        revision: 40,
+        hash: [3; 32],
+        known_count: 2,
+        messages,
+        context_tokens: 10,
+        estimated_tokens: 11,
+        window_tokens: 12,
+        fits: true,
+        shortened: true,
+        pending: Some(CompactionId(Uuid::from_u128(4))),
+        covered: Some(Covered {
+            compaction: CompactionId(Uuid::from_u128(5)),
+            mark: 30,
+            summary: 29,
+            ranges: vec![RevisionRange { first: 1, last: 20 }],
+        }),
+        omitted: vec![
+            Omitted { range: RevisionRange { first: 21, last: 22 }, mark: 23, reason: OmitReason::Rewound },
+            Omitted { range: RevisionRange { first: 24, last: 24 }, mark: 25, reason: OmitReason::Edited },
+        ],
+        left_out: vec![RevisionRange { first: 26, last: 26 }],
+    }
+}
+
+/// The frames between header and end.
+fn middle(frames: &[pb::GetContextResponse]) -> Vec<&pb::ContextMessages> {
+    let frames = &frames[1..frames.len() - 1];
+    frames
+        .iter()
+        .map(|frame| match &frame.frame {
+            Some(Frame::Messages(messages)) => messages,
+            other => panic!("{other:?}"),
+        })
+        .collect()
+}
+
+#[test]
+fn a_view_begins_with_its_header_and_ends_with_what_it_leaves_out() {
+    let summary = MessageId(Uuid::from_u128(6));
+    let frames: Vec<_> = frames(context(vec![view_message(27, 1)]), Some(summary)).collect();
+    let header = pb::ContextHeader {
+        revision: 40,
+        view_hash: vec![3; 32],
+        known_message_count: 2,
+        message_count: 3,
+        context_tokens: 10,
+        estimated_tokens: 11,
+        window_tokens: 12,
+        fits: true,
+        shortened: true,
+        pending_compaction_id: Some("cmp_00000000000000000000000000000004".into()),
+    };
+    let omitted = |first_revision, last_revision, mark_revision, reason: pb::OmitReason| pb::OmittedHistory {
+        range: Some(pb::RevisionRange { first_revision, last_revision }),
+        mark_revision,
+        reason: reason.into(),
+    };
+    let end = pb::ContextEnd {
+        covered: Some(pb::CoveredHistory {
+            compaction_id: "cmp_00000000000000000000000000000005".into(),
+            summary_message_id: summary.to_string(),
+            ranges: vec![pb::RevisionRange { first_revision: 1, last_revision: 20 }],
+        }),
+        omitted: vec![
+            omitted(21, 22, 23, pb::OmitReason::Rewound),
+            omitted(24, 24, 25, pb::OmitReason::Edited),
+            omitted(26, 26, 0, pb::OmitReason::Shortened),
+        ],
+    };
+    assert_eq!(frames[0].frame, Some(Frame::Header(header)));
+    assert_eq!(middle(&frames)[0].messages.len(), 1);
+    assert_eq!(frames[2].frame, Some(Frame::End(end)));
+    assert_eq!(frames.len(), 3);
+}
+
+#[test]
+fn a_view_without_messages_has_no_frames_of_them() {
+    let frames: Vec<_> = frames(context(Vec::new()), None).collect();
+    assert!(matches!(frames[0].frame, Some(Frame::Header(_))) && matches!(frames[1].frame, Some(Frame::End(_))));
+    assert_eq!(frames.len(), 2);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(32))]
+    #[test]
+    fn frames_keep_their_size_and_their_order(
+        sizes in proptest::collection::vec(prop_oneof![0..2_000_usize, 200_000..600_000_usize, 900_000..1_200_000_usize], 0..12),
+    ) {
+        let messages = (0..).zip(&sizes).map(|(revision, bytes)| view_message(revision, *bytes)).collect();
+        let frames: Vec<_> = frames(context(messages), None).collect();
+        let mut revisions = Vec::new();
+        for frame in middle(&frames) {
+            prop_assert!(frame.messages.len() == 1 || frame.encoded_len() <= limits::FRAME_BYTES_MAX);
+            revisions.extend(frame.messages.iter().map(|message| message.revision));
+        }
+        prop_assert!(revisions.into_iter().eq((0..).take(sizes.len())));
+        // No frame has room for what the next one begins with.
+        for pair in middle(&frames).windows(2) {
+            let next = framed_len(&pair[1].messages[0]);
+            prop_assert!(pair[0].encoded_len() + next > limits::FRAME_BYTES_MAX);
+        }
+    }
+}
+
+#[test]
+fn what_was_taken_away_is_told() {
+    let cases = [
+        (None, pb::Shortening::Unspecified, 0),
+        (Some(Shortened::Pruned { original_length: 7 }), pb::Shortening::Pruned, 7),
+        (Some(Shortened::Truncated { omitted_length: 8 }), pb::Shortening::Truncated, 8),
+    ];
+    for (shortened, shortening, omitted_length) in cases {
+        let written = part(ViewPart { source: None, body: PartBody::Text("t".into()), shortened });
+        assert_eq!((written.shortening(), written.omitted_length), (shortening, omitted_length));
+        assert_eq!(written.part.expect("a part").part_id, "");
+    }
+    let made = message(ViewMessage { source: None, standing: Standing::Paired, ..view_message(0, 1) });
+    assert_eq!((made.message_id.as_str(), made.standing()), ("", pb::Standing::Paired));
+}
+
+#[test]
+fn a_request_says_what_to_do_and_how_long_to_wait() {
+    let request = |overflow_action, wait| pb::GetContextRequest {
+        overflow_action,
+        wait_timeout: Some(prost_types::Duration { seconds: wait, nanos: 0 }),
+        ..pb::GetContextRequest::default()
+    };
+    let actions = [OverflowAction::Return, OverflowAction::Return, OverflowAction::Wait, OverflowAction::Shorten];
+    for (number, action) in (0..).zip(actions) {
+        let read = read_request(request(number, 5)).expect("a request");
+        assert_eq!((read.action, read.wait), (action, Some(Duration::from_secs(5))));
+    }
+    for (field, request) in [("overflow_action", request(4, 5)), ("wait_timeout", request(1, -5))] {
+        let error = read_request(request).expect_err(field);
+        assert_eq!((error.reason, error.metadata["field"].as_str()), (Reason::InvalidField, field));
+    }
+}
