@@ -55,9 +55,8 @@ impl Subscription {
             while self.cursor < head {
                 let page = self.store.tail(&self.filter, self.cursor, head).await?;
                 self.cursor = page.scanned;
-                if let Some(last) = page.events.last() {
-                    let more = !last.ends_mutation && page.more;
-                    return Ok(Next::Events { events: page.events, more });
+                if !page.events.is_empty() {
+                    return Ok(Next::Events { events: page.events, more: page.more });
                 }
                 if idle.is_elapsed() {
                     return Ok(Next::Idle);

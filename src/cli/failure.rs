@@ -41,7 +41,9 @@ fn exit_code(error: &anyhow::Error) -> u8 {
 }
 
 fn is_broken_pipe(error: &anyhow::Error) -> bool {
-    error.chain().any(|cause| match cause.downcast_ref::<io::Error>() {
+    // A daemon that went away breaks a pipe too, and that is a failure.
+    let of_daemon = |cause: &(dyn Error + 'static)| cause.is::<Status>() || cause.is::<tonic::transport::Error>();
+    !error.chain().any(of_daemon) && error.chain().any(|cause| match cause.downcast_ref::<io::Error>() {
         Some(error) => error.kind() == io::ErrorKind::BrokenPipe,
         None => cause
             .downcast_ref::<serde_json::Error>()
@@ -162,5 +164,7 @@ mod tests {
         let gone = anyhow::Error::new(io::Error::from(io::ErrorKind::BrokenPipe));
         assert!(is_broken_pipe(&gone.context("cannot print")));
         assert!(!is_broken_pipe(&anyhow::Error::new(io::Error::from(io::ErrorKind::NotFound))));
+        let daemon_gone = Status::from_error(Box::new(io::Error::from(io::ErrorKind::BrokenPipe)));
+        assert!(!is_broken_pipe(&anyhow::Error::new(daemon_gone)));
     }
 }

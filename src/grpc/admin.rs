@@ -35,11 +35,7 @@ fn preset(preset: PresetInfo) -> pb::Preset {
 }
 
 fn head(head: ChainHead) -> pb::Head {
-    pb::Head {
-        session_id: head.session.to_string(),
-        revision: head.revision,
-        hash: head.hash.unwrap_or_default(),
-    }
+    pb::Head { session_id: head.session.to_string(), revision: head.revision, hash: head.hash.unwrap_or_default() }
 }
 
 fn item(item: CheckItem) -> pb::CheckIntegrityResponse {

@@ -26,8 +26,7 @@ impl CompactionService for Compactions {
     ) -> Result<Response<pb::StartCompactionResponse>, Status> {
         let caller = caller(&request, &request.get_ref().request_id)?;
         let pb::StartCompactionRequest { session_id, kind, instructions, .. } = request.into_inner();
-        let (started, joined) =
-            self.app.start_compaction(&session_id, read_kind(kind)?, instructions, caller).await?;
+        let (started, joined) = self.app.start_compaction(&session_id, read_kind(kind)?, instructions, caller).await?;
         Ok(Response::new(pb::StartCompactionResponse { compaction: Some(compaction(started)), joined }))
     }
 
@@ -59,8 +58,7 @@ impl CompactionService for Compactions {
         request: Request<pb::ListCompactionsRequest>,
     ) -> Result<Response<pb::ListCompactionsResponse>, Status> {
         let pb::ListCompactionsRequest { session_id, page_size, page_token } = request.into_inner();
-        let (found, next_page_token) =
-            self.app.list_compactions(&session_id, page_size.into(), &page_token).await?;
+        let (found, next_page_token) = self.app.list_compactions(&session_id, page_size.into(), &page_token).await?;
         let compactions = found.into_iter().map(compaction).collect();
         Ok(Response::new(pb::ListCompactionsResponse { compactions, next_page_token }))
     }

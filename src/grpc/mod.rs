@@ -62,9 +62,18 @@ pub async fn router(app: Longhand) -> (Routes, HealthReporter) {
         .expect("the build wrote these descriptors");
     let routes = Routes::new(health)
         .add_service(reflection)
-        .add_service(limited!(pb::session_service_server::SessionServiceServer<_>, sessions::Sessions::new(app.clone())))
-        .add_service(limited!(pb::message_service_server::MessageServiceServer<_>, messages::Messages::new(app.clone())))
-        .add_service(limited!(pb::context_service_server::ContextServiceServer<_>, contexts::Contexts::new(app.clone())))
+        .add_service(limited!(
+            pb::session_service_server::SessionServiceServer<_>,
+            sessions::Sessions::new(app.clone())
+        ))
+        .add_service(limited!(
+            pb::message_service_server::MessageServiceServer<_>,
+            messages::Messages::new(app.clone())
+        ))
+        .add_service(limited!(
+            pb::context_service_server::ContextServiceServer<_>,
+            contexts::Contexts::new(app.clone())
+        ))
         .add_service(limited!(
             pb::compaction_service_server::CompactionServiceServer<_>,
             compactions::Compactions::new(app.clone())

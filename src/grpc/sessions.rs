@@ -58,8 +58,7 @@ impl SessionService for Sessions {
         let caller = caller(&request, &request.get_ref().request_id)?;
         let mut request = request.into_inner();
         let id = std::mem::take(&mut request.session_id);
-        let SessionChanged { info, revision, seq } =
-            self.app.update_session(&id, read_change(request), caller).await?;
+        let SessionChanged { info, revision, seq } = self.app.update_session(&id, read_change(request), caller).await?;
         Ok(Response::new(pb::UpdateSessionResponse { session: Some(session(info)), revision, seq }))
     }
 

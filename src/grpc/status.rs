@@ -120,10 +120,7 @@ mod tests {
         assert_eq!(status.code(), Code::InvalidArgument);
         let details = status.get_error_details();
         let violation = &details.bad_request().expect("a violation").field_violations[0];
-        assert_eq!(
-            (violation.field.as_str(), violation.description.as_str()),
-            ("messages[3].role", "is not given"),
-        );
+        assert_eq!((violation.field.as_str(), violation.description.as_str()), ("messages[3].role", "is not given"),);
         let info = details.error_info().expect("an error info");
         assert_eq!(info.metadata["field"], "messages[3].role");
     }

@@ -153,7 +153,14 @@ async fn work_off(
         };
         match done {
             Ok(()) | Err(Error::Store(store::Error::LeaseLost | store::Error::Closed)) => {}
-            Err(error) => tracing::warn!(%error, ?work, "work failed and will be found again"),
+            Err(error) => {
+                tracing::warn!(%error, ?work, "work failed and will be found again");
+                // At once it would only fail again.
+                tokio::select! {
+                    () = cancel.cancelled() => break,
+                    () = tokio::time::sleep(Duration::from_millis(limits::SCHEDULER_TICK_MS)) => {}
+                }
+            }
         }
         if finished.send(work).is_err() {
             break;

@@ -75,7 +75,7 @@ pub struct EventPage {
     pub events: Vec<Event>,
     /// Everything up to here was looked at.
     pub scanned: Seq,
-    /// Whether the log goes on behind it.
+    /// Whether it ends within a mutation, which is then longer than a page.
     pub more: bool,
 }
 
@@ -109,9 +109,10 @@ pub(crate) async fn tail(
         found.truncate(end + 1);
     }
     let scanned = if full { found.last().map_or(after, |(_, event)| event.seq) } else { head };
+    let more = full && found.last().is_some_and(|(_, event)| !event.ends_mutation);
     let events =
         found.into_iter().filter(|(key, event)| filter.admits(*key, event)).map(|(_, event)| event).collect();
-    Ok(EventPage { events, scanned, more: scanned < head })
+    Ok(EventPage { events, scanned, more })
 }
 
 /// Events of a history by revision, those of ancestors included, oldest first.

@@ -19,6 +19,7 @@ use crate::model::ids::{CompactionId, MessageId, PartId, SessionId};
 use crate::model::mark::{CompactedMark, MarkBody};
 use crate::model::message::{MessageKind, Role};
 use crate::model::part::PartBody;
+use crate::model::session::SessionState;
 use crate::model::time::Timestamp;
 use crate::model::usage::ModelWindow;
 use sqlx::sqlite::SqliteRow;
@@ -229,7 +230,7 @@ const INSERT: &str = "insert into job (public_id, session_id, kind, trigger, sta
      values ($1, $2, $3, $4, 1, $5, $6, $7, $8, $9, 0, 0, $10, $10)";
 const INSERT_DONE: &str = "insert into job (public_id, session_id, kind, trigger, state, queued, instructions, actor, \
      base_revision, tokens_at_request, window, attempt, lease_epoch, run_at, ended_revision, outcome, \
-     create_time, end_time) values ($1, $2, 2, 4, 3, 0, '', $3, $4, x'', 0, 1, $5, $6, $7, $5, $5)";
+     create_time, end_time) values ($1, $2, 2, 4, 3, 0, '', $3, $4, $5, x'', 0, 1, $6, $7, $8, $6, $6)";
 const CLAIM: &str = "update job set state = 2, attempt = attempt + 1, lease_epoch = lease_epoch + 1, \
      lease_owner = $2, lease_until = $3, base_revision = $4, started_revision = coalesce(started_revision, $5), \
      start_time = coalesce(start_time, $6) where id = $1 and state = 1 and queued = 0 and run_at <= $6";
@@ -405,10 +406,11 @@ impl Enqueue {
             return Ok(Some(Enqueued { compaction: CompactionId(id), joined: true }));
         }
         let head = tx.loaded(key)?;
-        head.writable()?;
-        if self.only_if_due && (head.due_revision.is_none() || head.live_job.is_some()) {
+        let wanted = head.due_revision.is_some() && head.live_job.is_none() && head.state == SessionState::Active;
+        if self.only_if_due && !wanted {
             return Ok(None);
         }
+        head.writable()?;
         let (tokens, live) = (head.context_tokens(), head.live_job.is_some());
         let mut others = Vec::new();
         for query in [LIVE, QUEUED] {

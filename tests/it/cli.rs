@@ -213,6 +213,8 @@ fn a_killed_daemon_loses_nothing_that_was_acknowledged() {
     let messages = transcript(&file, 120);
     let arguments = live(&file);
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    // At this pace the kill comes in the middle, however fast the machine is.
+    let slowly = [&arguments[..], &["--pace", "5"]].concat();
 
     // The daemon dies when the third reduction has begun, in the middle of the import.
     let daemon = Daemon::start(home.path());
@@ -222,7 +224,7 @@ fn a_killed_daemon_loses_nothing_that_was_acknowledged() {
         .stderr(Stdio::null())
         .spawn()
         .expect("the watcher starts");
-    let mut import = daemon.spawn(&arguments);
+    let mut import = daemon.spawn(&slowly);
     let lines = BufReader::new(watcher.stdout.take().expect("standard output is piped")).lines();
     let mut seen = Vec::new();
     let mut began = 0;

@@ -44,12 +44,12 @@ fn check_live(name: &str, preset: &str) {
     check_ends(&events);
 
     // Asking for an earlier view gives what was served then.
-    let session = report["sessions"][0]["session_id"].as_str().expect("a session").to_owned();
     let served = std::fs::read_to_string(&views).expect("the views were kept");
     let served: Vec<Value> = served.lines().map(|line| serde_json::from_str(line).expect("an object")).collect();
     for view in served.iter().step_by(24).chain(served.last()) {
         let revision = view["revision"].to_string().replace('"', "");
-        let again = daemon.json(&["context", &session, "--as-of", &revision]);
+        let session = view["session_id"].as_str().expect("a session");
+        let again = daemon.json(&["context", session, "--as-of", &revision]);
         let hash = again[0]["header"]["viewHash"].as_str().expect("a hash");
         let hash = STANDARD.decode(hash).expect("bytes are base64 in JSON");
         let hash: String = hash.iter().map(|byte| format!("{byte:02x}")).collect();

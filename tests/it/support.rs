@@ -213,12 +213,25 @@ impl TestApp {
 
     /// Every event of the store so far.
     pub(crate) async fn events(&self) -> Vec<Event> {
-        let head = *self.app.store().watch_head().borrow();
+        let head = self.number("select coalesce(max(seq), 0) from event").await;
         let mut watch = self.watch().await;
         while watch.log.last().is_none_or(|event| event.seq < head) && head > 0 {
             watch.frame().await;
         }
         watch.log
+    }
+
+    /// Waits until the scheduler has nothing left to look at or to do.
+    pub(crate) async fn settled(&self) {
+        let store = self.app.store();
+        let settled = async {
+            while !store.due_sessions(1).await.expect("read").is_empty()
+                || store.job_counts().await.expect("read") != (0, 0)
+            {
+                tokio::task::yield_now().await;
+            }
+        };
+        soon("the scheduler to settle", settled).await;
     }
 
     /// What a check of everything finds.
@@ -563,4 +576,19 @@ pub(crate) async fn prunable(test: &TestApp) -> String {
         test.append(&session, &text.replace("\nb", "\nax")).await;
     }
     session
+}
+
+/// Turns `from..=to`, each a request and its answer of so many characters.
+pub(crate) fn turns(from: usize, to: usize, characters: usize) -> String {
+    (from..=to).map(|turn| format!("u{turn} {characters}c\na{turn} {characters}c\n")).collect()
+}
+
+/// Cases of a property test: so many, unless `PROPTEST_CASES` says otherwise.
+pub(crate) fn cases(default: u32) -> u32 {
+    std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(default)
+}
+
+/// Runs a future within a property, which cannot wait itself. For tests on several threads.
+pub(crate) fn block_on<T>(future: impl Future<Output = T>) -> T {
+    tokio::task::block_in_place(|| tokio::runtime::Handle::current().block_on(future))
 }

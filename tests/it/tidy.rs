@@ -514,7 +514,7 @@ fn modules_use_only_the_layers_below_them() {
 }
 
 #[test]
-fn nothing_is_left_for_later() {
+fn files_are_short_and_finished() {
     let all = sources("src").into_iter().chain(sources("tests"));
     assert_none(all.flat_map(|(file, source)| check_text(&file, &source)).collect());
 }

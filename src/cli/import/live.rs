@@ -16,6 +16,7 @@ const PAGE_SIZE: i32 = 1000;
 /// The view that a reply was given.
 #[derive(Debug, Serialize)]
 struct ServedView<'a> {
+    session_id: &'a str,
     message_client_id: &'a str,
     revision: i64,
     view_hash: String,
@@ -48,7 +49,7 @@ impl Player {
             }
             self.append(&session.session_id, vec![message], ids).await?;
             if is_reply {
-                self.note_view(&own, &held)?;
+                self.note_view(&session.session_id, &own, &held)?;
             }
             if !self.pace.is_zero() {
                 tokio::time::sleep(self.pace).await;
@@ -93,9 +94,10 @@ impl Player {
         Ok(view)
     }
 
-    fn note_view(&mut self, own: &str, view: &View) -> anyhow::Result<()> {
+    fn note_view(&mut self, session_id: &str, own: &str, view: &View) -> anyhow::Result<()> {
         let Some(file) = &mut self.views else { return Ok(()) };
         let served = ServedView {
+            session_id,
             message_client_id: own,
             revision: view.header.revision,
             view_hash: hex(&view.header.view_hash),

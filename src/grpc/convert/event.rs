@@ -5,7 +5,7 @@ use super::message::{draft_kind, finish_reason, kind as message_kind, message, p
 use super::session::{session, window};
 use super::{count, framed_len, id, read_duration, read_enum, time, usage, view};
 use crate::app::events::{Frame, ListEvents, ServedEvent, Start, SubscribeRequest};
-use crate::app::{Error, Result};
+use crate::app::Result;
 use crate::limits;
 use crate::model::event::{EventBody, EventKind};
 use crate::pb;

@@ -184,7 +184,10 @@ fn read_open_part(field: &str, part: pb::Part) -> Result<OpenPart> {
         return Err(Error::field(&format!("{field}.body"), "does not go with part_id: a draft closes with its words"));
     }
     if part.client_id.is_some() {
-        return Err(Error::field(&format!("{field}.client_id"), "does not go with part_id: a draft has its id already"));
+        return Err(Error::field(
+            &format!("{field}.client_id"),
+            "does not go with part_id: a draft has its id already",
+        ));
     }
     Ok(OpenPart::Draft(read_draft_id(&part.part_id)?, part.metadata_json))
 }
@@ -249,8 +252,9 @@ fn read_body(field: &str, body: Body) -> Result<PartBody> {
 
 fn read_result(field: &str, result: pb::ToolResultPart) -> Result<ToolResult> {
     let numbered = result.attachments.into_iter().enumerate();
-    let attachments =
-        numbered.map(|(index, media)| read_media(&format!("{field}.attachments[{index}]"), media)).collect::<Result<_>>();
+    let attachments = numbered
+        .map(|(index, media)| read_media(&format!("{field}.attachments[{index}]"), media))
+        .collect::<Result<_>>();
     Ok(ToolResult {
         call_id: result.call_id,
         status: read_status(&format!("{field}.status"), result.status)?,

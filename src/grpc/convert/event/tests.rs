@@ -134,10 +134,7 @@ fn message_bodies() -> Vec<(EventBody, Body)> {
                 compaction_due: true,
             }),
         ),
-        (
-            EventBody::SessionRewound { after: 9 },
-            Body::SessionRewound(pb::SessionRewound { after_revision: 9 }),
-        ),
+        (EventBody::SessionRewound { after: 9 }, Body::SessionRewound(pb::SessionRewound { after_revision: 9 })),
         (
             EventBody::MessageEdited { message: MESSAGE, replacement: OTHER },
             Body::MessageEdited(pb::MessageEdited {
@@ -251,13 +248,8 @@ fn served(seq: i64, ends_mutation: bool, body: EventBody, content: usize) -> Ser
         body,
         hash: [9; 32],
     };
-    let text = Part {
-        id: PART,
-        client_id: None,
-        revision: 1,
-        body: PartBody::Text("x".repeat(content)),
-        metadata_json: None,
-    };
+    let text =
+        Part { id: PART, client_id: None, revision: 1, body: PartBody::Text("x".repeat(content)), metadata_json: None };
     let about = Message {
         id: MESSAGE,
         session_id: SESSION,
@@ -377,12 +369,7 @@ fn events_with_much_content_come_in_several_frames() {
         .iter()
         .map(|batch| (batch.events.iter().map(|event| event.seq).collect(), batch.cursor.as_str(), batch.more))
         .collect();
-    let expected = [
-        (vec![1, 2], "c2", true),
-        (vec![3], "c3", false),
-        (vec![4], "c4", true),
-        (vec![5], "c9", true),
-    ];
+    let expected = [(vec![1, 2], "c2", true), (vec![3], "c3", false), (vec![4], "c4", true), (vec![5], "c9", true)];
     assert_eq!(seen, expected);
 }
 

@@ -55,10 +55,7 @@ fn the_table_has_every_kind_of_part() {
     let mut kinds: Vec<_> = bodies().iter().map(PartBody::kind).collect();
     kinds.dedup();
     kinds.retain(|kind| *kind != "media");
-    assert_eq!(
-        kinds,
-        ["text", "reasoning", "tool_call", "tool_result", "marker", "step", "opaque", "record"],
-    );
+    assert_eq!(kinds, ["text", "reasoning", "tool_call", "tool_result", "marker", "step", "opaque", "record"],);
 }
 
 #[test]
@@ -244,10 +241,8 @@ fn an_open_message_takes_whole_parts_and_closes_drafts() {
     let whole = pb::Part { body: text(), ..pb::Part::default() };
     let draft = pb::Part { part_id: id.to_string(), metadata_json: Some("1".into()), ..pb::Part::default() };
     let read = read_open_parts(vec![whole.clone(), draft.clone()]);
-    let expected = [
-        OpenPart::Whole(NewPart::new(PartBody::Text("words".into()))),
-        OpenPart::Draft(id, Some("1".into())),
-    ];
+    let expected =
+        [OpenPart::Whole(NewPart::new(PartBody::Text("words".into()))), OpenPart::Draft(id, Some("1".into()))];
     assert_eq!(read.as_deref(), Ok(expected.as_slice()));
 
     let refused = [
@@ -269,11 +264,8 @@ fn words_begin_a_draft_or_add_to_one() {
     let begins = DraftWordsToAdd { part: None, reasoning: false, offset: 4, delta: "more".into() };
     assert_eq!(read_draft_words(words.clone()), Ok(begins.clone()));
     let id = PartId(Uuid::from_u128(5));
-    let goes_on = pb::AppendDraftRequest {
-        part_id: id.to_string(),
-        kind: pb::DraftKind::Reasoning.into(),
-        ..words.clone()
-    };
+    let goes_on =
+        pb::AppendDraftRequest { part_id: id.to_string(), kind: pb::DraftKind::Reasoning.into(), ..words.clone() };
     assert_eq!(read_draft_words(goes_on), Ok(DraftWordsToAdd { part: Some(id), reasoning: true, ..begins }));
     let odd = pb::AppendDraftRequest { kind: 3, ..words.clone() };
     assert_eq!(read_draft_words(odd).expect_err("a refusal").metadata["field"], "kind");

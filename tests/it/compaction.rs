@@ -1,0 +1,626 @@
+//! P7, P12: reductions run beside the appends, once at a time, and end in exactly one way.
+
+use crate::support::{Line, ScriptedSummarizer, TestApp, Watch, conversation, once, prunable, shown, turns, window};
+use longhand::app::compactions::NewSummary;
+use longhand::app::sessions::{NewSession, SessionChange};
+use longhand::app::{Error, Reason};
+use longhand::model::compaction::{Compaction, CompactionKind, CompactionState, Trigger};
+use longhand::model::event::{EventBody, EventKind};
+use longhand::model::message::{Finish, FinishReason};
+use longhand::model::part::PartBody;
+use longhand::model::usage::Usage;
+use longhand::model::view::Shortened;
+use longhand::store::Caller;
+
+/// Eight turns that stay under the threshold of `small`, by a little.
+const UNDER: (usize, usize) = (1, 8);
+const WORDS: usize = 1_100;
+
+/// A session whose summary is due at 5 000 tokens.
+async fn small(test: &TestApp) -> String {
+    let session = test.session("opencode@seed", 6_000, 1_000).await;
+    test.append(&session, &turns(UNDER.0, UNDER.1, WORDS)).await;
+    session
+}
+
+/// Appends the turn that crosses the threshold.
+async fn cross(test: &TestApp, session: &str) {
+    assert!(test.append(session, &turns(9, 9, WORDS)).await.fill.due, "the test needs it to be due");
+}
+
+fn say(text: &str) -> Line {
+    Line::Say(text.to_owned())
+}
+
+fn hold(text: &str) -> Line {
+    Line::Hold(text.to_owned())
+}
+
+const TERMINAL: [EventKind; 3] =
+    [EventKind::Compacted, EventKind::CompactionFailed, EventKind::CompactionCancelled];
+
+/// Checks that every reduction that began ended, and in one way.
+async fn check_ends(test: &TestApp) {
+    test.settled().await;
+    let mut ids = Vec::new();
+    let mut ended = Vec::new();
+    for event in test.events().await {
+        match event.body {
+            EventBody::CompactionStarted { compaction, .. } => ids.push(compaction),
+            EventBody::Compacted { compaction, trigger, .. } if trigger != Trigger::Supplied => ended.push(compaction),
+            EventBody::CompactionFailed { compaction, .. } | EventBody::CompactionCancelled { compaction, .. } => {
+                ended.push(compaction);
+            }
+            _ => {}
+        }
+    }
+    assert_eq!(ended, ids, "each began once and ended once, one after the other");
+    assert_eq!(test.findings().await, []);
+}
+
+fn terminal(watch: &Watch) -> usize {
+    TERMINAL.into_iter().map(|kind| watch.count(kind)).sum()
+}
+
+async fn start(test: &TestApp, session: &str, instructions: &str) -> (Compaction, bool) {
+    let started = test
+        .app
+        .start_compaction(session, CompactionKind::Summary, instructions.to_owned(), Caller::default())
+        .await;
+    started.expect("there is something to compact")
+}
+
+#[tokio::test]
+async fn crossing_the_threshold_compacts_once() {
+    let script = ScriptedSummarizer::new([say("S1")]);
+    let test = TestApp::with(script.clone()).await;
+    let session = small(&test).await;
+    test.settled().await;
+    let mut watch = test.watch().await;
+    cross(&test, &session).await;
+    let EventBody::CompactionStarted { compaction, trigger, window_tokens, context_tokens, .. } =
+        watch.wait_for(EventKind::CompactionStarted).await.body
+    else {
+        panic!("another body")
+    };
+    assert_eq!((trigger, window_tokens), (Trigger::Threshold, 6_000));
+    assert!(context_tokens >= 5_000);
+    let EventBody::Compacted { compaction: ended, outcome, .. } = watch.wait_for(EventKind::Compacted).await.body
+    else {
+        panic!("another body")
+    };
+    assert_eq!(ended, compaction);
+    check_ends(&test).await;
+    let view = test.context(&session).await;
+    let tail: Vec<String> = shown(&view);
+    assert_eq!(tail[..2], ["user marker: what did we do", "assistant summary: s1"]);
+    assert_eq!(tail.last().map(String::as_str), Some("assistant shown: a9 was here and"));
+    assert!(view.estimated_tokens < 5_000 && view.estimated_tokens == outcome.tokens_after, "{outcome:?}");
+    assert_eq!(outcome.summarizer, "scripted");
+    assert_eq!(script.asked().len(), 1);
+    let covered = usize::try_from(outcome.covered_count).expect("small");
+    assert_eq!(script.asked()[0].messages.len(), covered);
+    assert_eq!(covered + (tail.len() - 2), 18, "covered or shown");
+    let listed = test.app.get_compaction(&compaction.to_string()).await.expect("it is listed");
+    assert_eq!((listed.state, listed.outcome), (CompactionState::Done, Some(*outcome)));
+    assert_eq!(test.history(&session).await.len(), 18, "the history is as it was written");
+}
+
+#[tokio::test]
+async fn appends_go_on_while_a_summary_is_written_and_stay_in_the_tail() {
+    let script = ScriptedSummarizer::new([hold("S1")]);
+    let test = TestApp::with(script.clone()).await;
+    let session = small(&test).await;
+    let mut watch = test.watch().await;
+    cross(&test, &session).await;
+    script.held().await;
+    let pending = test.context(&session).await.pending.expect("it is pending");
+    // Further crossings, an edit behind the boundary and a request by hand start nothing of their own.
+    let appended = test.append(&session, &turns(10, 12, WORDS)).await;
+    assert_eq!(appended.fill.pending, Some(pending));
+    let (joined, was_there) = start(&test, &session, "").await;
+    assert_eq!((joined.id, was_there), (pending, true));
+    script.release();
+    watch.wait_for(EventKind::Compacted).await;
+    test.settled().await;
+    let view = test.context(&session).await;
+    let covered = view.covered.clone().expect("a summary is in force");
+    let late = test.history(&session).await[18].revision;
+    assert!(covered.ranges.iter().all(|range| range.last < late), "what came later is not covered");
+    let lines = shown(&view);
+    for turn in 10..=12 {
+        assert!(lines.contains(&format!("user shown: u{turn} was here and")), "{turn}: {lines:?}");
+    }
+    assert_eq!(watch.count(EventKind::CompactionStarted), 1);
+    assert_eq!(script.asked().len(), 1);
+    check_ends(&test).await;
+}
+
+#[tokio::test]
+async fn a_request_with_other_instructions_queues_behind() {
+    let script = ScriptedSummarizer::new([hold("S1"), say("S2")]);
+    let test = TestApp::with(script.clone()).await;
+    let session = small(&test).await;
+    let mut watch = test.watch().await;
+    cross(&test, &session).await;
+    script.held().await;
+    let (queued, was_there) = start(&test, &session, "mind the tests").await;
+    assert!(!was_there);
+    assert_eq!(queued.state, CompactionState::Ready);
+    let (again, was_there) = start(&test, &session, "mind the tests").await;
+    assert_eq!((again.id, was_there), (queued.id, true));
+    // There is more to cover by the time it is its turn.
+    test.append(&session, &turns(10, 14, WORDS)).await;
+    script.release();
+    watch.wait_for(EventKind::Compacted).await;
+    let EventBody::CompactionStarted { compaction, trigger, .. } =
+        watch.wait_for(EventKind::CompactionStarted).await.body
+    else {
+        panic!("another body")
+    };
+    assert_eq!((compaction, trigger), (queued.id, Trigger::Manual));
+    watch.wait_for(EventKind::Compacted).await;
+    let asked = script.asked();
+    assert_eq!(asked[1].instructions, "mind the tests");
+    assert_eq!(asked[1].previous.as_deref(), Some("S1"), "the second is built on the first");
+    assert!(shown(&test.context(&session).await).contains(&"assistant summary: s2".to_owned()));
+    check_ends(&test).await;
+}
+
+#[tokio::test]
+async fn a_failure_that_may_pass_is_tried_again() {
+    let script = ScriptedSummarizer::new([Line::Falter, say("S1")]);
+    let test = TestApp::with(script.clone()).await;
+    let session = small(&test).await;
+    let mut watch = test.watch().await;
+    cross(&test, &session).await;
+    let retried = watch.wait_for(EventKind::CompactionRetried).await;
+    let EventBody::CompactionRetried { attempt, failure, .. } = retried.body else { panic!("another body") };
+    assert_eq!((attempt, failure.reason.as_str()), (1, "SUMMARIZER_UNAVAILABLE"));
+    watch.wait_for(EventKind::Compacted).await;
+    assert_eq!((watch.count(EventKind::CompactionStarted), terminal(&watch)), (1, 1));
+    assert_eq!(script.asked().len(), 2);
+    check_ends(&test).await;
+}
+
+#[tokio::test]
+async fn the_last_attempt_that_fails_ends_it() {
+    let test = TestApp::with(ScriptedSummarizer::new([Line::Falter])).await;
+    let session = small(&test).await;
+    override_policy(&test, &session, "{\"guards\": {\"attempts_max\": 1}}").await;
+    let mut watch = test.watch().await;
+    let (compaction, _) = start(&test, &session, "").await;
+    watch.wait_for(EventKind::CompactionFailed).await;
+    let ended = test.app.get_compaction(&compaction.id.to_string()).await.expect("it is listed");
+    assert_eq!(ended.state, CompactionState::Dead);
+    check_ends(&test).await;
+}
+
+async fn override_policy(test: &TestApp, session: &str, json: &str) {
+    let change = SessionChange { policy_override_json: Some(json.to_owned()), ..SessionChange::default() };
+    test.app.update_session(session, change, Caller::default()).await.expect("a policy");
+    test.settled().await;
+}
+
+#[tokio::test]
+async fn a_failure_for_good_leaves_it_to_the_built_in_summarizer() {
+    for line in [Line::Refuse, say("  "), say(&"words without end ".repeat(2_000))] {
+        let test = TestApp::with(ScriptedSummarizer::new([line])).await;
+        let session = small(&test).await;
+        let mut watch = test.watch().await;
+        cross(&test, &session).await;
+        let EventBody::Compacted { outcome, .. } = watch.wait_for(EventKind::Compacted).await.body else {
+            panic!("another body")
+        };
+        assert_eq!(outcome.summarizer, "extractive");
+        assert!(outcome.tokens_after < outcome.tokens_before);
+        check_ends(&test).await;
+    }
+}
+
+#[tokio::test]
+async fn a_summary_that_frees_too_little_fails_and_a_breaker_ends_the_loop() {
+    let test = TestApp::with(ScriptedSummarizer::new([])).await;
+    let session = small(&test).await;
+    override_policy(&test, &session, "{\"guards\": {\"minimum_gain_tokens\": 1000000, \"breaker_failures\": 2}}").await;
+    let mut watch = test.watch().await;
+    cross(&test, &session).await;
+    for turn in ["a100 \"more\"", "a101 \"more\""] {
+        let failed = watch.wait_for(EventKind::CompactionFailed).await;
+        let EventBody::CompactionFailed { failure, .. } = failed.body else { panic!("another body") };
+        assert_eq!(failure.reason, "NO_GAIN");
+        test.append(&session, turn).await;
+    }
+    test.settled().await;
+    // Two failures were enough: nothing more happens until three user messages came.
+    test.append(&session, "a102 \"more\"\nu103 \"one\"\nu104 \"two\"").await;
+    test.settled().await;
+    let started = |watch: &Watch| watch.count(EventKind::CompactionStarted);
+    assert_eq!(started(&watch), 2);
+    test.append(&session, "u105 \"three\"").await;
+    watch.wait_for(EventKind::CompactionFailed).await;
+    assert_eq!(started(&watch), 3);
+    check_ends(&test).await;
+}
+
+#[tokio::test]
+async fn a_rewind_under_a_running_summary_supersedes_it() {
+    let script = ScriptedSummarizer::new([hold("S1")]);
+    let test = TestApp::with(script.clone()).await;
+    let session = small(&test).await;
+    let mut watch = test.watch().await;
+    cross(&test, &session).await;
+    script.held().await;
+    test.app.rewind(&session, "a1", None, Caller::default()).await.expect("rewound");
+    script.release();
+    let EventBody::CompactionCancelled { failure, compaction } =
+        watch.wait_for(EventKind::CompactionCancelled).await.body
+    else {
+        panic!("another body")
+    };
+    assert_eq!(failure.reason, "SUPERSEDED");
+    let ended = test.app.get_compaction(&compaction.to_string()).await.expect("it is listed");
+    assert_eq!(ended.state, CompactionState::Superseded);
+    assert_eq!(shown(&test.context(&session).await).len(), 2);
+    check_ends(&test).await;
+}
+
+#[tokio::test]
+async fn an_edit_behind_the_boundary_does_not_disturb_a_running_summary() {
+    let script = ScriptedSummarizer::new([hold("S1")]);
+    let test = TestApp::with(script.clone()).await;
+    let session = small(&test).await;
+    let mut watch = test.watch().await;
+    cross(&test, &session).await;
+    script.held().await;
+    test.app.edit(&session, "u9", &[crate::support::text("better")], None, Caller::default()).await.expect("edited");
+    script.release();
+    watch.wait_for(EventKind::Compacted).await;
+    let lines = shown(&test.context(&session).await);
+    assert!(lines.contains(&"assistant summary: s1".to_owned()) && lines.contains(&"user shown: better".to_owned()));
+    check_ends(&test).await;
+}
+
+#[tokio::test]
+async fn a_killed_daemon_leaves_one_beginning_and_one_end() {
+    for gently in [false, true] {
+        let script = ScriptedSummarizer::new([hold("S1"), say("S2")]);
+        let test = TestApp::with(script.clone()).await;
+        let session = small(&test).await;
+        cross(&test, &session).await;
+        script.held().await;
+        let test = if gently { test.restart().await } else { test.kill().await };
+        let mut watch = test.watch().await;
+        let EventBody::CompactionRetried { failure, .. } = watch.wait_for(EventKind::CompactionRetried).await.body
+        else {
+            panic!("another body")
+        };
+        assert_eq!(failure.reason, "DAEMON_STOPPED");
+        watch.wait_for(EventKind::Compacted).await;
+        assert_eq!((watch.count(EventKind::CompactionStarted), terminal(&watch)), (1, 1));
+        assert!(shown(&test.context(&session).await).contains(&"assistant summary: s2".to_owned()));
+        check_ends(&test).await;
+    }
+}
+
+#[tokio::test]
+async fn a_trigger_outlives_the_daemon_that_acknowledged_the_append() {
+    let test = TestApp::with(ScriptedSummarizer::new([say("S1"), say("S1")])).await;
+    let session = small(&test).await;
+    let crossing = test.app.append(&session, conversation(&turns(9, 9, WORDS)), None, None, Caller::default());
+    assert!(crossing.await.expect("appended").fill.due);
+    // The scheduler has had no chance to run: nothing was awaited since.
+    let test = test.kill().await;
+    let mut watch = test.watch().await;
+    watch.wait_for(EventKind::Compacted).await;
+    assert_eq!(watch.count(EventKind::CompactionStarted), 1);
+    check_ends(&test).await;
+}
+
+#[tokio::test]
+async fn a_cancelled_reduction_changes_nothing() {
+    let script = ScriptedSummarizer::new([hold("S1"), say("S2")]);
+    let test = TestApp::with(script.clone()).await;
+    let session = small(&test).await;
+    let mut watch = test.watch().await;
+    let (running, _) = start(&test, &session, "").await;
+    script.held().await;
+    let (queued, _) = start(&test, &session, "other").await;
+    let revision = test.revision(&session).await;
+    let cancel = async |id: String| test.app.cancel_compaction(&id, Caller::default()).await;
+    let waiting = cancel(queued.id.to_string()).await.expect("cancelled");
+    assert_eq!(waiting.state, CompactionState::Cancelled);
+    assert_eq!(test.revision(&session).await, revision, "what never began has no end in the log");
+    let before = test.context(&session).await.hash;
+    let ended = cancel(running.id.to_string()).await.expect("cancelled");
+    assert_eq!(ended.state, CompactionState::Cancelled);
+    let EventBody::CompactionCancelled { failure, .. } = watch.wait_for(EventKind::CompactionCancelled).await.body
+    else {
+        panic!("another body")
+    };
+    assert_eq!(failure.reason, "REQUESTED");
+    let error = cancel(running.id.to_string()).await.expect_err("it has ended");
+    assert_eq!(error.reason, Reason::CompactionEnded);
+    script.release();
+    // The next one can only run once the worker has let go of the cancelled one.
+    let (next, was_there) = start(&test, &session, "").await;
+    assert!(!was_there);
+    assert_eq!(test.context(&session).await.hash, before);
+    let EventBody::Compacted { compaction, .. } = watch.wait_for(EventKind::Compacted).await.body else {
+        panic!("another body")
+    };
+    assert_eq!(compaction, next.id);
+    assert!(shown(&test.context(&session).await).contains(&"assistant summary: s2".to_owned()));
+    check_ends(&test).await;
+}
+
+#[tokio::test]
+async fn undo_brings_the_earlier_view_back_and_holds_the_trigger_for_a_turn() {
+    let script = ScriptedSummarizer::new([say("S1"), say("S2")]);
+    let test = TestApp::with(script.clone()).await;
+    let session = small(&test).await;
+    let mut watch = test.watch().await;
+    cross(&test, &session).await;
+    let whole = test.context_as_of(&session, test.history(&session).await[17].revision).await.hash;
+    watch.wait_for(EventKind::Compacted).await;
+    test.settled().await;
+    assert_ne!(test.context(&session).await.hash, whole);
+    let (undone, receipt) = test.app.undo_compaction(&session, None, Caller::default()).await.expect("undone");
+    assert_eq!(undone.undone_revision, Some(receipt.revision));
+    assert_eq!(test.context(&session).await.hash, whole);
+    let error = test.app.undo_compaction(&session, None, Caller::default()).await.expect_err("there was one");
+    assert_eq!(error.reason, Reason::NothingToUndo);
+    // It is over the threshold again, but whoever took it back does not want it again at once.
+    test.append(&session, "a10 \"more\"").await;
+    test.settled().await;
+    assert_eq!(test.events().await.iter().filter(|event| event.body.kind() == EventKind::CompactionStarted).count(), 1);
+    test.append(&session, "u11 \"go on\"").await;
+    watch.wait_for(EventKind::Compacted).await;
+    check_ends(&test).await;
+}
+
+#[tokio::test]
+async fn undo_pops_the_newest_reduction() {
+    let script = ScriptedSummarizer::new([say("S1"), say("S2")]);
+    let test = TestApp::with(script.clone()).await;
+    let session = small(&test).await;
+    let mut watch = test.watch().await;
+    for (from, to, summary) in [(9, 13, "s1"), (14, 24, "s2")] {
+        test.append(&session, &turns(from, to, WORDS)).await;
+        watch.wait_for(EventKind::Compacted).await;
+        test.settled().await;
+        let lines = shown(&test.context(&session).await);
+        assert!(lines.contains(&format!("assistant summary: {summary}")), "{lines:?}");
+        assert_eq!(lines.iter().filter(|line| line.contains(" summary:")).count(), 1, "chained summaries are one");
+    }
+    test.append(&session, "a30 \"later messages stay\"").await;
+    test.app.undo_compaction(&session, None, Caller::default()).await.expect("undone");
+    let lines = shown(&test.context(&session).await);
+    assert!(lines.contains(&"assistant summary: s1".to_owned()));
+    assert!(lines.contains(&"assistant shown: later messages stay".to_owned()));
+    test.app.undo_compaction(&session, None, Caller::default()).await.expect("undone");
+    let lines = shown(&test.context(&session).await);
+    assert_eq!(lines.len(), 49, "everything is back: {lines:?}");
+    check_ends(&test).await;
+}
+
+fn reply(usage: i64, context_revision: Option<i64>) -> Vec<longhand::model::message::NewMessage> {
+    let mut messages = conversation("a \"so be it\"");
+    messages[0].finish = Some(Finish {
+        reason: Some(FinishReason::Stop),
+        usage: Some(Usage { input: usage, output: 10, ..Usage::default() }),
+        context_revision,
+        ..Finish::default()
+    });
+    messages
+}
+
+#[tokio::test]
+async fn usage_of_a_view_that_was_reduced_since_is_not_trusted() {
+    let script = ScriptedSummarizer::new([say("S1"), say("S2")]);
+    let test = TestApp::with(script.clone()).await;
+    let session = small(&test).await;
+    let mut watch = test.watch().await;
+    let seen = test.context(&session).await.revision;
+    // The figures of a view that is still the view count, whatever the estimate says.
+    let app = &test.app;
+    let appended = app.append(&session, reply(5_600, Some(seen)), None, None, Caller::default()).await.expect("appended");
+    assert_eq!((appended.fill.context_tokens, appended.fill.due), (5_610, true));
+    watch.wait_for(EventKind::Compacted).await;
+    test.settled().await;
+    for context_revision in [Some(seen), None] {
+        let appended = app.append(&session, reply(5_600, context_revision), None, None, Caller::default()).await;
+        let fill = appended.expect("appended").fill;
+        assert!(!fill.due && fill.context_tokens < 5_000, "{context_revision:?}: {fill:?}");
+        let told = watch.wait_for(EventKind::UsageRecorded).await;
+        assert!(matches!(told.body, EventBody::UsageRecorded { trusted: false, due: false, .. }), "{told:?}");
+    }
+    test.settled().await;
+    assert_eq!(test.number("select count(*) from job").await, 1);
+    let seen = test.context(&session).await.revision;
+    let fresh = app.append(&session, reply(5_600, Some(seen)), None, None, Caller::default()).await.expect("appended");
+    assert!(fresh.fill.due);
+    check_ends(&test).await;
+}
+
+#[tokio::test]
+async fn each_agent_is_judged_by_its_own_window() {
+    let test = TestApp::with(ScriptedSummarizer::new([say("S1")])).await;
+    let session = test.session("opencode@seed", 200_000, 1_000).await;
+    let all = turns(1, 9, WORDS);
+    assert!(!test.append(&session, &all).await.fill.due);
+    let narrow = Some(window(6_000, 1_000));
+    let appended = test.app.append(&session, conversation("u10 \"hi\""), narrow, None, Caller::default()).await;
+    let fill = appended.expect("appended").fill;
+    assert_eq!((fill.due, fill.window_tokens), (true, 6_000));
+    let mut watch = test.watch().await;
+    let EventBody::Compacted { window_tokens, .. } = watch.wait_for(EventKind::Compacted).await.body else {
+        panic!("another body")
+    };
+    assert_eq!(window_tokens, 6_000);
+    check_ends(&test).await;
+}
+
+#[tokio::test]
+async fn nothing_to_do_leaves_no_trace() {
+    let test = TestApp::start().await;
+    let session = test.session("opencode@seed", 6_000, 1_000).await;
+    // One request alone is more than the window takes, and nothing stands before it.
+    test.append(&session, "u1 40000c").await;
+    test.settled().await;
+    for kind in [CompactionKind::Summary, CompactionKind::Prune] {
+        let refused = test.app.start_compaction(&session, kind, String::new(), Caller::default()).await;
+        assert_eq!(refused.expect_err("nothing").reason, Reason::NothingToCompact);
+    }
+    let kinds: Vec<EventKind> = test.events().await.iter().map(|event| event.body.kind()).collect();
+    assert_eq!(kinds, [EventKind::SessionCreated, EventKind::SessionUpdated, EventKind::MessageAppended]);
+    assert_eq!(test.number("select count(*) from job").await, 0);
+}
+
+#[tokio::test]
+async fn an_archived_session_is_left_alone() {
+    let test = TestApp::start().await;
+    let session = small(&test).await;
+    test.settled().await;
+    let messages = conversation(&turns(9, 9, WORDS));
+    // Both are sent before the writer wakes: the session is due and put away in one transaction.
+    let append = test.app.append(&session, messages, None, None, Caller::default());
+    let archive = test.app.archive_session(&session, false, Caller::default());
+    let (appended, archived) = futures::future::join(append, archive).await;
+    assert!(appended.expect("appended").fill.due);
+    archived.expect("archived");
+    test.settled().await;
+    assert_eq!(test.number("select count(*) from job").await, 0);
+    assert!(!test.context(&session).await.fits);
+}
+
+#[tokio::test]
+async fn a_prune_replaces_old_outputs_by_placeholders_and_can_be_undone() {
+    let test = TestApp::start().await;
+    let session = prunable(&test).await;
+    let mut watch = test.watch().await;
+    let whole = test.context(&session).await.hash;
+    let history = test.history(&session).await;
+    let ask = || test.app.start_compaction(&session, CompactionKind::Prune, String::new(), Caller::default());
+    ask().await.expect("there is something to prune");
+    let EventBody::PartsPruned { parts, .. } = watch.wait_for(EventKind::PartsPruned).await.body else {
+        panic!("another body")
+    };
+    let EventBody::Compacted { kind, outcome, .. } = watch.wait_for(EventKind::Compacted).await.body else {
+        panic!("another body")
+    };
+    assert_eq!(kind, CompactionKind::Prune);
+    assert_eq!(outcome.pruned_count, i64::try_from(parts.len()).expect("few"));
+    let view = test.context(&session).await;
+    let pruned: Vec<_> = view
+        .messages
+        .iter()
+        .flat_map(|message| &message.parts)
+        .filter(|part| matches!(part.shortened, Some(Shortened::Pruned { original_length: 80_000 })))
+        .collect();
+    assert_eq!(pruned.len(), parts.len());
+    for part in pruned {
+        assert!(part.source.is_some_and(|id| parts.contains(&id)), "it can be read by the id that stands there");
+        let PartBody::ToolResult(result) = &part.body else { panic!("only outputs are pruned") };
+        assert_eq!(result.output, "[Old tool result content cleared]");
+    }
+    assert!(outcome.tokens_after < outcome.tokens_before);
+    assert_eq!(test.history(&session).await, history);
+    assert_eq!(ask().await.expect_err("done").reason, Reason::NothingToCompact);
+    test.app.undo_compaction(&session, None, Caller::default()).await.expect("undone");
+    assert_eq!(test.context(&session).await.hash, whole);
+    check_ends(&test).await;
+}
+
+#[tokio::test]
+async fn routine_prunes_happen_without_a_window() {
+    let test = TestApp::start().await;
+    let session = test.quiet_session().await;
+    let mut watch = test.watch().await;
+    for turn in 1..=6 {
+        let words = format!("u{turn} \"go\"\na{turn} call=c{turn}\nt{turn} result=c{turn}:80000c");
+        test.append(&session, &words).await;
+    }
+    let EventBody::Compacted { kind, trigger, .. } = watch.wait_for(EventKind::Compacted).await.body else {
+        panic!("another body")
+    };
+    assert_eq!((kind, trigger), (CompactionKind::Prune, Trigger::Routine));
+    check_ends(&test).await;
+}
+
+fn summary(tail_start: &str, until: &str) -> NewSummary {
+    NewSummary {
+        text: "brought along".to_owned(),
+        tail_start: tail_start.to_owned(),
+        until: until.to_owned(),
+        summarizer: "somebody".to_owned(),
+        ..NewSummary::default()
+    }
+}
+
+#[tokio::test]
+async fn a_summary_that_is_brought_along_is_in_force_at_once() {
+    let test = TestApp::start().await;
+    let session = test.quiet_session().await;
+    test.append(&session, &turns(1, 4, 100)).await;
+    let supply = |new, caller| test.app.supply_summary(&session, new, caller);
+    let (compaction, receipt) = supply(summary("u3", "a3"), once("s", "1")).await.expect("supplied");
+    assert_eq!((compaction.state, compaction.request.trigger), (CompactionState::Done, Trigger::Supplied));
+    let lines = shown(&test.context(&session).await);
+    assert_eq!(lines[..3], ["user marker: what did we do", "assistant summary: brought along", "user shown: u3 was here and"]);
+    assert_eq!(lines.len(), 6);
+    let outcome = compaction.outcome.expect("an outcome");
+    assert_eq!((outcome.covered_count, outcome.summarizer.as_str()), (4, "somebody"));
+    let again = supply(summary("u3", "a3"), once("s", "1")).await.expect("answered again");
+    assert_eq!(again.1, receipt);
+    // A second one stands for what the first stood for, and more; it may keep nothing.
+    let (second, _) = supply(summary("", ""), Caller::default()).await.expect("supplied");
+    assert_eq!(second.outcome.expect("an outcome").covered_count, 4);
+    assert_eq!(shown(&test.context(&session).await).len(), 2);
+    assert_eq!(test.history(&session).await.len(), 8);
+    assert_eq!(test.findings().await, []);
+}
+
+#[tokio::test]
+async fn a_summary_that_does_not_fit_the_session_is_refused() {
+    let test = TestApp::start().await;
+    let session = test.quiet_session().await;
+    test.append(&session, &turns(1, 4, 100)).await;
+    let before = test.revision(&session).await;
+    let expecting = |revision| NewSummary { expected_revision: Some(revision), ..summary("u3", "") };
+    let blank = NewSummary { text: " ".to_owned(), ..summary("u3", "") };
+    for (new, reason) in [
+        (blank, Reason::InvalidField),
+        (summary("u4", "a2"), Reason::BoundaryInvalid),
+        (summary("u1", ""), Reason::BoundaryInvalid),
+        (summary("nobody", ""), Reason::MessageNotFound),
+        (summary("u3", "nobody"), Reason::MessageNotFound),
+        (expecting(before - 1), Reason::RevisionMismatch),
+    ] {
+        let refused: Result<_, Error> = test.app.supply_summary(&session, new.clone(), Caller::default()).await;
+        assert_eq!(refused.expect_err("refused").reason, reason, "{new:?}");
+    }
+    assert_eq!(test.revision(&session).await, before);
+    test.app.supply_summary(&session, expecting(before), Caller::default()).await.expect("nothing came since");
+}
+
+#[tokio::test]
+async fn a_session_of_another_preset_compacts_by_its_own_rules() {
+    let test = TestApp::start().await;
+    let session = test
+        .create(NewSession {
+            preset: "pi@1.5".to_owned(),
+            policy_override_json: "{\"trigger\": {\"threshold\": {\"reserve\": {\"reserve_tokens\": 1000}}}, \
+                                   \"tail\": {\"recent\": {\"keep_tokens\": 1000}}}"
+                .to_owned(),
+            window: window(6_000, 0),
+            ..NewSession::default()
+        })
+        .await;
+    let mut watch = test.watch().await;
+    test.append(&session, &turns(1, 12, WORDS)).await;
+    watch.wait_for(EventKind::Compacted).await;
+    let lines = shown(&test.context(&session).await);
+    assert!(lines[0].starts_with("user summary:"), "pi has no marker, and the user speaks its summary: {lines:?}");
+    check_ends(&test).await;
+}

@@ -1,0 +1,353 @@
+//! P6: a stream has every event, in order, once, wherever it starts and however often it starts again.
+
+use crate::support::{TestApp, Watch, block_on, cases, conversation, copy_database, turns};
+use longhand::app::Reason;
+use longhand::app::events::{Frame, ListEvents, ServedEvent, Start, SubscribeRequest};
+use longhand::model::event::{EventBody, EventKind};
+use longhand::store::Caller;
+use proptest::prelude::*;
+use proptest::test_runner::{Config, TestRunner};
+use std::time::Duration;
+
+fn from(start: Start) -> SubscribeRequest {
+    SubscribeRequest { start, ..SubscribeRequest::default() }
+}
+
+async fn stream(test: &TestApp, request: SubscribeRequest) -> Watch {
+    Watch::new(test.app.subscribe(request).await.expect("a stream"))
+}
+
+/// The cursor that every stream begins with.
+async fn ready(watch: &mut Watch) -> String {
+    match watch.frame().await {
+        Frame::Ready { cursor, .. } => cursor,
+        other => panic!("a stream begins with {other:?}"),
+    }
+}
+
+/// The next events, with the frame's cursor.
+async fn batch(watch: &mut Watch) -> (Vec<ServedEvent>, String, bool) {
+    match watch.frame().await {
+        Frame::Events { events, cursor, more } => (events, cursor, more),
+        other => panic!("no events but {other:?}"),
+    }
+}
+
+fn seqs(watch: &Watch) -> Vec<i64> {
+    watch.log.iter().map(|event| event.seq).collect()
+}
+
+#[tokio::test]
+async fn a_stream_starts_where_it_is_told() {
+    let test = TestApp::start().await;
+    let session = test.quiet_session().await;
+    test.append(&session, "u1 \"one\"").await;
+    let mut now = stream(&test, from(Start::Now)).await;
+    let cursor = ready(&mut now).await;
+    test.append(&session, "u2 \"two\"").await;
+    let (events, behind, more) = batch(&mut now).await;
+    assert_eq!((events.len(), events[0].event.seq, more), (1, 3, false));
+    let mut again = stream(&test, from(Start::After(cursor))).await;
+    ready(&mut again).await;
+    assert_eq!(batch(&mut again).await.0, events, "the same event, the same cursor");
+    let mut whole = stream(&test, from(Start::Beginning)).await;
+    ready(&mut whole).await;
+    batch(&mut whole).await;
+    assert_eq!(seqs(&whole), [1, 2, 3]);
+    let mut tail = stream(&test, from(Start::After(behind))).await;
+    ready(&mut tail).await;
+    test.append(&session, "u3 \"three\"").await;
+    batch(&mut tail).await;
+    assert_eq!(seqs(&tail), [4]);
+}
+
+#[tokio::test]
+async fn events_bring_their_message_when_asked() {
+    let test = TestApp::start().await;
+    let session = test.quiet_session().await;
+    let request = SubscribeRequest { content: true, kinds: vec![EventKind::MessageAppended], ..from(Start::Beginning) };
+    let mut watch = stream(&test, request).await;
+    ready(&mut watch).await;
+    test.append(&session, "u1 \"one\"").await;
+    let (events, ..) = batch(&mut watch).await;
+    assert_eq!(events[0].message.as_ref(), test.history(&session).await.first());
+}
+
+#[tokio::test]
+async fn a_mutation_is_never_split_without_saying_so() {
+    let test = TestApp::start().await;
+    let session = test.quiet_session().await;
+    let one = |turn: usize| format!("a{turn} \"reply\" usage=5/1\n");
+    // Mutations of 2, 14, 84 and 800 events: below, across and above the length of a page.
+    let mut next = 0;
+    for size in [1, 7, 1, 42, 42, 42, 400, 1, 7] {
+        let text: String = (next..next + size).map(one).collect();
+        next += size;
+        test.append(&session, &text).await;
+    }
+    let last = test.app.get_message(&session, "a542").await.expect("the last one").0.id;
+    let has_last = |watch: &Watch| watch.log.last().and_then(|event| event.body.message()) == Some(last);
+    for kinds in [Vec::new(), vec![EventKind::MessageAppended], vec![EventKind::UsageRecorded]] {
+        let request = SubscribeRequest { kinds: kinds.clone(), ..from(Start::Beginning) };
+        let mut watch = stream(&test, request).await;
+        ready(&mut watch).await;
+        let mut cut = 0;
+        while !has_last(&watch) {
+            let (events, _, more) = batch(&mut watch).await;
+            cut += usize::from(more);
+            let ends = events.last().expect("never empty").event.ends_mutation;
+            if kinds.is_empty() {
+                assert_eq!(ends, !more);
+            } else if ends {
+                assert!(!more, "it cannot go on when it has ended");
+            }
+        }
+        assert!((2..=4).contains(&cut), "only the mutation of 800 events is cut, not {cut} pages ({kinds:?})");
+        let expected = if kinds.is_empty() { 2 + 2 * next } else { next };
+        assert_eq!(watch.log.len(), expected);
+        assert!(seqs(&watch).is_sorted_by(|before, after| before < after));
+    }
+}
+
+#[tokio::test]
+async fn an_idle_stream_says_how_far_it_is() {
+    let test = TestApp::start().await;
+    let session = test.quiet_session().await;
+    let request = SubscribeRequest {
+        kinds: vec![EventKind::Compacted],
+        progress: Some(Duration::from_secs(1)),
+        ..from(Start::Now)
+    };
+    let mut watch = stream(&test, request).await;
+    let first = ready(&mut watch).await;
+    test.append(&session, &turns(1, 5, 10)).await;
+    let Frame::Progress { cursor, seq } = watch.frame().await else { panic!("nothing matches") };
+    assert_eq!(seq, test.number("select max(seq) from event").await);
+    assert_ne!(cursor, first, "what does not match moves the cursor all the same");
+    test.append(&session, "u9 \"later\"").await;
+    let mut resumed = stream(&test, from(Start::After(cursor))).await;
+    ready(&mut resumed).await;
+    batch(&mut resumed).await;
+    assert_eq!(seqs(&resumed), [seq + 1]);
+    for progress in [Duration::ZERO, Duration::from_secs(3_600)] {
+        let request = SubscribeRequest { progress: Some(progress), ..from(Start::Now) };
+        assert_eq!(test.app.subscribe(request).await.err().expect("refused").reason, Reason::InvalidField);
+    }
+}
+
+#[tokio::test]
+async fn a_cursor_of_another_store_or_time_is_refused() {
+    let test = TestApp::start().await;
+    let session = test.quiet_session().await;
+    let old = test.stop().await;
+    let kept = tempfile::tempdir().expect("a temporary folder");
+    copy_database(old.path(), kept.path());
+    let test = TestApp::copy_of(kept.path()).await;
+    test.append(&session, "u1 \"one\"\nu2 \"two\"").await;
+    let mut watch = stream(&test, from(Start::Beginning)).await;
+    ready(&mut watch).await;
+    let (events, ..) = batch(&mut watch).await;
+    drop(watch);
+    // Somebody restores the copy that was made before the two messages.
+    let restored = TestApp::copy_of(kept.path()).await;
+    let refused = async |cursor: &str| {
+        restored.app.subscribe(from(Start::After(cursor.to_owned()))).await.err().expect("refused")
+    };
+    let error = refused(&events.last().expect("events").cursor).await;
+    assert_eq!(error.reason, Reason::CursorOutOfRange);
+    assert_eq!(error.metadata.get("head_seq").map(String::as_str), Some("1"));
+    restored.append(&session, "u1 \"another one\"\nu2 \"another two\"").await;
+    assert_eq!(refused(&events.last().expect("events").cursor).await.reason, Reason::CursorForeign);
+    // What both have in common still counts.
+    let shared = restored.app.subscribe(from(Start::After(events[0].cursor.clone()))).await;
+    shared.expect("the first event is the same in both");
+    let other = TestApp::start().await;
+    other.quiet_session().await;
+    let mut watch = stream(&other, from(Start::Now)).await;
+    assert_eq!(refused(&ready(&mut watch).await).await.reason, Reason::CursorForeign);
+    for garbage in ["x", "", "AAAA", &events[0].cursor[1..]] {
+        assert_eq!(refused(garbage).await.reason, Reason::CursorInvalid, "{garbage:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_reader_that_never_reads_delays_nobody() {
+    let test = TestApp::start().await;
+    let session = test.quiet_session().await;
+    let mut lazy = stream(&test, from(Start::Beginning)).await;
+    let mut eager = stream(&test, from(Start::Beginning)).await;
+    ready(&mut eager).await;
+    for round in 0..20 {
+        let text: String = (0..100).map(|turn| format!("u{round}-{turn} \"{turn}\"\n")).collect();
+        test.append(&session, &text).await;
+    }
+    while eager.log.len() < 2_001 {
+        batch(&mut eager).await;
+    }
+    ready(&mut lazy).await;
+    while lazy.log.len() < 2_001 {
+        batch(&mut lazy).await;
+    }
+    assert_eq!(lazy.log, eager.log, "and it has missed nothing");
+}
+
+#[tokio::test]
+async fn a_snapshot_and_what_follows_have_no_gap() {
+    let test = TestApp::start().await;
+    let session = test.quiet_session().await;
+    test.append(&session, &turns(1, 10, 20)).await;
+    let app = test.app.clone();
+    let target = session.clone();
+    let writing = tokio::spawn(async move {
+        for turn in 0..200 {
+            let words = conversation(&format!("u{turn}-x \"late {turn}\""));
+            app.append(&target, words, None, None, Caller::default()).await.expect("appended");
+        }
+    });
+    for _ in 0..5 {
+        let request = SubscribeRequest { sessions: vec![session.clone()], ..from(Start::Snapshot) };
+        let mut watch = stream(&test, request).await;
+        ready(&mut watch).await;
+        let Frame::SnapshotSession(info) = watch.frame().await else { panic!("a session comes first") };
+        assert_eq!(info.session.id.to_string(), session);
+        let mut seen = Vec::new();
+        let end = loop {
+            match watch.frame().await {
+                Frame::SnapshotMessage(message) => seen.push(message.source.expect("nothing is paired here")),
+                Frame::SnapshotEnd { cursor } => break cursor,
+                other => panic!("within a snapshot: {other:?}"),
+            }
+        };
+        let mut resumed = stream(&test, from(Start::After(end))).await;
+        ready(&mut resumed).await;
+        while seen.len() < 220 {
+            let (events, ..) = batch(&mut watch).await;
+            seen.extend(events.iter().filter_map(|served| served.event.body.message()));
+        }
+        while resumed.log.len() < watch.log.len() {
+            batch(&mut resumed).await;
+        }
+        assert_eq!(resumed.log, watch.log, "the snapshot's cursor resumes right behind it");
+        assert_eq!(seen, test.history(&session).await.iter().map(|message| message.id).collect::<Vec<_>>());
+    }
+    writing.await.expect("all was written");
+    let nothing = test.app.subscribe(from(Start::Snapshot)).await;
+    assert_eq!(nothing.err().expect("refused").reason, Reason::InvalidField);
+}
+
+#[tokio::test]
+async fn a_stopping_daemon_ends_streams_with_their_cursor() {
+    let test = TestApp::start().await;
+    let session = test.quiet_session().await;
+    let mut stream = test.app.subscribe(from(Start::Beginning)).await.expect("a stream");
+    while !matches!(stream.next().await.expect("a frame"), Frame::Events { .. }) {}
+    let waiting = stream.next();
+    let stopping = test.stop();
+    let (ended, directory) = futures::future::join(
+        async {
+            let ended = waiting.await.err().expect("the stream ends");
+            drop(stream);
+            ended
+        },
+        stopping,
+    )
+    .await;
+    assert_eq!(ended.reason, Reason::ShuttingDown);
+    let cursor = ended.metadata.get("cursor").expect("a cursor").clone();
+    let test = TestApp::copy_of(directory.path()).await;
+    let mut watch = Watch::new(test.app.subscribe(from(Start::After(cursor))).await.expect("resumed"));
+    ready(&mut watch).await;
+    test.append(&session, "u1 \"one\"").await;
+    batch(&mut watch).await;
+    assert_eq!(seqs(&watch), [2]);
+}
+
+#[tokio::test]
+async fn lists_of_events_agree_with_the_stream() {
+    let test = TestApp::start().await;
+    let (one, two) = (test.quiet_session().await, test.quiet_session().await);
+    for turn in 1..30 {
+        test.append(if turn % 3 == 0 { &two } else { &one }, &turns(turn, turn, 10)).await;
+    }
+    let all = test.events().await;
+    let all_of = async |session: Option<String>, kinds: Vec<EventKind>, page_size| {
+        let mut events = Vec::new();
+        let mut list = ListEvents { session, kinds, page_size, ..ListEvents::default() };
+        loop {
+            let (page, next) = test.app.list_events(list.clone()).await.expect("a page");
+            events.extend(page.into_iter().map(|served| served.event));
+            if next.is_empty() {
+                return events;
+            }
+            list.after = next;
+        }
+    };
+    for page_size in [1, 7, 1_000] {
+        assert_eq!(all_of(None, Vec::new(), page_size).await, all);
+        let of_two: Vec<_> = all.iter().filter(|event| event.session_id.to_string() == two).cloned().collect();
+        assert_eq!(all_of(Some(two.clone()), Vec::new(), page_size).await, of_two);
+        let created = all_of(None, vec![EventKind::SessionCreated], page_size).await;
+        assert!(created.iter().all(|event| matches!(event.body, EventBody::SessionCreated { .. })));
+        assert_eq!(created.len(), 2);
+    }
+}
+
+/// A reader that loses its connection: after how many events, and whether it had acted on part of a frame by then.
+type Losses = Vec<(usize, bool)>;
+
+/// Reads up to the event that ends the log, over several streams: whenever one is lost, another goes on behind the
+/// last cursor that the reader acted on.
+async fn in_pieces(test: &TestApp, request: SubscribeRequest, losses: Losses) -> Vec<i64> {
+    let mut found = Vec::new();
+    let mut request = SubscribeRequest { start: Start::Beginning, ..request };
+    let mut losses = losses.into_iter();
+    loop {
+        let mut watch = stream(test, request.clone()).await;
+        let mut cursor = ready(&mut watch).await;
+        let (mut left, inside) = losses.next().unwrap_or((usize::MAX, false));
+        while left > 0 {
+            let (events, behind, _) = batch(&mut watch).await;
+            let take = if inside { left.min(events.len()) } else { events.len() };
+            found.extend(events[..take].iter().map(|served| served.event.seq));
+            cursor = if take < events.len() { events[take - 1].cursor.clone() } else { behind };
+            left = left.saturating_sub(take);
+            if events[..take].iter().any(|served| matches!(served.event.body, EventBody::SessionArchived)) {
+                return found;
+            }
+        }
+        request.start = Start::After(cursor);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn however_often_a_stream_is_lost_nothing_is() {
+    let test = TestApp::start().await;
+    let (one, two) = (test.quiet_session().await, test.quiet_session().await);
+    for turn in 0..160 {
+        test.append(if turn % 3 == 0 { &two } else { &one }, &turns(turn, turn + turn % 4, 10)).await;
+    }
+    // The last event matches every filter of this test.
+    test.app.archive_session(&one, false, Caller::default()).await.expect("archived");
+    let all = test.events().await;
+    let kinds = vec![EventKind::MessageAppended, EventKind::SessionArchived];
+    let filters = [
+        (SubscribeRequest::default(), all.iter().map(|event| event.seq).collect::<Vec<_>>()),
+        (
+            SubscribeRequest { sessions: vec![one.clone()], ..SubscribeRequest::default() },
+            all.iter().filter(|event| event.session_id.to_string() == one).map(|event| event.seq).collect(),
+        ),
+        (
+            SubscribeRequest { kinds: kinds.clone(), sessions: vec![two, one], ..SubscribeRequest::default() },
+            all.iter().filter(|event| kinds.contains(&event.body.kind())).map(|event| event.seq).collect(),
+        ),
+    ];
+    let losses = prop::collection::vec((1_usize..300, any::<bool>()), 0..12);
+    let mut runner = TestRunner::new(Config { cases: cases(24), failure_persistence: None, ..Config::default() });
+    let outcome = runner.run(&(0..filters.len(), losses), |(filter, losses)| {
+        let (request, expected) = filters[filter].clone();
+        let found = block_on(in_pieces(&test, request, losses));
+        prop_assert_eq!(found, expected);
+        Ok(())
+    });
+    outcome.unwrap_or_else(|failure| panic!("{failure}"));
+}
