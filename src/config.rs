@@ -74,10 +74,8 @@ impl Config {
     /// Reads the file, if one is named, over the defaults.
     pub fn load(file: Option<&Path>) -> Result<Self, Error> {
         let Some(path) = file else { return Ok(Self::default()) };
-        let text =
-            std::fs::read_to_string(path).map_err(|source| Error::Read { path: path.to_owned(), source })?;
-        toml::from_str(&text)
-            .map_err(|error| Error::Parse { path: path.to_owned(), message: error.to_string() })
+        let text = std::fs::read_to_string(path).map_err(|source| Error::Read { path: path.to_owned(), source })?;
+        toml::from_str(&text).map_err(|error| Error::Parse { path: path.to_owned(), message: error.to_string() })
     }
 
     /// Refuses values that do not go together, before anything is opened.

@@ -76,8 +76,7 @@ pub async fn run_with(
 
     let stopping = CancellationToken::new();
     let workers = NonZeroUsize::new(config.workers).unwrap_or(NonZeroUsize::MIN);
-    let scheduler =
-        Scheduler::new(store.clone(), clock.clone(), summarizer, scheduler::Options { workers });
+    let scheduler = Scheduler::new(store.clone(), clock.clone(), summarizer, scheduler::Options { workers });
     let options = app::Options { default_preset: config.default_preset.clone(), stopping: stopping.clone() };
     let app = Longhand::new(store.clone(), scheduler.handle(), &clock, options);
 
@@ -86,10 +85,8 @@ pub async fn run_with(
         Some(address) => Some(listen_tcp(address).await?),
         None => None,
     };
-    let listening = Listening {
-        socket: config.socket_path(),
-        tcp: tcp.as_ref().and_then(|listener| listener.local_addr().ok()),
-    };
+    let listening =
+        Listening { socket: config.socket_path(), tcp: tcp.as_ref().and_then(|listener| listener.local_addr().ok()) };
     let scheduling = tasks.spawn(keep_scheduling(scheduler, stopping.clone()));
     let (routes, health) = grpc::router(app).await;
     let mut serving = tasks.spawn(serve(routes, socket, tcp, stopping.clone()));
@@ -157,11 +154,11 @@ async fn serve(
             .max_concurrent_streams(1_024)
             .initial_connection_window_size(8 * 1024 * 1024)
             .initial_stream_window_size(2 * 1024 * 1024)
+            .layer(tower::util::MapResponseLayer::new(grpc::explain::<tonic::body::Body>))
     };
-    let unix = server().add_routes(routes.clone()).serve_with_incoming_shutdown(
-        UnixListenerStream::new(socket),
-        stopping.cancelled(),
-    );
+    let unix = server()
+        .add_routes(routes.clone())
+        .serve_with_incoming_shutdown(UnixListenerStream::new(socket), stopping.cancelled());
     match tcp {
         Some(listener) => {
             let tcp = server()

@@ -19,19 +19,19 @@
 //! - [`daemon`]: the composition root.
 //! - [`cli`]: thin clients of the daemon.
 
-pub mod model;
-pub mod policy;
-pub mod limits;
+pub mod app;
+pub mod bus;
+pub mod cli;
 pub mod clock;
 pub mod config;
-pub mod telemetry;
-pub mod store;
-pub mod bus;
-pub mod summarizer;
-pub mod scheduler;
-pub mod app;
-pub mod interop;
-pub mod pb;
-pub mod grpc;
 pub mod daemon;
-pub mod cli;
+pub mod grpc;
+pub mod interop;
+pub mod limits;
+pub mod model;
+pub mod pb;
+pub mod policy;
+pub mod scheduler;
+pub mod store;
+pub mod summarizer;
+pub mod telemetry;

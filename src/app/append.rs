@@ -184,8 +184,7 @@ impl Longhand {
         let known = self.known(session).await?;
         let (message, _, _) = self.store().place_of(known.key, message).await?;
         let DraftWordsToAdd { part, reasoning, offset, delta } = words;
-        let receipt =
-            self.store().append_draft(known.key, message, part, reasoning, offset, delta.clone()).await?;
+        let receipt = self.store().append_draft(known.key, message, part, reasoning, offset, delta.clone()).await?;
         let live = LiveDelta { session: known.key, message, part: receipt.part, reasoning, offset, delta };
         // Nobody watching is not an error.
         drop(self.shared.live.send(live));

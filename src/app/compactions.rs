@@ -125,12 +125,7 @@ impl Longhand {
     }
 
     /// A page of a session's reductions, newest first.
-    pub async fn list_compactions(
-        &self,
-        session: &str,
-        size: i64,
-        token: &str,
-    ) -> Result<(Vec<Compaction>, String)> {
+    pub async fn list_compactions(&self, session: &str, size: i64, token: &str) -> Result<(Vec<Compaction>, String)> {
         let limit = page_size(size)?;
         let scope = format!("compactions {session}");
         let below = cursor::page_start(token, &scope)?.unwrap_or(i64::MAX);

@@ -180,8 +180,7 @@ impl Longhand {
             trigger: Trigger::Threshold,
             instructions: String::new(),
         };
-        let asked =
-            self.store().enqueue(key, Caller::default(), request, built.window.clone(), false).await;
+        let asked = self.store().enqueue(key, Caller::default(), request, built.window.clone(), false).await;
         match asked {
             Ok(enqueued) => built.pending = enqueued.map(|enqueued| enqueued.compaction),
             // An archived session is read as it is.
@@ -193,12 +192,7 @@ impl Longhand {
     }
 
     /// Waits until the view fits, no reduction is pending any more, or time is up.
-    async fn wait_until_it_fits(
-        &self,
-        key: SessionKey,
-        request: &ContextRequest,
-        mut built: Built,
-    ) -> Result<Built> {
+    async fn wait_until_it_fits(&self, key: SessionKey, request: &ContextRequest, mut built: Built) -> Result<Built> {
         let most = Duration::from_millis(limits::WAIT_MS_MAX);
         let wait = request.wait.unwrap_or(Duration::from_millis(limits::WAIT_MS_DEFAULT)).min(most);
         let deadline = tokio::time::Instant::now() + wait;
@@ -223,12 +217,7 @@ impl Longhand {
     }
 
     /// How many messages at the beginning of the view the caller has already.
-    async fn known_count(
-        &self,
-        key: SessionKey,
-        request: &ContextRequest,
-        chain: &[[u8; 32]],
-    ) -> Result<usize> {
+    async fn known_count(&self, key: SessionKey, request: &ContextRequest, chain: &[[u8; 32]]) -> Result<usize> {
         let Some(known) = &request.known_hash else { return Ok(0) };
         if let Some(end) = chain.iter().position(|hash| hash.as_slice() == known) {
             return Ok(end + 1);

@@ -62,6 +62,12 @@ pub enum Reason {
     StoreReadOnly,
     /// The daemon is stopping; resume with the last cursor.
     ShuttingDown,
+    /// No service has a method of this name.
+    MethodUnknown,
+    /// The request is larger than any can be; the limit of what it holds is passed too.
+    RequestTooLarge,
+    /// The request is no message of the protocol.
+    RequestMalformed,
     /// A row is not what it should be.
     RowCorrupt,
     /// Something that should not happen; the log has the details.
@@ -70,7 +76,7 @@ pub enum Reason {
 
 impl Reason {
     /// Every reason.
-    pub const ALL: [Self; 30] = [
+    pub const ALL: [Self; 33] = [
         Self::SessionNotFound,
         Self::MessageNotFound,
         Self::DraftNotFound,
@@ -99,6 +105,9 @@ impl Reason {
         Self::StoreBusy,
         Self::StoreReadOnly,
         Self::ShuttingDown,
+        Self::MethodUnknown,
+        Self::RequestTooLarge,
+        Self::RequestMalformed,
         Self::RowCorrupt,
         Self::Internal,
     ];
@@ -134,6 +143,9 @@ impl Reason {
             Self::StoreBusy => "STORE_BUSY",
             Self::StoreReadOnly => "STORE_READ_ONLY",
             Self::ShuttingDown => "SHUTTING_DOWN",
+            Self::MethodUnknown => "METHOD_UNKNOWN",
+            Self::RequestTooLarge => "REQUEST_TOO_LARGE",
+            Self::RequestMalformed => "REQUEST_MALFORMED",
             Self::RowCorrupt => "ROW_CORRUPT",
             Self::Internal => "INTERNAL",
         }
@@ -204,9 +216,9 @@ impl From<store::Error> for Error {
                 plain(reason).with(key, id)
             }
             E::Archived => plain(Reason::SessionArchived),
-            E::RevisionMismatch { expected, current } => plain(Reason::RevisionMismatch)
-                .with("expected_revision", expected)
-                .with("current_revision", current),
+            E::RevisionMismatch { expected, current } => {
+                plain(Reason::RevisionMismatch).with("expected_revision", expected).with("current_revision", current)
+            }
             E::RevisionOutOfRange { revision, newest } => {
                 plain(Reason::RevisionOutOfRange).with("revision", revision).with("newest_revision", newest)
             }

@@ -33,7 +33,9 @@ pub(super) fn client_id(field: &str, id: Option<&str>) -> Result<()> {
 pub(super) fn json(field: &str, text: Option<&str>, limit: usize) -> Result<()> {
     let Some(text) = text else { return Ok(()) };
     bound(&format!("bytes of {field}"), text.len(), limit)?;
-    serde_json::from_str::<&RawValue>(text).map(drop).map_err(|error| Error::field(field, format!("is no JSON: {error}")))
+    serde_json::from_str::<&RawValue>(text)
+        .map(drop)
+        .map_err(|error| Error::field(field, format!("is no JSON: {error}")))
 }
 
 /// A session's title.
@@ -44,11 +46,8 @@ pub(super) fn title(text: &str) -> Result<()> {
 /// A model window.
 pub(super) fn window(field: &str, window: &ModelWindow) -> Result<()> {
     name(&format!("{field}.model"), &window.model)?;
-    let counts = [
-        ("context_tokens", Some(window.context)),
-        ("input_tokens", window.input),
-        ("output_tokens", window.output),
-    ];
+    let counts =
+        [("context_tokens", Some(window.context)), ("input_tokens", window.input), ("output_tokens", window.output)];
     for (part, count) in counts {
         if count.is_some_and(|count| count < 0) {
             return Err(Error::field(&format!("{field}.{part}"), "is negative"));

@@ -43,12 +43,13 @@ fn exit_code(error: &anyhow::Error) -> u8 {
 fn is_broken_pipe(error: &anyhow::Error) -> bool {
     // A daemon that went away breaks a pipe too, and that is a failure.
     let of_daemon = |cause: &(dyn Error + 'static)| cause.is::<Status>() || cause.is::<tonic::transport::Error>();
-    !error.chain().any(of_daemon) && error.chain().any(|cause| match cause.downcast_ref::<io::Error>() {
-        Some(error) => error.kind() == io::ErrorKind::BrokenPipe,
-        None => cause
-            .downcast_ref::<serde_json::Error>()
-            .is_some_and(|error| error.io_error_kind() == Some(io::ErrorKind::BrokenPipe)),
-    })
+    !error.chain().any(of_daemon)
+        && error.chain().any(|cause| match cause.downcast_ref::<io::Error>() {
+            Some(error) => error.kind() == io::ErrorKind::BrokenPipe,
+            None => cause
+                .downcast_ref::<serde_json::Error>()
+                .is_some_and(|error| error.io_error_kind() == Some(io::ErrorKind::BrokenPipe)),
+        })
 }
 
 /// The whole chain of a failure as one line; a refusal of the daemon as a sentence.

@@ -56,7 +56,8 @@ fn item(item: CheckItem) -> pb::CheckIntegrityResponse {
 
 type CheckStream = BoxStream<'static, Result<pb::CheckIntegrityResponse, Status>>;
 
-/// The check's findings as they come. A check that stops without an end was cut off: silence would read as "all is well".
+/// The check's findings as they come. A check that stops without an end was cut off, and silence would read as "all is
+/// well".
 fn check(items: UnboundedReceiver<crate::app::Result<CheckItem>>) -> CheckStream {
     stream::unfold(Some(items), async |state| {
         let mut items = state?;

@@ -13,6 +13,8 @@ mod status;
 #[cfg(test)]
 mod tests;
 
+pub use status::explain;
+
 use crate::app::{self, Caller, Longhand, RequestKey};
 use crate::limits;
 use crate::pb;

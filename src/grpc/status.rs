@@ -29,7 +29,9 @@ fn code(reason: Reason) -> Code {
         | Reason::LimitExceeded
         | Reason::RequestIdReused
         | Reason::PageTokenInvalid
-        | Reason::CursorInvalid => Code::InvalidArgument,
+        | Reason::CursorInvalid
+        | Reason::RequestMalformed => Code::InvalidArgument,
+        Reason::MethodUnknown => Code::Unimplemented,
         Reason::ClientIdReused => Code::AlreadyExists,
         Reason::CursorOutOfRange | Reason::RevisionOutOfRange => Code::OutOfRange,
         Reason::RevisionMismatch | Reason::OffsetMismatch => Code::Aborted,
@@ -41,7 +43,7 @@ fn code(reason: Reason) -> Code {
         | Reason::NothingToUndo
         | Reason::CompactionEnded
         | Reason::BoundaryInvalid => Code::FailedPrecondition,
-        Reason::ContextTooLarge => Code::ResourceExhausted,
+        Reason::ContextTooLarge | Reason::RequestTooLarge => Code::ResourceExhausted,
         Reason::StoreBusy | Reason::StoreReadOnly | Reason::ShuttingDown => Code::Unavailable,
         Reason::RowCorrupt => Code::DataLoss,
         Reason::Internal => Code::Internal,
@@ -73,6 +75,30 @@ impl From<Error> for Status {
         }
         Self::with_error_details(code(reason), short(message), details)
     }
+}
+
+/// Gives a reason to what the transport refuses before any service sees it: an unknown method, a request that is too
+/// large or is no message. Answers that carry details already stay as they are.
+pub fn explain<B>(mut response: http::Response<B>) -> http::Response<B> {
+    let Some(refusal) = Status::from_header_map(response.headers()) else { return response };
+    if refusal.code() == Code::Ok || !refusal.details().is_empty() {
+        return response;
+    }
+    let error = match refusal.code() {
+        Code::Unimplemented => Error::new(Reason::MethodUnknown, "no service has this method"),
+        Code::OutOfRange | Code::ResourceExhausted => {
+            let limit = crate::limits::REQUEST_BYTES_MAX;
+            Error::new(Reason::RequestTooLarge, refusal.message()).with("limit", limit)
+        }
+        Code::Internal | Code::InvalidArgument => Error::new(Reason::RequestMalformed, refusal.message()),
+        // Deadlines and cancellations are the caller's own.
+        _ => return response,
+    };
+    let explained = Status::from(error);
+    if let Err(error) = explained.add_header(response.headers_mut()) {
+        tracing::debug!(%error, "a refusal could not be explained");
+    }
+    response
 }
 
 #[cfg(test)]
@@ -108,6 +134,7 @@ mod tests {
                 "MISMATCH" => Code::Aborted,
                 "CORRUPT" => Code::DataLoss,
                 "INTERNAL" => Code::Internal,
+                "UNKNOWN" => Code::Unimplemented,
                 _ => continue,
             };
             assert_eq!(code(reason), expected, "{name}");
@@ -123,6 +150,23 @@ mod tests {
         assert_eq!((violation.field.as_str(), violation.description.as_str()), ("messages[3].role", "is not given"),);
         let info = details.error_info().expect("an error info");
         assert_eq!(info.metadata["field"], "messages[3].role");
+    }
+
+    #[test]
+    fn refusals_of_the_transport_get_a_reason() {
+        let cases = [
+            (Status::unimplemented(""), Some("METHOD_UNKNOWN")),
+            (Status::out_of_range("too large"), Some("REQUEST_TOO_LARGE")),
+            (Status::internal("failed to decode"), Some("REQUEST_MALFORMED")),
+            (Status::cancelled("gone"), None),
+            (Error::new(Reason::Internal, "ours").into(), Some("INTERNAL")),
+        ];
+        for (status, reason) in cases {
+            let explained = explain(status.into_http::<()>());
+            let explained = Status::from_header_map(explained.headers()).expect("a status");
+            let details = explained.get_error_details();
+            assert_eq!(details.error_info().map(|info| info.reason.as_str()), reason);
+        }
     }
 
     #[test]

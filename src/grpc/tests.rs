@@ -393,9 +393,13 @@ async fn a_request_id_answers_once_and_for_one_request() {
     assert_eq!((again.message_ids, again.revision), (first.message_ids, first.revision));
     let other = messages.append_messages(request("two")).await.expect_err("another request");
     assert_eq!((other.code(), reason(&other).as_str()), (Code::InvalidArgument, "REQUEST_ID_REUSED"));
-    // The same bytes mean something else to another method.
-    let pin = pb::PinMessageRequest { session_id: "s".into(), request_id: "r1".into(), ..Default::default() };
-    let other = messages.pin_message(pin).await.expect_err("another request");
+    // These two requests are the same bytes, and mean something else.
+    let (session_id, request_id) = ("s".to_owned(), "r2".to_owned());
+    let archive = pb::ArchiveSessionRequest { session_id, request_id, ..Default::default() };
+    served.sessions().archive_session(archive).await.expect("an archive");
+    let (session_id, request_id) = ("s".to_owned(), "r2".to_owned());
+    let undo = pb::UndoCompactionRequest { session_id, request_id, ..Default::default() };
+    let other = served.compactions().undo_compaction(undo).await.expect_err("another request");
     assert_eq!(reason(&other), "REQUEST_ID_REUSED");
 }
 

@@ -5,10 +5,10 @@
 //! message on stay.
 
 use super::{Policy, Truncate, tokens, truncate};
+use crate::model::Revision;
 use crate::model::message::Role;
 use crate::model::part::PartBody;
 use crate::model::view::{Shortened, Standing, View, ViewMessage};
-use crate::model::Revision;
 
 /// What is kept of a tool output that must be cut, in the policy's unit.
 const OUTPUT_UNITS: u32 = 1_000;
@@ -25,10 +25,8 @@ pub struct Shorter {
 /// Cuts a view down to at most `budget_tokens`, as far as that can be done.
 pub fn shorten(policy: &Policy, view: View, budget_tokens: i64) -> Shorter {
     let mut messages = view.messages;
-    let rule = Truncate {
-        max_units: OUTPUT_UNITS,
-        marker: "\n[Tool output truncated: omitted {omitted} chars]".to_owned(),
-    };
+    let rule =
+        Truncate { max_units: OUTPUT_UNITS, marker: "\n[Tool output truncated: omitted {omitted} chars]".to_owned() };
     let mut total = tokens::estimate_messages(policy, &messages);
     for (message, part) in longest_outputs(policy, &messages) {
         if total <= budget_tokens {

@@ -126,11 +126,7 @@ pub fn summary(
 }
 
 /// The ranges and the number of messages that a summary somebody brings along would cover.
-pub fn supplied(
-    layout: &Layout,
-    sources: &[SourceMessage],
-    tail_start: Revision,
-) -> (Vec<RevisionRange>, i64) {
+pub fn supplied(layout: &Layout, sources: &[SourceMessage], tail_start: Revision) -> (Vec<RevisionRange>, i64) {
     let inline = inline(sources);
     let head: Vec<SourceMessage> = inline.into_iter().filter(|source| slot(source) < tail_start).collect();
     if head.is_empty() {

@@ -1,7 +1,7 @@
 //! Taking up what an earlier daemon left in hand.
 
-use super::worker::lost;
 use super::Error;
+use super::worker::lost;
 use crate::clock::Clock;
 use crate::model::compaction::CompactionState;
 use crate::store::{self, Breaker, Store};

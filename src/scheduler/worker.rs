@@ -6,8 +6,7 @@ use crate::limits;
 use crate::model::compaction::{CompactionKind, CompactionRequest, Failure, Trigger};
 use crate::policy::{Policy, overflow};
 use crate::store::{
-    self, Breaker, Caller, Claim, Commit, Committed, DueSession, Evaluation, Reduction, Source, Store,
-    SummaryCommit,
+    self, Breaker, Caller, Claim, Commit, Committed, DueSession, Evaluation, Reduction, Source, Store, SummaryCommit,
 };
 use crate::summarizer::{self, Extractive, Summarizer, SummaryInput, SummaryOutput};
 use std::sync::Arc;

@@ -99,8 +99,7 @@ const INSERT_DRAFT: &str = "insert into draft (message_id, public_id, kind, body
 const EXTEND_DRAFT: &str = "update draft set body = body || $2 where id = $1";
 const DELETE_DRAFTS: &str = "delete from draft where message_id = $1";
 const DELETE_DRAFT: &str = "delete from draft where message_id = $1 and public_id = $2";
-const SEAL: &str =
-    "update message set sealed_revision = $2, seal = $3 where id = $1 and sealed_revision is null";
+const SEAL: &str = "update message set sealed_revision = $2, seal = $3 where id = $1 and sealed_revision is null";
 
 /// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
@@ -136,8 +135,7 @@ pub(crate) async fn answered(tx: &mut Tx<'_>, key: i64, caller: &Caller) -> Resu
 
 /// Finds which of the client ids are taken, and by which message.
 async fn taken(tx: &mut Tx<'_>, key: i64, messages: &[AppendMessage]) -> Result<Vec<Option<Uuid>>> {
-    let wanted: Vec<&str> =
-        messages.iter().filter_map(|message| message.original.client_id.as_deref()).collect();
+    let wanted: Vec<&str> = messages.iter().filter_map(|message| message.original.client_id.as_deref()).collect();
     let mut taken = vec![None; messages.len()];
     if wanted.is_empty() {
         return Ok(taken);
@@ -163,9 +161,7 @@ async fn same(tx: &mut Tx<'_>, key: i64, id: Uuid, sent: &NewMessage) -> Result<
     let head = stored.role == sent.role && stored.kind == sent.kind && stored.model == sent.model;
     let parts = stored.parts.len() >= sent.parts.len()
         && stored.parts.iter().zip(&sent.parts).all(|(stored, sent)| {
-            stored.body == sent.body
-                && stored.client_id == sent.client_id
-                && stored.metadata_json == sent.metadata_json
+            stored.body == sent.body && stored.client_id == sent.client_id && stored.metadata_json == sent.metadata_json
         });
     // A message that was left open may have grown since.
     let seal = match &sent.finish {
@@ -197,9 +193,9 @@ impl Append {
         }
         let mut receipt = Receipt::default();
         for (taken, message) in taken.into_iter().zip(self.messages) {
-            if let Some(id) = taken.or_else(|| {
-                message.original.client_id.as_deref().and_then(|client_id| tx.fresh_client(key, client_id))
-            }) {
+            if let Some(id) = taken
+                .or_else(|| message.original.client_id.as_deref().and_then(|client_id| tx.fresh_client(key, client_id)))
+            {
                 receipt.existed_count += 1;
                 receipt.ids.push(id);
                 continue;

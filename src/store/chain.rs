@@ -183,11 +183,6 @@ pub(crate) fn session(digest: &mut Digest, columns: &SessionColumns<'_>) {
 pub(crate) fn segment(digest: &mut Digest, owner: &[u8], first: Revision, last: Revision, has_messages: bool) {
     digest.row(
         "segment",
-        &[
-            Some(owner),
-            Some(&first.to_le_bytes()),
-            Some(&last.to_le_bytes()),
-            Some(&[u8::from(has_messages)]),
-        ],
+        &[Some(owner), Some(&first.to_le_bytes()), Some(&last.to_le_bytes()), Some(&[u8::from(has_messages)])],
     );
 }

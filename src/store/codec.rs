@@ -2,9 +2,7 @@
 
 use super::error::{Error, Result};
 use crate::limits;
-use crate::model::compaction::{
-    CompactionKind, CompactionState, Failure, Outcome, RevisionRange, Trigger,
-};
+use crate::model::compaction::{CompactionKind, CompactionState, Failure, Outcome, RevisionRange, Trigger};
 use crate::model::event::{EventBody, EventKind};
 use crate::model::ids::{CompactionId, MessageId, PartId, SessionId};
 use crate::model::layout::{Covered, Layout, OmitReason, Omitted, Place, Span};
@@ -65,23 +63,10 @@ numbers!(
     FinishReason::Error = 5,
     FinishReason::Aborted = 6
 );
-numbers!(
-    ResultStatus,
-    "part",
-    ResultStatus::Completed = 1,
-    ResultStatus::Error = 2,
-    ResultStatus::Interrupted = 3
-);
+numbers!(ResultStatus, "part", ResultStatus::Completed = 1, ResultStatus::Error = 2, ResultStatus::Interrupted = 3);
 numbers!(SessionState, "session", SessionState::Active = 1, SessionState::Archived = 2);
 numbers!(CompactionKind, "job", CompactionKind::Prune = 1, CompactionKind::Summary = 2);
-numbers!(
-    Trigger,
-    "job",
-    Trigger::Threshold = 1,
-    Trigger::Routine = 2,
-    Trigger::Manual = 3,
-    Trigger::Supplied = 4
-);
+numbers!(Trigger, "job", Trigger::Threshold = 1, Trigger::Routine = 2, Trigger::Manual = 3, Trigger::Supplied = 4);
 numbers!(
     CompactionState,
     "job",
@@ -686,12 +671,8 @@ pub(crate) fn decode_part(
         }),
         DiskBody::Media(media) => PartBody::Media(media_from_disk(media, blobs)?),
         DiskBody::Marker(pair) => PartBody::Marker(Marker { name: pair.first, text: pair.second }),
-        DiskBody::Step(pair) => {
-            PartBody::Step(Step { finish_reason: pair.first, usage: pair.usage.map(Into::into) })
-        }
-        DiskBody::Opaque(pair) => {
-            PartBody::Opaque(Opaque { provider: pair.first, kind: pair.second, data: pair.data })
-        }
+        DiskBody::Step(pair) => PartBody::Step(Step { finish_reason: pair.first, usage: pair.usage.map(Into::into) }),
+        DiskBody::Opaque(pair) => PartBody::Opaque(Opaque { provider: pair.first, kind: pair.second, data: pair.data }),
         DiskBody::Record(pair) => PartBody::Record(Record { kind: pair.first, data: pair.second }),
     };
     Ok((body, disk.metadata_json))
@@ -744,11 +725,9 @@ pub(crate) fn encode_mark(body: &MarkBody) -> Vec<u8> {
             summary: mark.summary,
             ..DiskMark::default()
         },
-        MarkBody::Pruned { compaction, part_count } => DiskMark {
-            compaction: id_bytes(compaction.0),
-            part_count: *part_count,
-            ..DiskMark::default()
-        },
+        MarkBody::Pruned { compaction, part_count } => {
+            DiskMark { compaction: id_bytes(compaction.0), part_count: *part_count, ..DiskMark::default() }
+        }
         MarkBody::Rewound { after } => DiskMark { target: *after, ..DiskMark::default() },
         MarkBody::Edited { target, replacement } => {
             DiskMark { target: *target, replacement: *replacement, ..DiskMark::default() }
@@ -770,10 +749,7 @@ pub(crate) fn decode_mark(kind: i32, bytes: &[u8]) -> Result<MarkBody> {
             marker: disk.marker,
             summary: disk.summary,
         }),
-        2 => MarkBody::Pruned {
-            compaction: CompactionId(uuid(&disk.compaction)?),
-            part_count: disk.part_count,
-        },
+        2 => MarkBody::Pruned { compaction: CompactionId(uuid(&disk.compaction)?), part_count: disk.part_count },
         3 => MarkBody::Rewound { after: disk.target },
         4 => MarkBody::Edited { target: disk.target, replacement: disk.replacement },
         5 => MarkBody::Pinned { target: disk.target },
@@ -988,22 +964,18 @@ pub(crate) fn encode_event(body: &EventBody) -> Vec<u8> {
             DiskEvent { ids: vec![id_bytes(replacement.0)], ..about(message.0) }
         }
         EventBody::MessagePinned { message } | EventBody::MessageUnpinned { message } => about(message.0),
-        EventBody::CompactionStarted { compaction, kind, trigger, base, context_tokens, window_tokens } => {
-            DiskEvent {
-                what: kind.number(),
-                who: trigger.number(),
-                number: *base,
-                other_number: *context_tokens,
-                window_tokens: *window_tokens,
-                ..about(compaction.0)
-            }
-        }
+        EventBody::CompactionStarted { compaction, kind, trigger, base, context_tokens, window_tokens } => DiskEvent {
+            what: kind.number(),
+            who: trigger.number(),
+            number: *base,
+            other_number: *context_tokens,
+            window_tokens: *window_tokens,
+            ..about(compaction.0)
+        },
         EventBody::CompactionRetried { compaction, attempt, failure } => {
             DiskEvent { number: *attempt, failure: Some(failure.into()), ..about(compaction.0) }
         }
-        EventBody::PartsPruned { compaction, parts: pruned } => {
-            DiskEvent { ids: parts(pruned), ..about(compaction.0) }
-        }
+        EventBody::PartsPruned { compaction, parts: pruned } => DiskEvent { ids: parts(pruned), ..about(compaction.0) },
         EventBody::Compacted { compaction, kind, trigger, outcome, window_tokens } => DiskEvent {
             what: kind.number(),
             who: trigger.number(),
@@ -1021,8 +993,8 @@ pub(crate) fn encode_event(body: &EventBody) -> Vec<u8> {
 }
 
 pub(crate) fn decode_event(kind: i32, bytes: &[u8]) -> Result<EventBody> {
-    let kind = EventKind::from_number(kind)
-        .ok_or_else(|| Error::corrupt("event", format_args!("unknown kind {kind}")))?;
+    let kind =
+        EventKind::from_number(kind).ok_or_else(|| Error::corrupt("event", format_args!("unknown kind {kind}")))?;
     let disk: DiskEvent = decode("event", bytes)?;
     let message = || uuid(&disk.id).map(MessageId);
     let compaction = || uuid(&disk.id).map(CompactionId);
@@ -1093,9 +1065,7 @@ pub(crate) fn decode_event(kind: i32, bytes: &[u8]) -> Result<EventBody> {
             outcome: Box::new(disk.outcome.clone().unwrap_or_default().try_into()?),
             window_tokens: disk.window_tokens,
         },
-        EventKind::CompactionFailed => {
-            EventBody::CompactionFailed { compaction: compaction()?, failure: failure() }
-        }
+        EventKind::CompactionFailed => EventBody::CompactionFailed { compaction: compaction()?, failure: failure() },
         EventKind::CompactionCancelled => {
             EventBody::CompactionCancelled { compaction: compaction()?, failure: failure() }
         }

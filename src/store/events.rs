@@ -33,8 +33,7 @@ const HASH_AT: &str = "select hash from event where session_id = $1 and revision
 
 /// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
-pub(crate) const STATEMENTS: &[&str] =
-    &[OF_STORE, OF_SESSION, OF_STRETCH, AT_SEQ, PLACE, REVISION_BEFORE, HASH_AT];
+pub(crate) const STATEMENTS: &[&str] = &[OF_STORE, OF_SESSION, OF_STRETCH, AT_SEQ, PLACE, REVISION_BEFORE, HASH_AT];
 
 fn from_row(row: &SqliteRow) -> Result<(i64, Event)> {
     let hash: Vec<u8> = row.try_get(9)?;
@@ -80,12 +79,7 @@ pub struct EventPage {
 }
 
 /// Events behind `after`, up to `head`. The page ends where a mutation ends, unless one alone is longer than a page.
-pub(crate) async fn tail(
-    reader: &mut Reader<'_>,
-    filter: &EventFilter,
-    after: Seq,
-    head: Seq,
-) -> Result<EventPage> {
+pub(crate) async fn tail(reader: &mut Reader<'_>, filter: &EventFilter, after: Seq, head: Seq) -> Result<EventPage> {
     let limit = limits::SUBSCRIPTION_PAGE_EVENTS;
     let mut found = Vec::new();
     if filter.sessions.is_empty() {
@@ -110,8 +104,7 @@ pub(crate) async fn tail(
     }
     let scanned = if full { found.last().map_or(after, |(_, event)| event.seq) } else { head };
     let more = full && found.last().is_some_and(|(_, event)| !event.ends_mutation);
-    let events =
-        found.into_iter().filter(|(key, event)| filter.admits(*key, event)).map(|(_, event)| event).collect();
+    let events = found.into_iter().filter(|(key, event)| filter.admits(*key, event)).map(|(_, event)| event).collect();
     Ok(EventPage { events, scanned, more })
 }
 
@@ -169,11 +162,7 @@ pub(crate) async fn place_of(reader: &mut Reader<'_>, seq: Seq) -> Result<Option
 }
 
 /// The chain's hash at a revision of a history.
-pub(crate) async fn hash_at(
-    reader: &mut Reader<'_>,
-    lineage: &Lineage,
-    revision: Revision,
-) -> Result<Option<Vec<u8>>> {
+pub(crate) async fn hash_at(reader: &mut Reader<'_>, lineage: &Lineage, revision: Revision) -> Result<Option<Vec<u8>>> {
     if revision < 1 || revision > lineage.revision {
         return Ok(None);
     }

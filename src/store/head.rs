@@ -95,8 +95,7 @@ const SELECT: &str = "select id, public_id, fork_revision, title, state, metadat
 const SELECT_OPEN: &str = "select m.id, m.public_id, \
      (select count(*) from part p where p.message_id = m.id) \
      from message m where m.session_id = $1 and m.sealed_revision is null";
-const SELECT_LIVE_JOB: &str =
-    "select public_id from job where session_id = $1 and state in (1, 2) and queued = 0";
+const SELECT_LIVE_JOB: &str = "select public_id from job where session_id = $1 and state in (1, 2) and queued = 0";
 const UPDATE: &str = "update session set title = $2, state = $3, metadata_json = $4, window = $5, revision = $6, \
      history_revision = $7, reduction_revision = $8, chain_hash = $9, message_count = $10, update_time = $11, \
      view_tokens = $12, appended_tokens = $13, usage_tokens = $14, usage_at = $15, output_tokens = $16, \
@@ -117,15 +116,10 @@ impl Head {
         let hash: Vec<u8> = row.try_get("chain_hash")?;
         let mut open = HashMap::new();
         for row in sqlx::query(SELECT_OPEN).bind(key).fetch_all(&mut *conn).await? {
-            let message = OpenMessage {
-                row: row.try_get(0)?,
-                next_position: row.try_get(2)?,
-                tokens: 0,
-            };
+            let message = OpenMessage { row: row.try_get(0)?, next_position: row.try_get(2)?, tokens: 0 };
             open.insert(codec::uuid(row.try_get(1)?)?, message);
         }
-        let live: Option<Vec<u8>> =
-            sqlx::query_scalar(SELECT_LIVE_JOB).bind(key).fetch_optional(&mut *conn).await?;
+        let live: Option<Vec<u8>> = sqlx::query_scalar(SELECT_LIVE_JOB).bind(key).fetch_optional(&mut *conn).await?;
         Ok(Self {
             key,
             id: SessionId(codec::uuid(row.try_get("public_id")?)?),

@@ -22,8 +22,8 @@ use crate::model::part::PartBody;
 use crate::model::session::SessionState;
 use crate::model::time::Timestamp;
 use crate::model::usage::ModelWindow;
-use sqlx::sqlite::SqliteRow;
 use sqlx::Row as _;
+use sqlx::sqlite::SqliteRow;
 use uuid::Uuid;
 
 /// Asks for a reduction.
@@ -371,7 +371,9 @@ pub(crate) async fn due(reader: &mut Reader<'_>, limit: i64) -> Result<Vec<DueSe
                 appended_tokens: appended,
                 usage_tokens: usage.map(|usage| usage + (appended - usage_at).max(0)),
                 held: row.try_get::<i64, _>(5)? > 0,
-                window: codec::decode_window(&row.try_get::<Option<Vec<u8>>, _>(6)?.map_or_else(|| row.try_get(7), Ok)?)?,
+                window: codec::decode_window(
+                    &row.try_get::<Option<Vec<u8>>, _>(6)?.map_or_else(|| row.try_get(7), Ok)?,
+                )?,
             })
         })
         .collect()
@@ -519,12 +521,7 @@ pub(crate) async fn lost_claim(tx: &mut Tx<'_>, row: i64) -> Result<Claim> {
 
 /// Keeps a claim alive.
 pub(crate) async fn heartbeat(tx: &mut Tx<'_>, claim: &Claim, until: Timestamp) -> Result<()> {
-    let done = sqlx::query(HEARTBEAT)
-        .bind(claim.job)
-        .bind(claim.epoch)
-        .bind(until.0)
-        .execute(&mut *tx.conn)
-        .await?;
+    let done = sqlx::query(HEARTBEAT).bind(claim.job).bind(claim.epoch).bind(until.0).execute(&mut *tx.conn).await?;
     if done.rows_affected() == 1 { Ok(()) } else { Err(Error::LeaseLost) }
 }
 
@@ -553,8 +550,7 @@ async fn finish(tx: &mut Tx<'_>, key: i64, end: Finish<'_>) -> Result<()> {
     if done.rows_affected() != 1 {
         return Err(Error::LeaseLost);
     }
-    let next: Option<Vec<u8>> =
-        sqlx::query_scalar(PROMOTE).bind(key).fetch_optional(&mut *tx.conn).await?;
+    let next: Option<Vec<u8>> = sqlx::query_scalar(PROMOTE).bind(key).fetch_optional(&mut *tx.conn).await?;
     let next = next.map(|id| codec::uuid(&id).map(CompactionId)).transpose()?;
     tx.loaded(key)?.live_job = next;
     Ok(())
@@ -699,7 +695,8 @@ async fn write_summary(
     let (compaction, trigger, window_tokens) = reduction;
     let marker = match &summary.marker_text {
         Some(text) => {
-            let body = PartBody::Marker(crate::model::part::Marker { name: "compaction".to_owned(), text: text.clone() });
+            let body =
+                PartBody::Marker(crate::model::part::Marker { name: "compaction".to_owned(), text: text.clone() });
             let input = MessageInput::derived(Role::User, MessageKind::Marker, &body);
             Some(tx.message(key, caller, input)?.1)
         }
@@ -865,10 +862,8 @@ async fn write_prune(
     }
     let mark = MarkBody::Pruned { compaction: claim.compaction, part_count };
     marks::write(tx, &mut digest, key, all_marks, mark).await?;
-    let body = EventBody::PartsPruned {
-        compaction: claim.compaction,
-        parts: parts.iter().map(|(_, part)| *part).collect(),
-    };
+    let body =
+        EventBody::PartsPruned { compaction: claim.compaction, parts: parts.iter().map(|(_, part)| *part).collect() };
     let marked = tx.event(key, caller, &body, &digest)?;
     outcome.pruned_count = part_count;
     let body = EventBody::Compacted {
@@ -907,11 +902,8 @@ impl Supply {
         let id = CompactionId(fresh_id());
         // The ranges were taken from the view of now, so that is what the summary stands on, wherever its range ends.
         let base = lineage.revision;
-        let outcome = Outcome {
-            tokens_before: self.tokens_before,
-            tokens_after: self.tokens_after,
-            ..Outcome::default()
-        };
+        let outcome =
+            Outcome { tokens_before: self.tokens_before, tokens_after: self.tokens_after, ..Outcome::default() };
         let reduction = (id, Trigger::Supplied, 0);
         let (outcome, at) =
             write_summary(tx, &self.caller, key, base, reduction, self.summary, outcome, &mut all_marks).await?;

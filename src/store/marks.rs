@@ -208,13 +208,7 @@ fn pin_of(marks: &[Mark], target: Revision) -> Option<Revision> {
         .next_back()
 }
 
-async fn pin(
-    tx: &mut Tx<'_>,
-    lineage: &Lineage,
-    caller: &Caller,
-    marks: &mut Vec<Mark>,
-    message: &str,
-) -> Result<Ids> {
+async fn pin(tx: &mut Tx<'_>, lineage: &Lineage, caller: &Caller, marks: &mut Vec<Mark>, message: &str) -> Result<Ids> {
     let located = sealed(tx, lineage, message).await?;
     if pin_of(marks, located.revision).is_some() {
         return Ok(Vec::new());
@@ -251,10 +245,9 @@ async fn undo(tx: &mut Tx<'_>, lineage: &Lineage, caller: &Caller, marks: &mut V
         .and_then(|mark| match &mark.body {
             MarkBody::Compacted(compacted) => Some(compacted.compaction),
             MarkBody::Pruned { compaction, .. } => Some(*compaction),
-            MarkBody::Rewound { .. }
-            | MarkBody::Edited { .. }
-            | MarkBody::Pinned { .. }
-            | MarkBody::Undone { .. } => None,
+            MarkBody::Rewound { .. } | MarkBody::Edited { .. } | MarkBody::Pinned { .. } | MarkBody::Undone { .. } => {
+                None
+            }
         })
         .ok_or_else(|| Error::not_found(Kind::Compaction, newest))?;
     let mut digest = Digest::default();

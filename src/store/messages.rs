@@ -43,8 +43,7 @@ const PARTS: &str = "select p.message_id, p.id, p.public_id, p.client_id, p.revi
 const PRUNED: &str = "select q.part_id, q.session_id, q.revision, q.compaction_id \
      from json_each($1) wanted join pruned q on q.part_id = wanted.value";
 const BLOB: &str = "select codec, length, data from blob where hash = $1";
-const LAYOUT: &str =
-    "select body from layout where session_id = $1 and revision <= $2 order by revision desc limit 1";
+const LAYOUT: &str = "select body from layout where session_id = $1 and revision <= $2 order by revision desc limit 1";
 const DRAFTS: &str = "select d.public_id, d.kind, d.body from message m join draft d on d.message_id = m.id \
      where m.public_id = $1 order by d.id";
 
@@ -160,10 +159,7 @@ async fn locate(reader: &mut Reader<'_>, lineage: &Lineage, id: &str) -> Result<
     if let Ok(id) = id.parse::<MessageId>() {
         let row = reader.one(sqlx::query(BY_ID).bind(id.0.as_bytes().to_vec())).await?.ok_or_else(not_found)?;
         let found = Found::from_row(&row, i64::MAX)?;
-        let stretch = lineage
-            .contains(reader, found.owner, found.message.revision)
-            .await?
-            .ok_or_else(not_found)?;
+        let stretch = lineage.contains(reader, found.owner, found.message.revision).await?.ok_or_else(not_found)?;
         return visible(found, stretch);
     }
     for (stretch, has_messages) in lineage.all(reader).await?.into_iter().rev() {
@@ -295,8 +291,7 @@ pub(crate) async fn page(
         };
         let Some(stretch) = stretch else { break };
         let range = if page.backward { (0, from) } else { (from, i64::MAX) };
-        let mut found =
-            stretch_rows(reader, &stretch, range, &lanes, page.backward, wanted, page.at).await?;
+        let mut found = stretch_rows(reader, &stretch, range, &lanes, page.backward, wanted, page.at).await?;
         let seen = page.at.min(stretch.sealed_by.unwrap_or(i64::MAX));
         fill_parts(reader, &mut found, seen).await?;
         wanted -= i64::try_from(found.len()).unwrap_or(i64::MAX);
@@ -390,8 +385,7 @@ pub(crate) async fn sources(
                     let stretch = lineage.stretch_from(reader, from).await?;
                     let lane = [codec::lane(MessageKind::Normal)];
                     let limit = limits::VIEW_READ_MESSAGES;
-                    let found =
-                        stretch_rows(reader, &stretch, (from, last), &lane, false, limit, at).await?;
+                    let found = stretch_rows(reader, &stretch, (from, last), &lane, false, limit, at).await?;
                     let full = i64::try_from(found.len()).unwrap_or(i64::MAX) == limit;
                     let newest = found.last().map(|found| found.message.revision);
                     let seen = at.min(stretch.sealed_by.unwrap_or(i64::MAX));

@@ -18,13 +18,11 @@ mod tx;
 mod verify;
 mod writer;
 
-pub use append::{DraftReceipt, Weight, Weigh};
+pub use append::{DraftReceipt, Weigh, Weight};
 pub use error::{Error, Kind, Result};
 pub use events::{EventFilter, EventPage};
 pub use head::{Fill, Receipt, Rule, SessionKey};
-pub use jobs::{
-    Breaker, Claim, Commit, Committed, DueSession, Enqueued, Evaluation, Reduction, SummaryCommit,
-};
+pub use jobs::{Breaker, Claim, Commit, Committed, DueSession, Enqueued, Evaluation, Reduction, SummaryCommit};
 pub use messages::{PageOf, weigh_bytes};
 pub use open::{Durability, Options};
 pub use sessions::{CreateSession, ForkSession, PolicyText, UpdateSession};
@@ -129,16 +127,11 @@ impl Store {
 
     /// Bytes of the database and its log on disk.
     pub fn bytes_on_disk(&self) -> i64 {
-        let of = |name: &str| {
-            std::fs::metadata(self.shared.directory.join(name)).map_or(0, |metadata| metadata.len())
-        };
+        let of = |name: &str| std::fs::metadata(self.shared.directory.join(name)).map_or(0, |metadata| metadata.len());
         i64::try_from(of(open::DATABASE) + of(&format!("{}-wal", open::DATABASE))).unwrap_or(i64::MAX)
     }
 
-    async fn reading<T>(
-        &self,
-        read: impl AsyncFnOnce(&mut Reader<'_>) -> Result<T>,
-    ) -> Result<T> {
+    async fn reading<T>(&self, read: impl AsyncFnOnce(&mut Reader<'_>) -> Result<T>) -> Result<T> {
         let mut conn = self.shared.readers.acquire().await?;
         let mut reader = Reader::new(&mut conn);
         let answer = read(&mut reader).await;
@@ -255,9 +248,7 @@ impl Store {
             .into_iter()
             .map(|part| match part {
                 PartAppend::Whole(part, weight) => append::encode_new_part(&part, weight),
-                PartAppend::Draft(id, metadata_json) => {
-                    append::AppendPart::Draft(id, metadata_json, weigh.clone())
-                }
+                PartAppend::Draft(id, metadata_json) => append::AppendPart::Draft(id, metadata_json, weigh.clone()),
             })
             .collect();
         self.receipt(Command::AppendParts(append::AppendParts { session, caller, rule, message, parts })).await
@@ -315,11 +306,7 @@ impl Store {
     }
 
     /// Where a message stands: its id, its revision, and the revision at which it was sealed.
-    pub async fn place_of(
-        &self,
-        session: SessionKey,
-        id: &str,
-    ) -> Result<(MessageId, Revision, Option<Revision>)> {
+    pub async fn place_of(&self, session: SessionKey, id: &str) -> Result<(MessageId, Revision, Option<Revision>)> {
         self.reading(async |reader| {
             let lineage = lineage::by_key(reader, session.0).await?;
             let located = messages::place_of(reader, &lineage, id).await?;
@@ -335,11 +322,7 @@ impl Store {
 
     /// A page of history, where the next one begins, and the revision that was read. A page without an `at` of its own is
     /// given `i64::MAX`.
-    pub async fn page(
-        &self,
-        session: SessionKey,
-        page: PageOf,
-    ) -> Result<(Vec<Message>, Option<Revision>, Revision)> {
+    pub async fn page(&self, session: SessionKey, page: PageOf) -> Result<(Vec<Message>, Option<Revision>, Revision)> {
         self.reading(async |reader| {
             let lineage = lineage::by_key(reader, session.0).await?;
             let at = if page.at == i64::MAX { lineage.revision } else { page.at };

@@ -102,9 +102,8 @@ fn lock(directory: &Path) -> Result<File> {
         .write(true)
         .open(&path)
         .map_err(|error| Error::Open(format!("cannot open {}: {error}", path.display())))?;
-    rustix::fs::flock(&file, rustix::fs::FlockOperation::NonBlockingLockExclusive).map_err(|_| {
-        Error::Open(format!("another daemon has the data directory {}", directory.display()))
-    })?;
+    rustix::fs::flock(&file, rustix::fs::FlockOperation::NonBlockingLockExclusive)
+        .map_err(|_| Error::Open(format!("another daemon has the data directory {}", directory.display())))?;
     Ok(file)
 }
 

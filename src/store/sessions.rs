@@ -9,13 +9,13 @@ use super::lineage::{Lineage, Reader};
 use super::messages;
 use super::tx::{Caller, Tx};
 use crate::clock::fresh_id;
+use crate::model::Revision;
 use crate::model::event::EventBody;
 use crate::model::ids::SessionId;
 use crate::model::layout::Layout;
 use crate::model::session::{Session, SessionState};
 use crate::model::time::Timestamp;
 use crate::model::usage::ModelWindow;
-use crate::model::Revision;
 use sqlx::sqlite::SqliteRow;
 use sqlx::{Row as _, SqliteConnection};
 
@@ -82,8 +82,7 @@ const INSERT_POLICY: &str = "insert into policy (session_id, revision, hash) val
 const INSERT_SEGMENT: &str = "insert into segment (session_id, owner_id, first_revision, last_revision, has_messages) \
      values ($1, $2, $3, $4, $5)";
 const INSERT_LAYOUT: &str = "insert into layout (session_id, revision, body) values ($1, $2, $3)";
-const HAS_MESSAGES: &str =
-    "select exists (select 1 from message where session_id = $1 and revision between $2 and $3)";
+const HAS_MESSAGES: &str = "select exists (select 1 from message where session_id = $1 and revision between $2 and $3)";
 const BY_CLIENT: &str = "select id from session where client_id = $1";
 const EVENT_HASH: &str = "select hash from event where session_id = $1 and revision = $2";
 
@@ -301,11 +300,8 @@ impl UpdateSession {
                 // Another window can make a summary due: the scheduler looks.
                 head.look_again(head.revision + 1);
             }
-            let body = EventBody::SessionUpdated {
-                title: self.title,
-                metadata_json: self.metadata_json,
-                window: self.window,
-            };
+            let body =
+                EventBody::SessionUpdated { title: self.title, metadata_json: self.metadata_json, window: self.window };
             tx.event(key, caller, &body, &Digest::default())?;
         }
         if let Some(policy) = self.policy {
@@ -346,8 +342,7 @@ impl ForkSession {
         let parent = tx.head(from.0).await?.clone();
         tx.flush().await?;
         let at = self.at.unwrap_or(parent.revision);
-        let lineage =
-            Lineage { key: parent.key, fork_revision: parent.fork_revision, revision: parent.revision };
+        let lineage = Lineage { key: parent.key, fork_revision: parent.fork_revision, revision: parent.revision };
         lineage.check(at)?;
         if at == 0 {
             return Err(Error::RevisionOutOfRange { revision: at, newest: parent.revision });
@@ -355,9 +350,9 @@ impl ForkSession {
         if let Some(key) = existing(tx, self.client_id.as_deref()).await? {
             let there = get(&mut Reader::new(tx.conn), key).await?;
             // Without a point of its own the request means "wherever the first one forked".
-            let same = there.fork.is_some_and(|(id, revision)| {
-                id == parent.id && self.at.is_none_or(|wanted| wanted == revision)
-            });
+            let same = there
+                .fork
+                .is_some_and(|(id, revision)| id == parent.id && self.at.is_none_or(|wanted| wanted == revision));
             return if same {
                 Ok((SessionKey(key), true))
             } else {
@@ -478,10 +473,7 @@ fn from_row(row: &SqliteRow) -> Result<(i64, Session)> {
 
 /// A session as it stands now; its preset is not filled in.
 pub(crate) async fn get(reader: &mut Reader<'_>, key: i64) -> Result<Session> {
-    let row = reader
-        .one(sqlx::query(SELECT).bind(key))
-        .await?
-        .ok_or_else(|| Error::not_found(Kind::Session, key))?;
+    let row = reader.one(sqlx::query(SELECT).bind(key)).await?.ok_or_else(|| Error::not_found(Kind::Session, key))?;
     from_row(&row).map(|(_, session)| session)
 }
 
@@ -493,10 +485,7 @@ pub(crate) async fn list(
     parent: Option<SessionKey>,
     limit: i64,
 ) -> Result<Vec<(i64, Session)>> {
-    let query = sqlx::query(if parent.is_some() { LIST_CHILDREN } else { LIST })
-        .bind(below)
-        .bind(archived)
-        .bind(limit);
+    let query = sqlx::query(if parent.is_some() { LIST_CHILDREN } else { LIST }).bind(below).bind(archived).bind(limit);
     let query = match parent {
         Some(parent) => query.bind(parent.0),
         None => query,

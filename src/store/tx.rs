@@ -132,11 +132,8 @@ impl MessageInput {
 
     /// A sealed message of one part that Longhand makes.
     pub(crate) fn derived(role: Role, kind: MessageKind, body: &PartBody) -> Self {
-        let part = PartInput {
-            public_id: fresh_id(),
-            client_id: None,
-            encoded: codec::encode_part(body, None, salt()),
-        };
+        let part =
+            PartInput { public_id: fresh_id(), client_id: None, encoded: codec::encode_part(body, None, salt()) };
         Self {
             client_id: None,
             role,
@@ -235,13 +232,7 @@ impl<'a> Tx<'a> {
     }
 
     /// Adds an event, and with it a revision. Its hash waits for the end of the mutation.
-    pub(crate) fn event(
-        &mut self,
-        key: i64,
-        caller: &Caller,
-        body: &EventBody,
-        digest: &Digest,
-    ) -> Result<Revision> {
+    pub(crate) fn event(&mut self, key: i64, caller: &Caller, body: &EventBody, digest: &Digest) -> Result<Revision> {
         let now = self.now;
         let seq = self.counters.next_seq;
         let head = self.loaded(key)?;
@@ -373,10 +364,7 @@ impl<'a> Tx<'a> {
     /// Ends a mutation: marks its last event, links its events into the chain and keeps the answer to its request.
     pub(crate) fn end_mutation(&mut self, key: i64, caller: &Caller, mut receipt: Receipt) -> Result<Receipt> {
         let start = std::mem::replace(&mut self.mutation_start, self.rows.events.len());
-        let head = self
-            .heads
-            .get_mut(&key)
-            .ok_or_else(|| Error::corrupt("session", "a head was not loaded"))?;
+        let head = self.heads.get_mut(&key).ok_or_else(|| Error::corrupt("session", "a head was not loaded"))?;
         if let Some(last) = self.rows.events[start..].last_mut() {
             last.ends_mutation = true;
         }

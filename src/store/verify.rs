@@ -96,11 +96,7 @@ pub(crate) async fn session_count(reader: &mut Reader<'_>) -> Result<i64> {
 }
 
 /// Checks one session, or all and the log.
-pub(crate) async fn run(
-    reader: &mut Reader<'_>,
-    only: Option<i64>,
-    mut found: impl FnMut(Finding),
-) -> Result<Checked> {
+pub(crate) async fn run(reader: &mut Reader<'_>, only: Option<i64>, mut found: impl FnMut(Finding)) -> Result<Checked> {
     let mut checked = Checked::default();
     let mut report = |checked: &mut Checked, finding: Finding| {
         checked.findings += 1;
@@ -174,14 +170,7 @@ struct Check {
 
 impl Check {
     fn new(key: i64) -> Self {
-        Self {
-            key,
-            id: None,
-            findings: Vec::new(),
-            events: 0,
-            told: Told::default(),
-            accounted: Accounted::default(),
-        }
+        Self { key, id: None, findings: Vec::new(), events: 0, told: Told::default(), accounted: Accounted::default() }
     }
 
     fn find(&mut self, revision: Revision, message: impl Into<String>) {
@@ -225,12 +214,7 @@ impl Check {
         self.counts(reader, revision).await
     }
 
-    async fn parent_hash(
-        &self,
-        reader: &mut Reader<'_>,
-        parent: Option<i64>,
-        at: Revision,
-    ) -> Result<Vec<u8>> {
+    async fn parent_hash(&self, reader: &mut Reader<'_>, parent: Option<i64>, at: Revision) -> Result<Vec<u8>> {
         let parent = parent.ok_or_else(|| Error::corrupt("session", "a fork has no parent"))?;
         let lineage = lineage::by_key(reader, parent).await?;
         let hash = events::hash_at(reader, &lineage, at).await?;
@@ -509,12 +493,7 @@ fn session_row(digest: &mut Digest, row: &SqliteRow) -> Result<()> {
     Ok(())
 }
 
-async fn finished(
-    reader: &mut Reader<'_>,
-    digest: &mut Digest,
-    message: MessageId,
-    revision: Revision,
-) -> Result<()> {
+async fn finished(reader: &mut Reader<'_>, digest: &mut Digest, message: MessageId, revision: Revision) -> Result<()> {
     let row = reader
         .one(sqlx::query(MESSAGE_BY_ID).bind(message.0.as_bytes().to_vec()))
         .await?

@@ -149,11 +149,7 @@ impl Writer {
     async fn commit_all(&mut self, batch: Vec<Envelope>) {
         let (commands, replies): (Vec<_>, Vec<_>) =
             batch.into_iter().map(|envelope| (envelope.command, envelope.reply)).unzip();
-        let answers = if commands.len() == 1 {
-            None
-        } else {
-            self.commit(commands.clone()).await.ok()
-        };
+        let answers = if commands.len() == 1 { None } else { self.commit(commands.clone()).await.ok() };
         let answers = match answers {
             Some(answers) => answers,
             None => {
@@ -239,9 +235,7 @@ impl Command {
                 Reply::Session(key, existed)
             }
             Self::Update(update, key, caller) => Reply::Receipt(update.apply(tx, key, &caller).await?),
-            Self::Archive(key, restore, caller) => {
-                Reply::Receipt(sessions::archive(tx, key, restore, &caller).await?)
-            }
+            Self::Archive(key, restore, caller) => Reply::Receipt(sessions::archive(tx, key, restore, &caller).await?),
             Self::Fork(fork, key, caller) => {
                 let (key, existed) = fork.apply(tx, key, &caller).await?;
                 Reply::Session(key, existed)

@@ -103,9 +103,8 @@ async fn an_expected_revision_watches_history_marks_and_policy_only() {
     // The last event of that append was the usage; a title is no history either.
     let title = longhand::app::sessions::SessionChange { title: Some("t".to_owned()), ..Default::default() };
     test.app.update_session(&session, title, Caller::default()).await.expect("renamed");
-    let expecting = |words: &str, seen| {
-        test.app.append(&session, conversation(words), None, Some(seen), Caller::default())
-    };
+    let expecting =
+        |words: &str, seen| test.app.append(&session, conversation(words), None, Some(seen), Caller::default());
     let seen = expecting("u2 \"more\"", seen).await.expect("usage and titles do not matter").revision;
     let error = expecting("u3 \"x\"", seen - 1).await.expect_err("a message came since");
     assert_eq!(error.reason, Reason::RevisionMismatch);
@@ -114,8 +113,7 @@ async fn an_expected_revision_watches_history_marks_and_policy_only() {
     test.app.pin(&session, "u1", false, Caller::default()).await.expect("pinned");
     assert_eq!(expecting("u3 \"x\"", seen).await.expect_err("a mark came").reason, Reason::RevisionMismatch);
     let seen = test.revision(&session).await;
-    let policy =
-        longhand::app::sessions::SessionChange { preset: Some("pi@1.5".to_owned()), ..Default::default() };
+    let policy = longhand::app::sessions::SessionChange { preset: Some("pi@1.5".to_owned()), ..Default::default() };
     test.app.update_session(&session, policy, Caller::default()).await.expect("another policy");
     assert_eq!(expecting("u3 \"x\"", seen).await.expect_err("a policy came").reason, Reason::RevisionMismatch);
     let seen = test.revision(&session).await;
@@ -167,11 +165,8 @@ async fn writers_at_the_same_time_make_one_dense_order() {
     let seqs: Vec<i64> = events.iter().map(|event| event.seq).collect();
     assert_eq!(seqs, (1..=i64::try_from(seqs.len()).expect("few")).collect::<Vec<_>>());
     for id in [&session, &other] {
-        let revisions: Vec<i64> = events
-            .iter()
-            .filter(|event| event.session_id.to_string() == *id)
-            .map(|event| event.revision)
-            .collect();
+        let revisions: Vec<i64> =
+            events.iter().filter(|event| event.session_id.to_string() == *id).map(|event| event.revision).collect();
         assert_eq!(revisions, (1..=test.revision(id).await).collect::<Vec<_>>());
     }
     assert_eq!(test.findings().await, []);
@@ -189,9 +184,8 @@ async fn a_bad_command_among_many_hurts_only_itself() {
     let mut commands: Vec<_> = (0..20).map(good).collect();
     commands.insert(5, (session.clone(), "u1 \"other words\"".to_owned()));
     commands.insert(11, (archived.clone(), "u \"too late\"".to_owned()));
-    let sent = commands.iter().map(|(id, words)| {
-        test.app.append(id, conversation(words), None, None, Caller::default())
-    });
+    let sent =
+        commands.iter().map(|(id, words)| test.app.append(id, conversation(words), None, None, Caller::default()));
     let answers = futures::future::join_all(sent).await;
     for (index, answer) in answers.iter().enumerate() {
         match index {
@@ -355,12 +349,18 @@ async fn bad_input_is_refused_whole_and_before_anything_is_written() {
         }),
         ("messages[1].parts[0].tool_result.call_id", bad(|m| m.parts = vec![result("", "x")])),
         ("messages[1].finish.usage.input_tokens", negative),
-        ("messages[1].finish.view_hash", bad(|m| {
-            m.finish = Some(Finish { view_hash: Some(vec![1, 2]), ..Finish::default() });
-        })),
-        ("messages[1].parts[0].media.mime_type", bad(|m| {
-            m.parts = vec![NewPart::new(PartBody::Media(Default::default()))];
-        })),
+        (
+            "messages[1].finish.view_hash",
+            bad(|m| {
+                m.finish = Some(Finish { view_hash: Some(vec![1, 2]), ..Finish::default() });
+            }),
+        ),
+        (
+            "messages[1].parts[0].media.mime_type",
+            bad(|m| {
+                m.parts = vec![NewPart::new(PartBody::Media(Default::default()))];
+            }),
+        ),
     ] {
         let error = refused(&test, &session, messages, Caller::default()).await;
         assert_eq!(error.reason, Reason::InvalidField, "{field}: {error}");

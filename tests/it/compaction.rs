@@ -36,8 +36,7 @@ fn hold(text: &str) -> Line {
     Line::Hold(text.to_owned())
 }
 
-const TERMINAL: [EventKind; 3] =
-    [EventKind::Compacted, EventKind::CompactionFailed, EventKind::CompactionCancelled];
+const TERMINAL: [EventKind; 3] = [EventKind::Compacted, EventKind::CompactionFailed, EventKind::CompactionCancelled];
 
 /// Checks that every reduction that began ended, and in one way.
 async fn check_ends(test: &TestApp) {
@@ -63,10 +62,8 @@ fn terminal(watch: &Watch) -> usize {
 }
 
 async fn start(test: &TestApp, session: &str, instructions: &str) -> (Compaction, bool) {
-    let started = test
-        .app
-        .start_compaction(session, CompactionKind::Summary, instructions.to_owned(), Caller::default())
-        .await;
+    let started =
+        test.app.start_compaction(session, CompactionKind::Summary, instructions.to_owned(), Caller::default()).await;
     started.expect("there is something to compact")
 }
 
@@ -424,7 +421,8 @@ async fn usage_of_a_view_that_was_reduced_since_is_not_trusted() {
     let seen = test.context(&session).await.revision;
     // The figures of a view that is still the view count, whatever the estimate says.
     let app = &test.app;
-    let appended = app.append(&session, reply(5_600, Some(seen)), None, None, Caller::default()).await.expect("appended");
+    let appended =
+        app.append(&session, reply(5_600, Some(seen)), None, None, Caller::default()).await.expect("appended");
     assert_eq!((appended.fill.context_tokens, appended.fill.due), (5_610, true));
     watch.wait_for(EventKind::Compacted).await;
     test.settled().await;
@@ -567,7 +565,10 @@ async fn a_summary_that_is_brought_along_is_in_force_at_once() {
     let (compaction, receipt) = supply(summary("u3", "a3"), once("s", "1")).await.expect("supplied");
     assert_eq!((compaction.state, compaction.request.trigger), (CompactionState::Done, Trigger::Supplied));
     let lines = shown(&test.context(&session).await);
-    assert_eq!(lines[..3], ["user marker: what did we do", "assistant summary: brought along", "user shown: u3 was here and"]);
+    assert_eq!(
+        lines[..3],
+        ["user marker: what did we do", "assistant summary: brought along", "user shown: u3 was here and"]
+    );
     assert_eq!(lines.len(), 6);
     let outcome = compaction.outcome.expect("an outcome");
     assert_eq!((outcome.covered_count, outcome.summarizer.as_str()), (4, "somebody"));

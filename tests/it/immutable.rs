@@ -58,10 +58,11 @@ async fn what_is_written_can_be_neither_changed_nor_deleted() {
         "delete from blob",
     ] {
         let table = statement.split_whitespace().find(|word| !["update", "delete", "from"].contains(word));
-        let rows: i64 = sqlx::query_scalar(sqlx::AssertSqlSafe(format!("select count(*) from {}", table.expect("one"))))
-            .fetch_one(&mut database)
-            .await
-            .expect("counted");
+        let rows: i64 =
+            sqlx::query_scalar(sqlx::AssertSqlSafe(format!("select count(*) from {}", table.expect("one"))))
+                .fetch_one(&mut database)
+                .await
+                .expect("counted");
         assert!(rows > 0, "{statement} would touch nothing");
         let refusal = sqlx::raw_sql(statement).execute(&mut database).await;
         let error = refusal.expect_err(statement).to_string();

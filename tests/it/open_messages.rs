@@ -38,7 +38,11 @@ async fn a_reply_grows_from_drafts_and_parts_and_is_sealed() {
     assert_eq!(PartId(closed.ids[0]), part, "a draft keeps its id");
     assert_eq!(
         shown(&test.context(&session).await),
-        ["user shown: hello", "assistant shown: grüß dich call c1", "tool paired: result c1 [tool execution was interrupted]"]
+        [
+            "user shown: hello",
+            "assistant shown: grüß dich call c1",
+            "tool paired: result c1 [tool execution was interrupted]"
+        ]
     );
     let usage = Usage { input: 100, output: 7, ..Usage::default() };
     let finish = Finish { reason: Some(FinishReason::ToolCalls), usage: Some(usage), ..Finish::default() };

@@ -80,8 +80,7 @@ impl TestApp {
     async fn open(directory: Arc<TempDir>, summarizer: Arc<dyn Summarizer>) -> Self {
         let clock = Clock::default();
         // No test pulls a plug, and syncing would be most of the time that the tests take.
-        let options =
-            store::Options { directory: directory.path().to_owned(), durability: Durability::ProcessCrash };
+        let options = store::Options { directory: directory.path().to_owned(), durability: Durability::ProcessCrash };
         let (store, writer) = Store::open(options, clock.clone()).await.expect("the store opens");
         let writer = tokio::spawn(writer);
         let stopping = CancellationToken::new();
@@ -381,9 +380,7 @@ impl Summarizer for ScriptedSummarizer {
                     self.gate.acquire().await.expect("never closed").forget();
                     Ok(output(text))
                 }
-                Line::Falter => {
-                    Err(summarizer::Error::Transient { message: "busy".to_owned(), retry_after_ms: None })
-                }
+                Line::Falter => Err(summarizer::Error::Transient { message: "busy".to_owned(), retry_after_ms: None }),
                 Line::Refuse => Err(summarizer::Error::Permanent { message: "no".to_owned() }),
             }
         })

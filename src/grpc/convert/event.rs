@@ -4,10 +4,15 @@ use super::compaction::{failure, kind as compaction_kind, outcome, trigger};
 use super::message::{draft_kind, finish_reason, kind as message_kind, message, part_ids, role};
 use super::session::{session, window};
 use super::{count, framed_len, id, read_duration, read_enum, time, usage, view};
-use crate::app::events::{Frame, ListEvents, ServedEvent, Start, SubscribeRequest};
 use crate::app::Result;
+use crate::app::events::{Frame, ListEvents, ServedEvent, Start, SubscribeRequest};
 use crate::limits;
+use crate::model::Revision;
+use crate::model::compaction::{CompactionKind, Trigger};
 use crate::model::event::{EventBody, EventKind};
+use crate::model::ids::{CompactionId, MessageId};
+use crate::model::message::{MessageKind, Role};
+use crate::model::usage::Usage;
 use crate::pb;
 use crate::pb::event::Body;
 use crate::pb::snapshot_item::Item;
@@ -187,32 +192,18 @@ fn body(body: EventBody) -> Body {
         }
         EventBody::PolicyChanged { preset } => Body::PolicyChanged(pb::PolicyChanged { preset }),
         EventBody::SessionRewound { after } => Body::SessionRewound(pb::SessionRewound { after_revision: after }),
-        EventBody::MessageAppended { message, client_id, role: by, kind, part_count, sealed } => {
-            Body::MessageAppended(pb::MessageAppended {
-                message_id: message.to_string(),
-                client_id,
-                role: role(by).into(),
-                kind: message_kind(kind).into(),
-                part_count: count(part_count),
-                sealed,
-            })
+        EventBody::MessageAppended { message, client_id, role, kind, part_count, sealed } => {
+            Body::MessageAppended(message_appended(message, client_id, role, kind, part_count, sealed))
         }
         EventBody::PartsClosed { message, parts } => {
             Body::PartsClosed(pb::PartsClosed { message_id: message.to_string(), part_ids: part_ids(&parts) })
         }
         EventBody::MessageFinished { message, reason } => {
-            let reason = finish_reason(reason).into();
-            Body::MessageFinished(pb::MessageFinished { message_id: message.to_string(), reason })
+            let message_id = message.to_string();
+            Body::MessageFinished(pb::MessageFinished { message_id, reason: finish_reason(reason).into() })
         }
-        EventBody::UsageRecorded { message, usage: said, trusted, context_tokens, window_tokens, due } => {
-            Body::UsageRecorded(pb::UsageRecorded {
-                message_id: message.to_string(),
-                usage: Some(usage(said)),
-                trusted,
-                context_tokens,
-                window_tokens,
-                compaction_due: due,
-            })
+        EventBody::UsageRecorded { message, usage, trusted, context_tokens, window_tokens, due } => {
+            Body::UsageRecorded(usage_recorded(message, usage, trusted, (context_tokens, window_tokens), due))
         }
         EventBody::MessageEdited { message, replacement } => {
             let replacement_message_id = replacement.to_string();
@@ -224,15 +215,9 @@ fn body(body: EventBody) -> Body {
         EventBody::MessageUnpinned { message } => {
             Body::MessageUnpinned(pb::MessageUnpinned { message_id: message.to_string() })
         }
-        EventBody::CompactionStarted { compaction, kind, trigger: by, base, context_tokens, window_tokens } => {
-            Body::CompactionStarted(pb::CompactionStarted {
-                compaction_id: compaction.to_string(),
-                kind: compaction_kind(kind).into(),
-                trigger: trigger(by).into(),
-                base_revision: base,
-                context_tokens,
-                window_tokens,
-            })
+        EventBody::CompactionStarted { compaction, kind, trigger, base, context_tokens, window_tokens } => {
+            let tokens = (context_tokens, window_tokens);
+            Body::CompactionStarted(compaction_started(compaction, kind, trigger, base, tokens))
         }
         EventBody::CompactionRetried { compaction, attempt, failure: why } => {
             let failure = Some(failure(why));
@@ -261,6 +246,60 @@ fn body(body: EventBody) -> Body {
         EventBody::CompactionUndone { compaction } => {
             Body::CompactionUndone(pb::CompactionUndone { compaction_id: compaction.to_string() })
         }
+    }
+}
+
+fn message_appended(
+    message: MessageId,
+    client_id: Option<String>,
+    by: Role,
+    kind: MessageKind,
+    part_count: i64,
+    sealed: bool,
+) -> pb::MessageAppended {
+    pb::MessageAppended {
+        message_id: message.to_string(),
+        client_id,
+        role: role(by).into(),
+        kind: message_kind(kind).into(),
+        part_count: count(part_count),
+        sealed,
+    }
+}
+
+/// Usage with the tokens of the view and those of the window that they are judged by.
+fn usage_recorded(
+    message: MessageId,
+    said: Usage,
+    trusted: bool,
+    (context_tokens, window_tokens): (i64, i64),
+    compaction_due: bool,
+) -> pb::UsageRecorded {
+    pb::UsageRecorded {
+        message_id: message.to_string(),
+        usage: Some(usage(said)),
+        trusted,
+        context_tokens,
+        window_tokens,
+        compaction_due,
+    }
+}
+
+/// A reduction with the tokens of the view and those of the window that they are judged by.
+fn compaction_started(
+    compaction: CompactionId,
+    kind: CompactionKind,
+    by: Trigger,
+    base_revision: Revision,
+    (context_tokens, window_tokens): (i64, i64),
+) -> pb::CompactionStarted {
+    pb::CompactionStarted {
+        compaction_id: compaction.to_string(),
+        kind: compaction_kind(kind).into(),
+        trigger: trigger(by).into(),
+        base_revision,
+        context_tokens,
+        window_tokens,
     }
 }
 

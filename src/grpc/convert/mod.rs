@@ -1,5 +1,5 @@
 //! Between the protocol's types and the domain's. A function named `read_…` takes what a client sent; the others write
-//! what it is sent.
+//! what it gets.
 //!
 //! Only the form of a request is checked here: values that are missing, and numbers that stand for nothing. What a
 //! value may be is for `app` to say. Every refusal names the field by its path in the request.
@@ -124,7 +124,11 @@ mod tests {
         }
 
         #[test]
-        fn usage_comes_back(counts in any::<[i64; 5]>(), total in any::<Option<i64>>(), cost in proptest::option::of(0.0..9.0)) {
+        fn usage_comes_back(
+            counts in any::<[i64; 5]>(),
+            total in any::<Option<i64>>(),
+            cost in proptest::option::of(0.0..9.0),
+        ) {
             let [input, output, reasoning, cache_read, cache_write] = counts;
             let given = Usage { input, output, reasoning, cache_read, cache_write, total, cost_usd: cost };
             prop_assert_eq!(read_usage(usage(given)), given);

@@ -79,8 +79,8 @@ fn left_out(left_out: RevisionRange) -> pb::OmittedHistory {
     pb::OmittedHistory { range: Some(range(left_out)), mark_revision: 0, reason }
 }
 
-/// The frames of a view: a header, the messages, an end. Messages are converted as they are sent, so that a long view is
-/// not in memory twice.
+/// The frames of a view: a header, the messages, an end. Messages are converted as they are sent, so that a long view
+/// is not in memory twice.
 pub(in crate::grpc) struct Frames {
     header: Option<pb::ContextHeader>,
     messages: vec::IntoIter<ViewMessage>,

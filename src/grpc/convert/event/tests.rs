@@ -1,12 +1,12 @@
 use super::*;
 use crate::app::Reason;
-use crate::model::compaction::{CompactionKind, Failure, Outcome, RevisionRange, Trigger};
+use crate::model::compaction::{Failure, Outcome, RevisionRange};
 use crate::model::event::Event;
-use crate::model::ids::{CompactionId, MessageId, PartId, SessionId};
-use crate::model::message::{FinishReason, Message, MessageKind, Role};
+use crate::model::ids::{PartId, SessionId};
+use crate::model::message::{FinishReason, Message};
 use crate::model::part::{Part, PartBody};
 use crate::model::time::Timestamp;
-use crate::model::usage::{ModelWindow, Usage};
+use crate::model::usage::ModelWindow;
 use uuid::Uuid;
 
 const MESSAGE: MessageId = MessageId(Uuid::from_u128(2));
@@ -31,6 +31,22 @@ fn did() -> Outcome {
         first_changed_index: 2,
         summarizer: "extractive".into(),
         usage: Some(Usage { input: 11, ..Usage::default() }),
+        duration_ms: 12,
+    }
+}
+
+fn written_outcome() -> pb::CompactionOutcome {
+    pb::CompactionOutcome {
+        covered: vec![pb::RevisionRange { first_revision: 1, last_revision: 8 }],
+        covered_count: 5,
+        tail_start_message_id: Some(OTHER.to_string()),
+        summary_message_id: Some(MESSAGE.to_string()),
+        pruned_count: 6,
+        tokens_before: 900,
+        tokens_after: 90,
+        first_changed_index: 2,
+        summarizer: "extractive".into(),
+        usage: Some(pb::Usage { input_tokens: 11, ..pb::Usage::default() }),
         duration_ms: 12,
     }
 }
@@ -202,19 +218,7 @@ fn compaction_bodies() -> Vec<(EventBody, Body)> {
                 compaction_id: compaction_id.clone(),
                 kind: pb::CompactionKind::Summary.into(),
                 trigger: pb::CompactionTrigger::Supplied.into(),
-                outcome: Some(pb::CompactionOutcome {
-                    covered: vec![pb::RevisionRange { first_revision: 1, last_revision: 8 }],
-                    covered_count: 5,
-                    tail_start_message_id: Some(OTHER.to_string()),
-                    summary_message_id: Some(MESSAGE.to_string()),
-                    pruned_count: 6,
-                    tokens_before: 900,
-                    tokens_after: 90,
-                    first_changed_index: 2,
-                    summarizer: "extractive".into(),
-                    usage: Some(pb::Usage { input_tokens: 11, ..pb::Usage::default() }),
-                    duration_ms: 12,
-                }),
+                outcome: Some(written_outcome()),
                 window_tokens: 1_000,
             }),
         ),

@@ -110,7 +110,10 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(32))]
     #[test]
     fn frames_keep_their_size_and_their_order(
-        sizes in proptest::collection::vec(prop_oneof![0..2_000_usize, 200_000..600_000_usize, 900_000..1_200_000_usize], 0..12),
+        sizes in proptest::collection::vec(
+            prop_oneof![0..2_000_usize, 200_000..600_000_usize, 900_000..1_200_000_usize],
+            0..12,
+        ),
     ) {
         let messages = (0..).zip(&sizes).map(|(revision, bytes)| view_message(revision, *bytes)).collect();
         let frames: Vec<_> = frames(context(messages), None).collect();

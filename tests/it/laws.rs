@@ -1,0 +1,462 @@
+//! P2, P8, P9, P10 as laws: whatever writers, rewinds, edits, pins, reductions, undos and forks do to each other, the
+//! history is what was written, every message of it is accounted for, a model can be given the view, and every view
+//! can be had again.
+
+use crate::support::{Line, ScriptedSummarizer, TestApp, block_on, call, cases, filler, result, text, window};
+use longhand::app::append::OpenPart;
+use longhand::app::compactions::NewSummary;
+use longhand::app::context::{Context, ContextRequest, OverflowAction};
+use longhand::app::sessions::{ForkPoint, NewSession, SessionChange};
+use longhand::app::{Error, Reason};
+use longhand::model::Revision;
+use longhand::model::compaction::CompactionKind;
+use longhand::model::ids::MessageId;
+use longhand::model::message::{Finish, FinishReason, Message, MessageKind, NewMessage, Role};
+use longhand::model::part::{NewPart, PartBody, Record};
+use longhand::model::view::{Standing, ViewMessage};
+use longhand::policy::pairing;
+use longhand::store::Caller;
+use longhand::summarizer::{Extractive, Summarizer};
+use proptest::prelude::*;
+use proptest::test_runner::{Config, TestRunner};
+use std::collections::HashSet;
+use std::sync::Arc;
+
+/// One thing that somebody does. The numbers choose among what there is.
+#[derive(Debug, Clone)]
+enum Step {
+    /// A request of so many characters.
+    Request(usize),
+    /// A reply, with so many calls.
+    Reply(usize, usize),
+    /// Results of the oldest calls without one, of so many characters, in one message.
+    Results(usize, usize),
+    /// A reply with a call, its result, and words behind it.
+    Whole(usize),
+    /// A result that answers nothing, or answers for the second time.
+    Stray(usize),
+    /// An entry that no view shows.
+    Entry,
+    /// Begins a reply.
+    Open,
+    /// Adds to an open reply.
+    Grow(usize),
+    /// Seals an open reply.
+    Seal(usize),
+    Rewind(usize),
+    Edit(usize),
+    Pin(usize, bool),
+    Undo,
+    Supply(usize, usize),
+    Compact(bool),
+    Fork(usize),
+    Preset(bool),
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let pick = 0_usize..1_000;
+    let words = 0_usize..1_500;
+    prop_oneof![
+        4 => words.clone().prop_map(Step::Request),
+        5 => (words.clone(), 0_usize..4).prop_map(|(words, calls)| Step::Reply(words, calls)),
+        4 => (words.clone(), 1_usize..4).prop_map(|(words, count)| Step::Results(words, count)),
+        2 => words.clone().prop_map(Step::Whole),
+        1 => pick.clone().prop_map(Step::Stray),
+        1 => Just(Step::Entry),
+        1 => Just(Step::Open),
+        1 => pick.clone().prop_map(Step::Grow),
+        1 => pick.clone().prop_map(Step::Seal),
+        1 => pick.clone().prop_map(Step::Rewind),
+        2 => pick.clone().prop_map(Step::Edit),
+        2 => (pick.clone(), any::<bool>()).prop_map(|(which, unpin)| Step::Pin(which, unpin)),
+        2 => Just(Step::Undo),
+        1 => (pick.clone(), pick.clone()).prop_map(|(tail, until)| Step::Supply(tail, until)),
+        4 => any::<bool>().prop_map(Step::Compact),
+        1 => pick.prop_map(Step::Fork),
+        1 => any::<bool>().prop_map(Step::Preset),
+    ]
+}
+
+/// A message that was written, as its writer remembers it.
+#[derive(Debug, Clone)]
+struct Written {
+    id: MessageId,
+    revision: Revision,
+    role: Role,
+    kind: MessageKind,
+    /// What it says, and since when.
+    parts: Vec<(Revision, NewPart)>,
+    sealed: Option<Revision>,
+    finish: Finish,
+}
+
+impl Written {
+    /// What it was at a revision.
+    fn at(&self, at: Revision) -> Self {
+        let mut then = self.clone();
+        then.parts.retain(|(revision, _)| *revision <= at);
+        then.sealed = self.sealed.filter(|sealed| *sealed <= at);
+        if then.sealed.is_none() {
+            then.finish = Finish::default();
+        }
+        then
+    }
+
+    fn check(&self, found: &Message) {
+        assert_eq!((found.id, found.revision, found.role, found.kind), (self.id, self.revision, self.role, self.kind));
+        assert_eq!((found.sealed_revision, &found.finish), (self.sealed, &self.finish));
+        let said: Vec<_> = self.parts.iter().map(|(since, part)| (*since, &part.body)).collect();
+        assert_eq!(found.parts.iter().map(|part| (part.revision, &part.body)).collect::<Vec<_>>(), said);
+    }
+}
+
+/// A session with everything that was done to it.
+struct Tracked {
+    id: String,
+    written: Vec<Written>,
+    /// The views that were asked for.
+    views: Vec<(Revision, [u8; 32], Vec<ViewMessage>)>,
+    /// Calls without a result.
+    calls: Vec<String>,
+    ever_pinned: HashSet<MessageId>,
+}
+
+struct World {
+    test: TestApp,
+    sessions: Vec<Tracked>,
+    /// Makes call ids unlike each other.
+    count: usize,
+}
+
+const SMALL_OPENCODE: &str = r#"{"guards": {"minimum_gain_tokens": 1}, "tail": {"turns": {"turns": 2,
+    "budget_min_tokens": 300, "budget_max_tokens": 900}}, "truncate": {"max_units": 1000},
+    "prune": {"protect_tokens": 300, "minimum_tokens": 100}, "summary": {"max_tokens": 200}}"#;
+const SMALL_PI: &str = r#"{"guards": {"minimum_gain_tokens": 1}, "tail": {"recent": {"keep_tokens": 400}},
+    "trigger": {"threshold": {"reserve": {"reserve_tokens": 500}}}, "summary": {"max_tokens": 200}}"#;
+
+fn small(pi: bool) -> (&'static str, &'static str) {
+    if pi { ("pi@1.5", SMALL_PI) } else { ("opencode@seed", SMALL_OPENCODE) }
+}
+
+impl World {
+    async fn new(pi: bool, extractive: bool) -> Self {
+        let says = (0..100).map(|number| Line::Say(format!("summary {number}")));
+        let summarizer: Arc<dyn Summarizer> =
+            if extractive { Arc::new(Extractive) } else { ScriptedSummarizer::new(says) };
+        let test = TestApp::with(summarizer).await;
+        let (preset, small) = small(pi);
+        let id = test
+            .create(NewSession {
+                preset: preset.to_owned(),
+                policy_override_json: small.to_owned(),
+                window: window(3_000, 500),
+                ..NewSession::default()
+            })
+            .await;
+        let first =
+            Tracked { id, written: Vec::new(), views: Vec::new(), calls: Vec::new(), ever_pinned: HashSet::new() };
+        Self { test, sessions: vec![first], count: 0 }
+    }
+
+    async fn append(&mut self, at: usize, role: Role, kind: MessageKind, parts: Vec<NewPart>, open: bool) {
+        self.count += 1;
+        let calls = parts.iter().any(|part| matches!(part.body, PartBody::ToolCall(_)));
+        let reason = (role == Role::Assistant)
+            .then_some(if calls { FinishReason::ToolCalls } else { FinishReason::Stop });
+        let finish = (!open).then(|| Finish { reason, ..Finish::default() });
+        let new = NewMessage {
+            client_id: Some(format!("m{}", self.count)),
+            role,
+            kind,
+            parts: parts.clone(),
+            finish: finish.clone(),
+            model: String::new(),
+            provider: String::new(),
+            origin_time: None,
+            metadata_json: None,
+        };
+        let session = &mut self.sessions[at];
+        let appended = self.test.app.append(&session.id, vec![new], None, None, Caller::default()).await;
+        let id = MessageId(appended.expect("plain appends need nothing").ids[0]);
+        let (stored, _) = self.test.app.get_message(&session.id, &id.to_string()).await.expect("it is there");
+        let revision = stored.revision;
+        assert!(session.written.last().is_none_or(|last| last.revision < revision), "one order");
+        session.written.push(Written {
+            id,
+            revision,
+            role,
+            kind,
+            parts: parts.into_iter().map(|part| (revision, part)).collect(),
+            sealed: finish.is_some().then_some(revision),
+            finish: finish.unwrap_or_default(),
+        });
+    }
+
+    /// The message that a number chooses, of those that clients wrote; none before the first.
+    fn chosen(&self, at: usize, number: usize) -> Option<&Written> {
+        let written = &self.sessions[at].written;
+        written.get(number.checked_rem(written.len())?)
+    }
+
+    async fn take(&mut self, at: usize, step: &Step) -> Result<(), Error> {
+        let fresh = format!("c{}", self.count);
+        match *step {
+            Step::Request(size) => {
+                self.append(at, Role::User, MessageKind::Normal, vec![text(&filler("u", size))], false).await;
+            }
+            Step::Reply(size, calls) => {
+                let ids: Vec<String> = (0..calls).map(|number| format!("{fresh}-{number}")).collect();
+                let parts = std::iter::once(text(&filler("a", size))).chain(ids.iter().map(|id| call(id))).collect();
+                self.append(at, Role::Assistant, MessageKind::Normal, parts, false).await;
+                self.sessions[at].calls.extend(ids);
+            }
+            Step::Results(size, count) => {
+                let calls = &mut self.sessions[at].calls;
+                let taken: Vec<String> = calls.drain(..count.min(calls.len())).collect();
+                if !taken.is_empty() {
+                    let parts = taken.iter().map(|id| result(id, &filler(id, size))).collect();
+                    self.append(at, Role::Tool, MessageKind::Normal, parts, false).await;
+                }
+            }
+            Step::Whole(size) => {
+                let parts = vec![call(&fresh), result(&fresh, &filler("t", size)), text("so be it")];
+                self.append(at, Role::Assistant, MessageKind::Normal, parts, false).await;
+            }
+            Step::Stray(number) => {
+                let parts = vec![result(&format!("c{}-0", number % (self.count + 1)), "too late")];
+                self.append(at, Role::Tool, MessageKind::Normal, parts, false).await;
+            }
+            Step::Entry => {
+                let record = Record { kind: "entry".to_owned(), data: "{}".to_owned() };
+                let parts = vec![NewPart::new(PartBody::Record(record))];
+                self.append(at, Role::System, MessageKind::Record, parts, false).await;
+            }
+            Step::Open => self.append(at, Role::Assistant, MessageKind::Normal, vec![text("so")], true).await,
+            Step::Grow(number) => self.grow(at, number, &fresh).await?,
+            Step::Seal(number) => self.seal(at, number).await?,
+            ref mark => self.mark(at, mark).await?,
+        }
+        Ok(())
+    }
+
+    /// An open message, by its place.
+    fn open(&self, at: usize, number: usize) -> Option<usize> {
+        let written = self.sessions[at].written.iter().enumerate();
+        let open: Vec<usize> =
+            written.filter(|(_, written)| written.sealed.is_none()).map(|(index, _)| index).collect();
+        open.get(number.checked_rem(open.len())?).copied()
+    }
+
+    async fn grow(&mut self, at: usize, number: usize, fresh: &str) -> Result<(), Error> {
+        let Some(index) = self.open(at, number) else { return Ok(()) };
+        self.count += 1;
+        let session = &mut self.sessions[at];
+        let id = session.written[index].id.to_string();
+        let parts = [text("and on"), call(fresh)];
+        let whole = parts.iter().cloned().map(OpenPart::Whole).collect();
+        let since = self.test.app.append_parts(&session.id, &id, whole, Caller::default()).await?.revision;
+        session.written[index].parts.extend(parts.map(|part| (since, part)));
+        session.calls.push(fresh.to_owned());
+        Ok(())
+    }
+
+    async fn seal(&mut self, at: usize, number: usize) -> Result<(), Error> {
+        let Some(index) = self.open(at, number) else { return Ok(()) };
+        let session = &mut self.sessions[at];
+        let written = &mut session.written[index];
+        let finish = Finish { reason: Some(FinishReason::Stop), ..Finish::default() };
+        let id = written.id.to_string();
+        let sealed = self.test.app.finish_message(&session.id, &id, finish.clone(), None, Caller::default()).await?;
+        (written.sealed, written.finish) = (Some(sealed.revision), finish);
+        Ok(())
+    }
+
+    async fn mark(&mut self, at: usize, step: &Step) -> Result<(), Error> {
+        let app = self.test.app.clone();
+        let id = self.sessions[at].id.clone();
+        let none = Caller::default;
+        let name = |written: Option<&Written>| written.map(|written| written.id.to_string()).unwrap_or_default();
+        match *step {
+            Step::Rewind(number) => drop(app.rewind(&id, &name(self.chosen(at, number)), None, none()).await?),
+            Step::Edit(number) => {
+                let Some(target) = self.chosen(at, number) else { return Ok(()) };
+                let (role, part) = (target.role, text("in other words"));
+                let target = target.id.to_string();
+                let edited = app.edit(&id, &target, std::slice::from_ref(&part), None, none()).await?;
+                let edited = MessageId(edited.ids[0]);
+                let revision = app.get_message(&id, &edited.to_string()).await?.0.revision;
+                self.sessions[at].written.push(Written {
+                    id: edited,
+                    revision,
+                    role,
+                    kind: MessageKind::Edit,
+                    parts: vec![(revision, part)],
+                    sealed: Some(revision),
+                    finish: Finish::default(),
+                });
+            }
+            Step::Pin(number, unpin) => {
+                let Some(target) = self.chosen(at, number).map(|written| written.id) else { return Ok(()) };
+                app.pin(&id, &target.to_string(), unpin, none()).await?;
+                self.sessions[at].ever_pinned.insert(target);
+            }
+            Step::Undo => drop(app.undo_compaction(&id, None, none()).await?),
+            Step::Supply(tail, until) => {
+                let new = NewSummary {
+                    text: "brought along".to_owned(),
+                    tail_start: name(self.chosen(at, tail)),
+                    until: name(self.chosen(at, until)),
+                    ..NewSummary::default()
+                };
+                app.supply_summary(&id, new, none()).await?;
+            }
+            Step::Compact(prune) => {
+                let kind = if prune { CompactionKind::Prune } else { CompactionKind::Summary };
+                app.start_compaction(&id, kind, String::new(), none()).await?;
+                self.test.settled().await;
+            }
+            Step::Fork(number) if self.sessions.len() < 4 => self.fork(at, number).await?,
+            Step::Preset(pi) => {
+                let (preset, small) = small(pi);
+                let change = SessionChange {
+                    preset: Some(preset.to_owned()),
+                    policy_override_json: Some(small.to_owned()),
+                    ..SessionChange::default()
+                };
+                app.update_session(&id, change, none()).await?;
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    async fn fork(&mut self, at: usize, number: usize) -> Result<(), Error> {
+        let session = &self.sessions[at];
+        let newest = self.test.revision(&session.id).await;
+        let point = Revision::try_from(number).expect("small").rem_euclid(newest) + 1;
+        let fork = ForkPoint { at_revision: Some(point), ..ForkPoint::default() };
+        let (info, _) = self.test.app.fork_session(&session.id, fork, None, String::new(), Caller::default()).await?;
+        let inherited = session.written.iter().map(|written| written.at(point));
+        let child = Tracked {
+            id: info.session.id.to_string(),
+            written: inherited.filter(|written| written.sealed.is_some()).collect(),
+            views: Vec::new(),
+            calls: Vec::new(),
+            ever_pinned: session.ever_pinned.clone(),
+        };
+        self.sessions.push(child);
+        Ok(())
+    }
+
+    /// Asks for the view, as an agent would, and holds it against the laws.
+    async fn look(&mut self, at: usize) {
+        let session = &mut self.sessions[at];
+        let view = self.test.context(&session.id).await;
+        accounted(session, &view);
+        let request = ContextRequest {
+            window: Some(window(700, 100)),
+            action: OverflowAction::Shorten,
+            ..ContextRequest::default()
+        };
+        let shorter = self.test.app.context(&session.id, request).await.expect("a context");
+        accounted(session, &shorter);
+        session.views.push((view.revision, view.hash, view.messages));
+    }
+
+    /// Asks again for everything that was ever read.
+    async fn look_back(&self) {
+        for session in &self.sessions {
+            let found = self.test.history(&session.id).await;
+            assert_eq!(found.len(), session.written.len());
+            for (found, written) in found.iter().zip(&session.written) {
+                written.check(found);
+            }
+            for (at, hash, messages) in &session.views {
+                let again = self.test.context_as_of(&session.id, *at).await;
+                assert_eq!((&again.hash, &again.messages), (hash, messages), "the view at {at}");
+                let then: Vec<_> = session.written.iter().filter(|written| written.revision <= *at).collect();
+                let found = self.test.history_as_of(&session.id, Some(*at)).await;
+                assert_eq!(found.len(), then.len());
+                for (found, written) in found.iter().zip(then) {
+                    written.at(*at).check(found);
+                }
+            }
+        }
+        assert_eq!(self.test.findings().await, []);
+    }
+}
+
+/// Every message is shown, covered by a summary that is in the view, or left out for a reason; and a model can be given
+/// the view.
+fn accounted(session: &Tracked, view: &Context) {
+    assert_eq!(pairing::violations(&view.messages), Vec::<String>::new());
+    if let Some(covered) = &view.covered {
+        let stands = |message: &&ViewMessage| message.standing == Standing::Summary;
+        assert_eq!(view.messages.iter().filter(stands).map(|message| message.revision).collect::<Vec<_>>(), [
+            covered.summary
+        ]);
+    }
+    let shown: HashSet<MessageId> = view.messages.iter().filter_map(|message| message.source).collect();
+    for written in &session.written {
+        let written = written.at(view.revision);
+        if written.kind == MessageKind::Record {
+            assert!(!shown.contains(&written.id), "records are in no view");
+            continue;
+        }
+        let is_shown = shown.contains(&written.id);
+        let is_covered = view
+            .covered
+            .as_ref()
+            .is_some_and(|covered| covered.ranges.iter().any(|range| range.contains(written.revision)));
+        let is_omitted = view.omitted.iter().any(|omitted| omitted.range.contains(written.revision));
+        let is_left_out = view.left_out.iter().any(|range| range.contains(written.revision));
+        let says_nothing = written.parts.iter().all(|(_, part)| part.body == PartBody::Text(String::new()));
+        assert!(
+            is_shown || is_covered || is_omitted || is_left_out || says_nothing,
+            "{written:?} is nowhere: {:?} {:?}",
+            view.covered,
+            view.omitted
+        );
+        if is_shown && !session.ever_pinned.contains(&written.id) && written.kind == MessageKind::Normal {
+            assert!(!is_covered, "{written:?} is shown beside the summary that stands for it");
+            assert!(!is_omitted, "{written:?} is shown although it was left out: {:?}", view.omitted);
+        }
+    }
+}
+
+/// Reasons for which a step may be refused; nothing else may go wrong.
+const REFUSALS: [Reason; 6] = [
+    Reason::NothingToUndo,
+    Reason::NothingToCompact,
+    Reason::BoundaryInvalid,
+    Reason::MessageOpen,
+    Reason::MessageSealed,
+    Reason::RevisionMismatch,
+];
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_laws_hold_whatever_is_done() {
+    let steps = prop::collection::vec((0_usize..8, step()), 10..50);
+    let config = Config { cases: cases(24), max_shrink_iters: 300, failure_persistence: None, ..Config::default() };
+    let outcome = TestRunner::new(config).run(&(any::<bool>(), any::<bool>(), steps), |(pi, extractive, steps)| {
+        block_on(async {
+            let mut world = World::new(pi, extractive).await;
+            for (which, step) in &steps {
+                let at = which % world.sessions.len();
+                match world.take(at, step).await {
+                    Ok(()) => {}
+                    Err(error) if REFUSALS.contains(&error.reason) => {}
+                    Err(error) => panic!("{step:?}: {error:?}"),
+                }
+                world.look(at).await;
+            }
+            world.test.settled().await;
+            world.look_back().await;
+            let World { test, sessions, count } = world;
+            let world = World { test: test.restart().await, sessions, count };
+            world.look_back().await;
+        });
+        Ok(())
+    });
+    outcome.unwrap_or_else(|failure| panic!("{failure}"));
+}
