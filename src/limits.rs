@@ -32,6 +32,8 @@ pub const DRAFT_BYTES_MAX: usize = 4 * 1024 * 1024;
 pub const MESSAGE_DRAFTS_MAX: usize = 64;
 /// What one gRPC request may hold; above the batch limit, so that the batch limit is the one that speaks.
 pub const REQUEST_BYTES_MAX: usize = 16 * 1024 * 1024;
+/// What one gRPC response may hold. A single message can be longer than a page's or a frame's bytes, never this long.
+pub const RESPONSE_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// A page when the caller names no size.
 pub const PAGE_SIZE_DEFAULT: i64 = 50;
 /// The longest page.
@@ -64,6 +66,8 @@ pub const DECOMPRESS_BYTES_MAX: usize = 64 * 1024 * 1024;
 pub const SUBSCRIPTION_PAGE_EVENTS: i64 = 256;
 /// Sessions that one subscription names.
 pub const SUBSCRIPTION_SESSIONS_MAX: usize = 100;
+/// Findings of a check that wait for their reader.
+pub const CHECK_QUEUE_MAX: usize = 64;
 /// Open event streams.
 pub const STREAMS_MAX: usize = 4_096;
 /// Live frames kept for a slow watcher; older ones are left out.

@@ -113,21 +113,31 @@ impl Longhand {
     }
 
     /// Checks the chains; what is found comes as it is found, the end last.
-    pub async fn check_integrity(&self, session: Option<&str>) -> Result<mpsc::UnboundedReceiver<Result<CheckItem>>> {
+    pub async fn check_integrity(&self, session: Option<&str>) -> Result<mpsc::Receiver<Result<CheckItem>>> {
         let key = match session {
             Some(id) => Some(self.store().find_session(id).await?),
             None => None,
         };
-        let (items, receiver) = mpsc::unbounded_channel();
+        let (items, receiver) = mpsc::channel(crate::limits::CHECK_QUEUE_MAX);
         let store = self.store().clone();
         let stopping = self.shared.stopping.clone();
         tokio::spawn(async move {
-            let found = |finding| drop(items.send(Ok(CheckItem::Finding(finding))));
+            let (finder, mut findings) = mpsc::channel(crate::limits::CHECK_QUEUE_MAX);
+            let check = store.verify(key, finder);
+            let report = async {
+                // A caller that reads slowly slows the check down, and one that is gone ends it.
+                while let Some(finding) = findings.recv().await {
+                    if items.send(Ok(CheckItem::Finding(finding))).await.is_err() {
+                        return;
+                    }
+                }
+            };
             let end = tokio::select! {
                 () = stopping.cancelled() => return,
-                end = store.verify(key, found) => end,
+                () = items.closed() => return,
+                (end, ()) = async { tokio::join!(check, report) } => end,
             };
-            drop(items.send(end.map(CheckItem::End).map_err(Error::from)));
+            drop(items.send(end.map(CheckItem::End).map_err(Error::from)).await);
         });
         Ok(receiver)
     }

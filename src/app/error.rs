@@ -56,6 +56,8 @@ pub enum Reason {
     BoundaryInvalid,
     /// The view is too large to be read.
     ContextTooLarge,
+    /// As many event streams are open as may be; the metadata has the limit.
+    TooManyStreams,
     /// Too many writes wait; try again.
     StoreBusy,
     /// The disk failed to sync: the store serves reads only.
@@ -76,7 +78,7 @@ pub enum Reason {
 
 impl Reason {
     /// Every reason.
-    pub const ALL: [Self; 33] = [
+    pub const ALL: [Self; 34] = [
         Self::SessionNotFound,
         Self::MessageNotFound,
         Self::DraftNotFound,
@@ -102,6 +104,7 @@ impl Reason {
         Self::CompactionEnded,
         Self::BoundaryInvalid,
         Self::ContextTooLarge,
+        Self::TooManyStreams,
         Self::StoreBusy,
         Self::StoreReadOnly,
         Self::ShuttingDown,
@@ -140,6 +143,7 @@ impl Reason {
             Self::CompactionEnded => "COMPACTION_ENDED",
             Self::BoundaryInvalid => "BOUNDARY_INVALID",
             Self::ContextTooLarge => "CONTEXT_TOO_LARGE",
+            Self::TooManyStreams => "TOO_MANY_STREAMS",
             Self::StoreBusy => "STORE_BUSY",
             Self::StoreReadOnly => "STORE_READ_ONLY",
             Self::ShuttingDown => "SHUTTING_DOWN",

@@ -11,7 +11,7 @@ use crate::model::ids::{MessageId, PartId, SessionId};
 use crate::model::message::Message;
 use crate::model::view::ViewMessage;
 use crate::scheduler::plan;
-use crate::store::{EventFilter, SessionKey};
+use crate::store::{self, EventFilter, SessionKey};
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, broadcast};
@@ -126,6 +126,10 @@ pub struct EventStream {
     subscription: Subscription,
     /// Frames that are ready: the beginning of the stream.
     waiting: VecDeque<Frame>,
+    /// Events that were read and not sent yet: with their messages they are more than one frame takes.
+    unsent: VecDeque<Event>,
+    /// Whether the mutation of the last of them goes on in what is read next.
+    unsent_more: bool,
     content: bool,
     sessions: HashMap<SessionKey, SessionId>,
     live: Option<broadcast::Receiver<LiveDelta>>,
@@ -140,6 +144,9 @@ impl EventStream {
     pub async fn next(&mut self) -> Result<Frame> {
         if let Some(frame) = self.waiting.pop_front() {
             return Ok(frame);
+        }
+        if !self.unsent.is_empty() {
+            return self.batch().await;
         }
         loop {
             tokio::select! {
@@ -163,16 +170,39 @@ impl EventStream {
         }
     }
 
-    async fn frame(&self, next: Next) -> Result<Frame> {
+    async fn frame(&mut self, next: Next) -> Result<Frame> {
         let seq = self.subscription.cursor();
         match next {
             Next::Closed => Err(self.ending().await),
             Next::Idle => Ok(Frame::Progress { cursor: cursor::at(self.app.store(), seq).await?, seq }),
             Next::Events { events, more } => {
-                let events = self.app.served(events, self.content).await?;
-                Ok(Frame::Events { events, cursor: cursor::at(self.app.store(), seq).await?, more })
+                self.unsent = events.into();
+                self.unsent_more = more;
+                self.batch().await
             }
         }
+    }
+
+    /// Events that were read, as many as one frame takes.
+    async fn batch(&mut self) -> Result<Frame> {
+        let mut events = Vec::new();
+        let mut bytes = 0;
+        let mut whole = true;
+        while let Some(event) = self.unsent.pop_front() {
+            whole = event.ends_mutation;
+            let served = self.app.served(event, self.content).await?;
+            bytes += served.message.as_ref().map_or(0, store::weigh_bytes);
+            events.push(served);
+            if bytes > limits::PAGE_BYTES_MAX {
+                break;
+            }
+        }
+        if self.unsent.is_empty() {
+            let cursor = cursor::at(self.app.store(), self.subscription.cursor()).await?;
+            return Ok(Frame::Events { events, cursor, more: self.unsent_more });
+        }
+        let cursor = events.last().map(|event| event.cursor.clone()).unwrap_or_default();
+        Ok(Frame::Events { events, cursor, more: !whole })
     }
 
     async fn live_frame(&mut self, delta: LiveDelta) -> Result<Option<Frame>> {
@@ -211,8 +241,10 @@ impl Longhand {
             return Err(Error::field("progress_interval", "is not between 1 s and 10 min"));
         }
         let permit = self.shared.streams.clone().try_acquire_owned();
-        let permit =
-            permit.map_err(|_| Error::limit("open event streams", limits::STREAMS_MAX, limits::STREAMS_MAX + 1))?;
+        let permit = permit.map_err(|_| {
+            Error::new(Reason::TooManyStreams, "as many event streams are open as may be")
+                .with("limit", limits::STREAMS_MAX)
+        })?;
         let mut sessions = HashMap::new();
         for id in &request.sessions {
             let key = self.store().find_session(id).await?;
@@ -240,6 +272,8 @@ impl Longhand {
             app: self.clone(),
             subscription: Subscription::new(self.store().clone(), filter, after, progress),
             waiting,
+            unsent: VecDeque::new(),
+            unsent_more: false,
             content: request.content,
             all_sessions: sessions.is_empty(),
             sessions,
@@ -273,14 +307,27 @@ impl Longhand {
         limits::STREAMS_MAX - self.shared.streams.available_permits()
     }
 
-    async fn served(&self, events: Vec<Event>, content: bool) -> Result<Vec<ServedEvent>> {
-        let mut served = Vec::with_capacity(events.len());
-        for event in events {
-            let message = if content { self.store().message_of(&event).await? } else { None };
-            let cursor = cursor::behind(self.store(), event.seq, &event.hash);
-            served.push(ServedEvent { event, cursor, message });
+    async fn served(&self, event: Event, content: bool) -> Result<ServedEvent> {
+        let message = if content { self.store().message_of(&event).await? } else { None };
+        let cursor = cursor::behind(self.store(), event.seq, &event.hash);
+        Ok(ServedEvent { event, cursor, message })
+    }
+
+    /// Events for a page, which ends early rather than grow past its bytes; says whether it did.
+    async fn served_page(&self, events: Vec<Event>, content: bool) -> Result<(Vec<ServedEvent>, bool)> {
+        let mut page = Vec::with_capacity(events.len());
+        let mut bytes = 0;
+        let mut events = events.into_iter();
+        for event in events.by_ref() {
+            let served = self.served(event, content).await?;
+            bytes += served.message.as_ref().map_or(0, store::weigh_bytes);
+            page.push(served);
+            if bytes > limits::PAGE_BYTES_MAX {
+                break;
+            }
         }
-        Ok(served)
+        let early = events.next().is_some();
+        Ok((page, early))
     }
 
     /// A page of past events, oldest first, and where the next one begins.
@@ -309,10 +356,11 @@ impl Longhand {
         };
         let last = list.to_revision.unwrap_or(i64::MAX);
         let (events, next) = self.store().history_events(key, &list.kinds, (first, last), limit).await?;
-        let events = self.served(events, list.content).await?;
-        let next = match next {
-            Some(_) => events.last().map(|event| event.cursor.clone()).unwrap_or_default(),
-            None => String::new(),
+        let (events, early) = self.served_page(events, list.content).await?;
+        let next = if next.is_some() || early {
+            events.last().map(|event| event.cursor.clone()).unwrap_or_default()
+        } else {
+            String::new()
         };
         Ok((events, next))
     }
@@ -338,8 +386,13 @@ impl Longhand {
             events.truncate(most);
             cursor = events.last().map_or(after, |event| event.seq);
         }
+        let (events, early) = self.served_page(events, content).await?;
+        if early && let Some(last) = events.last() {
+            let next = last.cursor.clone();
+            return Ok((events, next));
+        }
         let next = if cursor < head { cursor::at(self.store(), cursor).await? } else { String::new() };
-        Ok((self.served(events, content).await?, next))
+        Ok((events, next))
     }
 }
 

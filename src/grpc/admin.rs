@@ -9,7 +9,7 @@ use crate::pb::admin_service_server::AdminService;
 use crate::pb::check_integrity_response::Item;
 use futures::StreamExt as _;
 use futures::stream::{self, BoxStream};
-use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::sync::mpsc::Receiver;
 use tonic::{Request, Response, Status};
 
 /// The daemon's own service.
@@ -58,7 +58,7 @@ type CheckStream = BoxStream<'static, Result<pb::CheckIntegrityResponse, Status>
 
 /// The check's findings as they come. A check that stops without an end was cut off, and silence would read as "all is
 /// well".
-fn check(items: UnboundedReceiver<crate::app::Result<CheckItem>>) -> CheckStream {
+fn check(items: Receiver<crate::app::Result<CheckItem>>) -> CheckStream {
     stream::unfold(Some(items), async |state| {
         let mut items = state?;
         match items.recv().await {

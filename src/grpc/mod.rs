@@ -25,9 +25,6 @@ use tonic_health::server::HealthReporter;
 /// The header in which a caller says its name for itself: printable ASCII, up to 128 bytes.
 pub const ACTOR_HEADER: &str = "longhand-actor";
 
-/// What one gRPC response may hold. A single message can be longer than a page's or a frame's bytes, never this long.
-const RESPONSE_BYTES_MAX: usize = 64 * 1024 * 1024;
-
 /// What health is told about: the daemon as a whole, and each service.
 const HEALTH_NAMES: [&str; 7] = [
     "",
@@ -43,7 +40,7 @@ macro_rules! limited {
     ($server:ty, $service:expr) => {
         <$server>::new($service)
             .max_decoding_message_size(limits::REQUEST_BYTES_MAX)
-            .max_encoding_message_size(RESPONSE_BYTES_MAX)
+            .max_encoding_message_size(limits::RESPONSE_BYTES_MAX)
     };
 }
 

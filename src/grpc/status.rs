@@ -43,7 +43,7 @@ fn code(reason: Reason) -> Code {
         | Reason::NothingToUndo
         | Reason::CompactionEnded
         | Reason::BoundaryInvalid => Code::FailedPrecondition,
-        Reason::ContextTooLarge | Reason::RequestTooLarge => Code::ResourceExhausted,
+        Reason::ContextTooLarge | Reason::TooManyStreams | Reason::RequestTooLarge => Code::ResourceExhausted,
         Reason::StoreBusy | Reason::StoreReadOnly | Reason::ShuttingDown => Code::Unavailable,
         Reason::RowCorrupt => Code::DataLoss,
         Reason::Internal => Code::Internal,

@@ -1,24 +1,19 @@
 //! Reductions as jobs: asked for, claimed, kept alive, ended. A result is committed together with its job's end.
 
 use super::append::answered;
-use super::chain::{self, Digest};
+use super::chain::Digest;
 use super::codec::{self, Number as _};
 use super::error::{Error, Kind, Result};
-use super::head::{Receipt, Rule, SessionKey};
+use super::head::{Receipt, SessionKey};
 use super::lineage::Reader;
-use super::marks;
-use super::tx::{Caller, MessageInput, Tx};
+use super::tx::{Caller, Tx};
 use crate::clock::fresh_id;
 use crate::model::Revision;
 use crate::model::compaction::{
-    Compaction, CompactionKind, CompactionRequest, CompactionState, Failure, Outcome, RevisionRange, Trigger,
+    Compaction, CompactionKind, CompactionRequest, CompactionState, Failure, Outcome, Trigger,
 };
 use crate::model::event::EventBody;
-use crate::model::fold;
-use crate::model::ids::{CompactionId, MessageId, PartId, SessionId};
-use crate::model::mark::{CompactedMark, MarkBody};
-use crate::model::message::{MessageKind, Role};
-use crate::model::part::PartBody;
+use crate::model::ids::{CompactionId, SessionId};
 use crate::model::session::SessionState;
 use crate::model::time::Timestamp;
 use crate::model::usage::ModelWindow;
@@ -71,27 +66,6 @@ pub struct Claim {
     pub start_time: Timestamp,
 }
 
-/// What a finished reduction puts in force.
-#[derive(Clone)]
-pub struct Commit {
-    /// The claim it was made under.
-    pub claim: Claim,
-    /// What the policy says about triggers now.
-    pub rule: Rule,
-    /// What it does.
-    pub reduction: Reduction,
-    /// Tokens of the view at the base, before.
-    pub tokens_before: i64,
-    /// Tokens of that view, after.
-    pub tokens_after: i64,
-    /// Tool output tokens that a later prune could still look at.
-    pub output_tokens: i64,
-    /// Index of the first view message that changed.
-    pub first_changed_index: i64,
-    /// What ends a loop.
-    pub breaker: Breaker,
-}
-
 /// What ends a loop of reductions that change nothing.
 #[derive(Debug, Clone, Copy)]
 pub struct Breaker {
@@ -99,36 +73,6 @@ pub struct Breaker {
     pub failures_max: i64,
     /// … automatic triggers wait for this many user messages.
     pub hold_turns: i64,
-}
-
-/// What a reduction does.
-#[derive(Clone)]
-pub enum Reduction {
-    /// Shortens these parts of these messages.
-    Prune(Vec<(MessageId, PartId)>),
-    /// Puts a summary in place of a range.
-    Summary(SummaryCommit),
-}
-
-/// A summary on its way into the history.
-#[derive(Clone)]
-pub struct SummaryCommit {
-    /// The summary.
-    pub text: String,
-    /// The words that introduce it, if the policy has some.
-    pub marker_text: Option<String>,
-    /// The first message kept verbatim, by its place in the view.
-    pub tail_start: Revision,
-    /// That message's id, if there is one.
-    pub tail_message: Option<MessageId>,
-    /// Every message the summary stands for, those of the summaries before it included.
-    pub covered: Vec<RevisionRange>,
-    /// How many messages are covered anew.
-    pub covered_count: i64,
-    /// Who wrote it.
-    pub summarizer: String,
-    /// What it cost.
-    pub usage: Option<crate::model::usage::Usage>,
 }
 
 /// How a job ends without effect, or goes on.
@@ -150,22 +94,6 @@ pub(crate) struct EndJob {
     pub(crate) claim: Claim,
     pub(crate) end: End,
     pub(crate) breaker: Breaker,
-}
-
-/// A supplied summary: committed at once, without a job that runs.
-#[derive(Clone)]
-pub(crate) struct Supply {
-    pub(crate) session: SessionKey,
-    pub(crate) caller: Caller,
-    pub(crate) expected_revision: Option<Revision>,
-    pub(crate) summary: SummaryCommit,
-    /// Nothing from this revision on is covered.
-    pub(crate) until: Revision,
-    pub(crate) tokens_before: i64,
-    pub(crate) tokens_after: i64,
-    pub(crate) output_tokens: i64,
-    /// The revision that the two were measured at.
-    pub(crate) measured_at: Revision,
 }
 
 /// What the scheduler found when it looked at a due session.
@@ -228,9 +156,6 @@ const COUNTS: &str = "select (select count(*) from job where state = 1 and (queu
 const INSERT: &str = "insert into job (public_id, session_id, kind, trigger, state, queued, instructions, actor, \
      tokens_at_request, window, attempt, lease_epoch, run_at, create_time) \
      values ($1, $2, $3, $4, 1, $5, $6, $7, $8, $9, 0, 0, $10, $10)";
-const INSERT_DONE: &str = "insert into job (public_id, session_id, kind, trigger, state, queued, instructions, actor, \
-     base_revision, tokens_at_request, window, attempt, lease_epoch, run_at, ended_revision, outcome, \
-     create_time, end_time) values ($1, $2, 2, 4, 3, 0, '', $3, $4, $5, x'', 0, 1, $6, $7, $8, $6, $6)";
 const CLAIM: &str = "update job set state = 2, attempt = attempt + 1, lease_epoch = lease_epoch + 1, \
      lease_owner = $2, lease_until = $3, base_revision = $4, started_revision = coalesce(started_revision, $5), \
      start_time = coalesce(start_time, $6) where id = $1 and state = 1 and queued = 0 and run_at <= $6";
@@ -241,33 +166,12 @@ const FINISH: &str = "update job set state = $3, ended_revision = $4, outcome = 
      lease_owner = null, lease_until = null where id = $1 and lease_epoch = $2 and state in (1, 2)";
 const PROMOTE: &str = "update job set queued = 0 where id = \
      (select id from job where session_id = $1 and state = 1 and queued = 1 order by id limit 1) returning public_id";
-const PART_ROW: &str = "select p.id from message m join part p on p.message_id = m.id \
-     where m.public_id = $1 and p.public_id = $2";
-const INSERT_PRUNED: &str = "insert into pruned (part_id, session_id, revision, compaction_id) values ($1, $2, $3, $4)";
 
 /// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
 pub(crate) const STATEMENTS: &[&str] = &[
-    BY_ID,
-    BY_ROW,
-    OF_SESSION,
-    LIVE,
-    QUEUED,
-    READY,
-    NEXT_RUN,
-    RUNNING,
-    DUE,
-    TRIGGERS,
-    COUNTS,
-    INSERT,
-    INSERT_DONE,
-    CLAIM,
-    HEARTBEAT,
-    RETRY,
-    FINISH,
-    PROMOTE,
-    PART_ROW,
-    INSERT_PRUNED,
+    BY_ID, BY_ROW, OF_SESSION, LIVE, QUEUED, READY, NEXT_RUN, RUNNING, DUE, TRIGGERS, COUNTS, INSERT, CLAIM, HEARTBEAT,
+    RETRY, FINISH, PROMOTE,
 ];
 
 /// A job's row: the reduction, and what only the store knows.
@@ -526,17 +430,17 @@ pub(crate) async fn heartbeat(tx: &mut Tx<'_>, claim: &Claim, until: Timestamp) 
 }
 
 /// How a job's row ends.
-struct Finish<'a> {
-    job: i64,
-    epoch: i64,
-    state: CompactionState,
-    revision: Revision,
-    outcome: Option<&'a Outcome>,
-    failure: Option<&'a Failure>,
+pub(super) struct Finish<'a> {
+    pub(super) job: i64,
+    pub(super) epoch: i64,
+    pub(super) state: CompactionState,
+    pub(super) revision: Revision,
+    pub(super) outcome: Option<&'a Outcome>,
+    pub(super) failure: Option<&'a Failure>,
 }
 
 /// Ends a job's row, fenced by its epoch, and lets the next one of the session come forward.
-async fn finish(tx: &mut Tx<'_>, key: i64, end: Finish<'_>) -> Result<()> {
+pub(super) async fn finish(tx: &mut Tx<'_>, key: i64, end: Finish<'_>) -> Result<()> {
     let done = sqlx::query(FINISH)
         .bind(end.job)
         .bind(end.epoch)
@@ -557,7 +461,7 @@ async fn finish(tx: &mut Tx<'_>, key: i64, end: Finish<'_>) -> Result<()> {
 }
 
 /// Whether a claim still holds. Checked before anything is written: an error leaves nothing behind.
-async fn holds(tx: &mut Tx<'_>, claim: &Claim) -> Result<()> {
+pub(super) async fn holds(tx: &mut Tx<'_>, claim: &Claim) -> Result<()> {
     tx.flush().await?;
     let job = by_row(&mut Reader::new(tx.conn), claim.job).await?;
     if job.epoch == claim.epoch && job.compaction.state == CompactionState::Running {
@@ -568,7 +472,7 @@ async fn holds(tx: &mut Tx<'_>, claim: &Claim) -> Result<()> {
 }
 
 /// Counts a reduction without progress, and holds automatic triggers when there were too many.
-fn no_progress(tx: &mut Tx<'_>, key: i64, breaker: Breaker) -> Result<()> {
+pub(super) fn no_progress(tx: &mut Tx<'_>, key: i64, breaker: Breaker) -> Result<()> {
     let head = tx.loaded(key)?;
     head.failures += 1;
     if head.failures >= breaker.failures_max {
@@ -679,251 +583,4 @@ pub(crate) async fn evaluated(tx: &mut Tx<'_>, key: SessionKey, found: Evaluatio
         head.due_revision = None;
     }
     Ok(())
-}
-
-/// Writes the marker, the summary and the mark of a compaction, and its event. One mutation, one transaction.
-async fn write_summary(
-    tx: &mut Tx<'_>,
-    caller: &Caller,
-    key: i64,
-    base: Revision,
-    reduction: (CompactionId, Trigger, i64),
-    summary: SummaryCommit,
-    mut outcome: Outcome,
-    all_marks: &mut Vec<crate::model::mark::Mark>,
-) -> Result<(Outcome, Revision)> {
-    let (compaction, trigger, window_tokens) = reduction;
-    let marker = match &summary.marker_text {
-        Some(text) => {
-            let body =
-                PartBody::Marker(crate::model::part::Marker { name: "compaction".to_owned(), text: text.clone() });
-            let input = MessageInput::derived(Role::User, MessageKind::Marker, &body);
-            Some(tx.message(key, caller, input)?.1)
-        }
-        None => None,
-    };
-    let input = MessageInput::derived(Role::Assistant, MessageKind::Summary, &PartBody::Text(summary.text));
-    let (summary_id, summary_revision) = tx.message(key, caller, input)?;
-    let covered = summary.covered;
-    let mark = MarkBody::Compacted(CompactedMark {
-        compaction,
-        base,
-        covered: covered.clone(),
-        tail_start: summary.tail_start,
-        marker,
-        summary: summary_revision,
-    });
-    let mut digest = Digest::default();
-    marks::write(tx, &mut digest, key, all_marks, mark).await?;
-    outcome.covered = covered;
-    outcome.covered_count = summary.covered_count;
-    outcome.tail_start = summary.tail_message;
-    outcome.summary_message = Some(MessageId(summary_id));
-    outcome.summarizer = summary.summarizer;
-    outcome.usage = summary.usage;
-    let body = EventBody::Compacted {
-        compaction,
-        kind: CompactionKind::Summary,
-        trigger,
-        outcome: Box::new(outcome.clone()),
-        window_tokens,
-    };
-    let at = tx.event(key, caller, &body, &digest)?;
-    Ok((outcome, at))
-}
-
-/// What became of a commit.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Committed {
-    /// It is in force.
-    Done,
-    /// History changed under it; the reduction ended as superseded.
-    Superseded,
-}
-
-impl Commit {
-    /// Puts the reduction in force if its claim holds and history in front of the boundary is still the same.
-    pub(crate) async fn apply(self, tx: &mut Tx<'_>) -> Result<Committed> {
-        let key = self.claim.session.0;
-        tx.head(key).await?;
-        holds(tx, &self.claim).await?;
-        let lineage = marks::lineage_of(tx, key).await?;
-        let mut all_marks = marks::all(&mut Reader::new(tx.conn), &lineage).await?;
-        let caller = Caller::default();
-        if let Reduction::Summary(summary) = &self.reduction {
-            let (base, tail) = (self.claim.base, summary.tail_start);
-            if !fold::still_applies(&all_marks, base, &summary.covered, tail, lineage.revision) {
-                return self.supersede(tx, &caller).await;
-            }
-        } else if tx.loaded(key)?.reduction_revision > self.claim.base {
-            return self.supersede(tx, &caller).await;
-        }
-        let duration = (tx.now.0 - self.claim.start_time.0) / 1_000;
-        let outcome = Outcome {
-            tokens_before: self.tokens_before,
-            tokens_after: self.tokens_after,
-            first_changed_index: self.first_changed_index,
-            duration_ms: duration,
-            ..Outcome::default()
-        };
-        let claim = self.claim.clone();
-        let (outcome, at) = match self.reduction {
-            Reduction::Summary(summary) => {
-                let reduction = (claim.compaction, claim.request.trigger, claim.window.context);
-                write_summary(tx, &caller, key, claim.base, reduction, summary, outcome, &mut all_marks).await?
-            }
-            Reduction::Prune(parts) => write_prune(tx, &caller, &claim, parts, outcome, &mut all_marks).await?,
-        };
-        let end = Finish {
-            job: claim.job,
-            epoch: claim.epoch,
-            state: CompactionState::Done,
-            revision: at,
-            outcome: Some(&outcome),
-            failure: None,
-        };
-        finish(tx, key, end).await?;
-        let head = tx.loaded(key)?;
-        head.reduce(at);
-        let since = (head.appended_tokens - claim.appended_at_base).max(0);
-        head.view_tokens = self.tokens_after + since;
-        head.output_tokens = self.output_tokens;
-        head.output_checked = self.output_tokens;
-        let still_due = self.rule.due_tokens.is_some_and(|due| self.tokens_after >= due);
-        if claim.request.kind == CompactionKind::Summary && still_due {
-            no_progress(tx, key, self.breaker)?;
-        } else {
-            tx.loaded(key)?.failures = 0;
-        }
-        tx.loaded(key)?.judge(&self.rule);
-        tx.end_mutation(key, &caller, Receipt::default())?;
-        Ok(Committed::Done)
-    }
-
-    async fn supersede(self, tx: &mut Tx<'_>, caller: &Caller) -> Result<Committed> {
-        let key = self.claim.session.0;
-        let failure = Failure {
-            reason: "SUPERSEDED".to_owned(),
-            message: "history in front of the boundary changed meanwhile".to_owned(),
-        };
-        let revision = tx.next_revision(key)?;
-        let end = Finish {
-            job: self.claim.job,
-            epoch: self.claim.epoch,
-            state: CompactionState::Superseded,
-            revision,
-            outcome: None,
-            failure: Some(&failure),
-        };
-        finish(tx, key, end).await?;
-        let body = EventBody::CompactionCancelled { compaction: self.claim.compaction, failure };
-        tx.event(key, caller, &body, &Digest::default())?;
-        // Whatever changed history may have left it over the threshold: the scheduler looks again.
-        let head = tx.loaded(key)?;
-        head.look_again(revision);
-        tx.end_mutation(key, caller, Receipt::default())?;
-        Ok(Committed::Superseded)
-    }
-}
-
-/// Writes a prune mark with its parts, and its two events.
-async fn write_prune(
-    tx: &mut Tx<'_>,
-    caller: &Caller,
-    claim: &Claim,
-    parts: Vec<(MessageId, PartId)>,
-    mut outcome: Outcome,
-    all_marks: &mut Vec<crate::model::mark::Mark>,
-) -> Result<(Outcome, Revision)> {
-    let key = claim.session.0;
-    let revision = tx.next_revision(key)?;
-    let mut digest = Digest::default();
-    let part_count = i64::try_from(parts.len()).unwrap_or(i64::MAX);
-    let mut rows = Vec::with_capacity(parts.len());
-    for (message, part) in &parts {
-        let row: Option<i64> = sqlx::query_scalar(PART_ROW)
-            .bind(message.0.as_bytes().to_vec())
-            .bind(part.0.as_bytes().to_vec())
-            .fetch_optional(&mut *tx.conn)
-            .await?;
-        rows.push((row.ok_or_else(|| Error::corrupt("part", format_args!("{part} is gone")))?, part));
-    }
-    // By row, so that a check which reads them by index meets them in the order the digest has.
-    rows.sort_unstable();
-    for (row, part) in rows {
-        sqlx::query(INSERT_PRUNED)
-            .bind(row)
-            .bind(key)
-            .bind(revision)
-            .bind(claim.compaction.0.as_bytes().to_vec())
-            .execute(&mut *tx.conn)
-            .await?;
-        chain::pruned(&mut digest, part.0.as_bytes(), claim.compaction.0.as_bytes());
-    }
-    let mark = MarkBody::Pruned { compaction: claim.compaction, part_count };
-    marks::write(tx, &mut digest, key, all_marks, mark).await?;
-    let body =
-        EventBody::PartsPruned { compaction: claim.compaction, parts: parts.iter().map(|(_, part)| *part).collect() };
-    let marked = tx.event(key, caller, &body, &digest)?;
-    outcome.pruned_count = part_count;
-    let body = EventBody::Compacted {
-        compaction: claim.compaction,
-        kind: CompactionKind::Prune,
-        trigger: claim.request.trigger,
-        outcome: Box::new(outcome.clone()),
-        window_tokens: claim.window.context,
-    };
-    tx.event(key, caller, &body, &Digest::default())?;
-    Ok((outcome, marked))
-}
-
-impl Supply {
-    /// Validates first, then writes: the summary is in force when the call returns.
-    pub(crate) async fn apply(self, tx: &mut Tx<'_>) -> Result<Receipt> {
-        let key = self.session.0;
-        tx.head(key).await?;
-        if let Some(receipt) = answered(tx, key, &self.caller).await? {
-            return Ok(receipt);
-        }
-        let head = tx.loaded(key)?;
-        head.writable()?;
-        head.expect(self.expected_revision)?;
-        if head.reduction_revision > self.measured_at {
-            return Err(Error::RevisionMismatch { expected: self.measured_at, current: head.reduction_revision });
-        }
-        let lineage = marks::lineage_of(tx, key).await?;
-        let mut all_marks = marks::all(&mut Reader::new(tx.conn), &lineage).await?;
-        if self.summary.tail_start > self.until + 1 {
-            return Err(Error::BoundaryInvalid("the tail starts after the message that ends the range"));
-        }
-        if self.summary.covered.is_empty() {
-            return Err(Error::BoundaryInvalid("nothing stands before the tail"));
-        }
-        let id = CompactionId(fresh_id());
-        // The ranges were taken from the view of now, so that is what the summary stands on, wherever its range ends.
-        let base = lineage.revision;
-        let outcome =
-            Outcome { tokens_before: self.tokens_before, tokens_after: self.tokens_after, ..Outcome::default() };
-        let reduction = (id, Trigger::Supplied, 0);
-        let (outcome, at) =
-            write_summary(tx, &self.caller, key, base, reduction, self.summary, outcome, &mut all_marks).await?;
-        sqlx::query(INSERT_DONE)
-            .bind(id.0.as_bytes().to_vec())
-            .bind(key)
-            .bind(&self.caller.actor)
-            .bind(base)
-            .bind(self.tokens_before)
-            .bind(tx.now.0)
-            .bind(at)
-            .bind(codec::encode_outcome(&outcome))
-            .execute(&mut *tx.conn)
-            .await?;
-        let head = tx.loaded(key)?;
-        head.reduce(at);
-        head.view_tokens = self.tokens_after;
-        head.output_tokens = self.output_tokens;
-        head.output_checked = self.output_tokens;
-        head.look_again(at);
-        tx.end_mutation(key, &self.caller, Receipt { ids: vec![id.0], ..Receipt::default() })
-    }
 }

@@ -13,6 +13,7 @@ mod lineage;
 mod marks;
 mod messages;
 mod open;
+mod reductions;
 mod sessions;
 mod tx;
 mod verify;
@@ -22,9 +23,10 @@ pub use append::{DraftReceipt, Weigh, Weight};
 pub use error::{Error, Kind, Result};
 pub use events::{EventFilter, EventPage};
 pub use head::{Fill, Receipt, Rule, SessionKey};
-pub use jobs::{Breaker, Claim, Commit, Committed, DueSession, Enqueued, Evaluation, Reduction, SummaryCommit};
+pub use jobs::{Breaker, Claim, DueSession, Enqueued, Evaluation};
 pub use messages::{PageOf, weigh_bytes};
 pub use open::{Durability, Options};
+pub use reductions::{Commit, Committed, Reduction, SummaryCommit};
 pub use sessions::{CreateSession, ForkSession, PolicyText, UpdateSession};
 pub use tx::{Caller, RequestKey};
 pub use verify::{Checked, Finding};
@@ -44,7 +46,7 @@ use lineage::{Lineage, Reader};
 use sqlx::SqlitePool;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 use uuid::Uuid;
 use writer::{Command, Reply, WriterHandle};
 
@@ -471,7 +473,7 @@ impl Store {
     /// Puts a finished summary in force. The receipt's id is the reduction's.
     pub async fn supply(&self, supply: SuppliedSummary) -> Result<Receipt> {
         let SuppliedSummary { session, caller, expected_revision, summary, until, evaluation, tokens_before } = supply;
-        let command = jobs::Supply {
+        let command = reductions::Supply {
             session,
             caller,
             expected_revision,
@@ -598,8 +600,8 @@ impl Store {
     }
 
     /// Checks one session's chain, or all and the log, against the rows; findings go to `found` as they come.
-    pub async fn verify(&self, session: Option<SessionKey>, found: impl FnMut(Finding)) -> Result<Checked> {
-        self.reading(async |reader| verify::run(reader, session.map(|session| session.0), found).await).await
+    pub async fn verify(&self, session: Option<SessionKey>, found: mpsc::Sender<Finding>) -> Result<Checked> {
+        self.reading(async |reader| verify::run(reader, session.map(|session| session.0), &found).await).await
     }
 
     /// How many sessions there are.

@@ -15,6 +15,7 @@ use crate::model::usage::ModelWindow;
 use crate::model::{Revision, Seq};
 use sqlx::Row as _;
 use sqlx::sqlite::SqliteRow;
+use tokio::sync::mpsc;
 
 /// Something was altered, dropped or inserted.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -95,21 +96,30 @@ pub(crate) async fn session_count(reader: &mut Reader<'_>) -> Result<i64> {
     row.map_or(Ok(0), |row| Ok(row.try_get(0)?))
 }
 
-/// Checks one session, or all and the log.
-pub(crate) async fn run(reader: &mut Reader<'_>, only: Option<i64>, mut found: impl FnMut(Finding)) -> Result<Checked> {
-    let mut checked = Checked::default();
-    let mut report = |checked: &mut Checked, finding: Finding| {
+/// Checks one session, and says what was found as it is found. A reader that is gone does not stop the check; whoever
+/// runs it drops it then.
+async fn session(
+    reader: &mut Reader<'_>,
+    key: i64,
+    found: &mpsc::Sender<Finding>,
+    checked: &mut Checked,
+) -> Result<()> {
+    let mut check = Check::new(key);
+    check.session(reader).await?;
+    checked.sessions += 1;
+    checked.events += check.events;
+    for finding in check.findings {
         checked.findings += 1;
-        found(finding);
-    };
+        drop(found.send(finding).await);
+    }
+    Ok(())
+}
+
+/// Checks one session, or all and the log.
+pub(crate) async fn run(reader: &mut Reader<'_>, only: Option<i64>, found: &mpsc::Sender<Finding>) -> Result<Checked> {
+    let mut checked = Checked::default();
     if let Some(key) = only {
-        let mut check = Check::new(key);
-        check.session(reader).await?;
-        for finding in check.findings {
-            report(&mut checked, finding);
-        }
-        checked.sessions = 1;
-        checked.events = check.events;
+        session(reader, key, found, &mut checked).await?;
         return Ok(checked);
     }
     let mut after = 0;
@@ -118,20 +128,15 @@ pub(crate) async fn run(reader: &mut Reader<'_>, only: Option<i64>, mut found: i
         let Some(last) = rows.last() else { break };
         after = last.try_get(0)?;
         for row in &rows {
-            let mut check = Check::new(row.try_get(0)?);
-            check.session(reader).await?;
-            for finding in check.findings {
-                report(&mut checked, finding);
-            }
-            checked.sessions += 1;
-            checked.events += check.events;
+            session(reader, row.try_get(0)?, found, &mut checked).await?;
         }
     }
     if let Some(row) = reader.one(sqlx::query(LOG)).await? {
         let (first, last, count): (Seq, Seq, i64) = (row.try_get(0)?, row.try_get(1)?, row.try_get(2)?);
         if first != 1 || last != count {
             let message = format!("the log holds {count} events numbered {first} to {last}");
-            report(&mut checked, Finding { session: None, revision: 0, message });
+            checked.findings += 1;
+            drop(found.send(Finding { session: None, revision: 0, message }).await);
         }
     }
     Ok(checked)

@@ -3,8 +3,9 @@
 use super::append::{Append, AppendDraft, AppendParts, DraftReceipt, FinishMessage};
 use super::error::{Error, Result};
 use super::head::{Receipt, SessionKey};
-use super::jobs::{self, Claim, Commit, Committed, EndJob, Enqueue, Enqueued, Evaluation, Supply};
+use super::jobs::{self, Claim, EndJob, Enqueue, Enqueued, Evaluation};
 use super::marks::Rewrite;
+use super::reductions::{Commit, Committed, Supply};
 use super::sessions::{self, CreateSession, ForkSession, UpdateSession};
 use super::tx::{Caller, Counters, Heads, Tx};
 use crate::clock::Clock;

@@ -88,6 +88,8 @@ struct Written {
     parts: Vec<(Revision, NewPart)>,
     sealed: Option<Revision>,
     finish: Finish,
+    /// For what an edit put in another's place: the mark that put it there.
+    placed: Option<Revision>,
 }
 
 impl Written {
@@ -96,6 +98,7 @@ impl Written {
         let mut then = self.clone();
         then.parts.retain(|(revision, _)| *revision <= at);
         then.sealed = self.sealed.filter(|sealed| *sealed <= at);
+        then.placed = self.placed.filter(|placed| *placed <= at);
         if then.sealed.is_none() {
             then.finish = Finish::default();
         }
@@ -189,6 +192,7 @@ impl World {
             parts: parts.into_iter().map(|part| (revision, part)).collect(),
             sealed: finish.is_some().then_some(revision),
             finish: finish.unwrap_or_default(),
+            placed: None,
         });
     }
 
@@ -283,16 +287,17 @@ impl World {
                 let (role, part) = (target.role, text("in other words"));
                 let target = target.id.to_string();
                 let edited = app.edit(&id, &target, std::slice::from_ref(&part), None, none()).await?;
-                let edited = MessageId(edited.ids[0]);
-                let revision = app.get_message(&id, &edited.to_string()).await?.0.revision;
+                let replacement = MessageId(edited.ids[0]);
+                let revision = app.get_message(&id, &replacement.to_string()).await?.0.revision;
                 self.sessions[at].written.push(Written {
-                    id: edited,
+                    id: replacement,
                     revision,
                     role,
                     kind: MessageKind::Edit,
                     parts: vec![(revision, part)],
                     sealed: Some(revision),
                     finish: Finish::default(),
+                    placed: Some(edited.revision),
                 });
             }
             Step::Pin(number, unpin) => {
@@ -401,6 +406,10 @@ fn accounted(session: &Tracked, view: &Context) {
         let written = written.at(view.revision);
         if written.kind == MessageKind::Record {
             assert!(!shown.contains(&written.id), "records are in no view");
+            continue;
+        }
+        if written.kind == MessageKind::Edit && written.placed.is_none() {
+            // A fork from within the edit: the words are there, the mark that makes them count is not.
             continue;
         }
         let is_shown = shown.contains(&written.id);

@@ -68,7 +68,15 @@ const LISTS: [(&str, &str); 2] = [
 ];
 
 /// Reasons that any call may end with; comments need not name them.
-const ANYWHERE: [Reason; 4] = [Reason::StoreReadOnly, Reason::RowCorrupt, Reason::Internal, Reason::ShuttingDown];
+const ANYWHERE: [Reason; 7] = [
+    Reason::StoreReadOnly,
+    Reason::RowCorrupt,
+    Reason::Internal,
+    Reason::ShuttingDown,
+    Reason::MethodUnknown,
+    Reason::RequestTooLarge,
+    Reason::RequestMalformed,
+];
 
 /// One compiled file, and what is wrong with it.
 struct Lint<'a> {

@@ -236,7 +236,11 @@ impl TestApp {
     /// What a check of everything finds.
     pub(crate) async fn findings(&self) -> Vec<Finding> {
         let mut findings = Vec::new();
-        self.app.store().verify(None, |finding| findings.push(finding)).await.expect("a check");
+        let (found, mut items) = tokio::sync::mpsc::channel(10_000);
+        self.app.store().verify(None, found).await.expect("a check");
+        while let Some(finding) = items.recv().await {
+            findings.push(finding);
+        }
         findings
     }
 }

@@ -37,13 +37,16 @@ struct Only {
     rule: &'static str,
 }
 
-const ONLY: [Only; 17] = [
+const ONLY: [Only; 20] = [
     Only { path: "sqlx", modules: &["store"], rule: "SQL is in `store` only" },
     Only { path: "tonic", modules: &["pb", "grpc", "daemon", "cli"], rule: "gRPC stays at the edge" },
     Only { path: "tonic_prost", modules: &["pb"], rule: "gRPC stays at the edge" },
     Only { path: "tonic_types", modules: &["grpc", "cli"], rule: "gRPC stays at the edge" },
     Only { path: "tonic_health", modules: &["grpc", "cli"], rule: "gRPC stays at the edge" },
     Only { path: "tonic_reflection", modules: &["grpc"], rule: "gRPC stays at the edge" },
+    Only { path: "http", modules: &["grpc", "daemon", "cli"], rule: "gRPC stays at the edge" },
+    Only { path: "tower", modules: &["grpc", "daemon", "cli"], rule: "gRPC stays at the edge" },
+    Only { path: "hyper_util", modules: &["grpc", "daemon", "cli"], rule: "gRPC stays at the edge" },
     Only {
         path: "prost",
         modules: &["pb", "grpc", "daemon", "cli", "store"],
@@ -515,19 +518,25 @@ fn modules_use_only_the_layers_below_them() {
 
 #[test]
 fn files_are_short_and_finished() {
-    let all = sources("src").into_iter().chain(sources("tests"));
+    let all = ["src", "tests", "benches"].map(sources).into_iter().flatten();
     assert_none(all.flat_map(|(file, source)| check_text(&file, &source)).collect());
 }
 
 #[test]
-fn the_crate_documentation_lists_the_modules_in_order() {
+fn the_crate_documentation_lists_the_modules_in_reading_order() {
     let source = fs::read_to_string(root().join("src/lib.rs")).expect("lib.rs is there");
     let names = |pattern: &str| -> Vec<String> {
         let pattern = Regex::new(pattern).expect("a pattern");
         pattern.captures_iter(&source).map(|found| found[1].to_owned()).collect()
     };
     let documented = names(r"(?m)^//! - \[`(\w+)`\]: \S.*$");
-    assert_eq!(documented, names(r"(?m)^(?:pub )?mod (\w+);$"), "src/lib.rs: the map and the modules differ");
+    // The formatter sorts the declarations; the reading order is the documentation's.
+    let sorted = |mut names: Vec<String>| {
+        names.sort_unstable();
+        names
+    };
+    let declared = names(r"(?m)^(?:pub )?mod (\w+);$");
+    assert_eq!(sorted(documented.clone()), sorted(declared), "src/lib.rs: the map and the modules differ");
     let layers: Vec<&str> = LAYERS.iter().map(|(module, _)| *module).filter(|module| *module != "main").collect();
     assert_eq!(documented, layers, "src/lib.rs: the modules and the table of layers differ");
 }

@@ -1,0 +1,394 @@
+//! Disk formats: what the encoded columns hold. The numbers here are on disks, and never change their meaning.
+
+mod events;
+mod marks;
+mod parts;
+
+pub(crate) use events::{decode_event, encode_event};
+pub(crate) use marks::{decode_layout, decode_mark, encode_layout, encode_mark, mark_kind};
+pub(crate) use parts::{EncodedBlob, EncodedPart, commitment, decode_part, decompress, encode_part, media_blobs};
+
+use crate::limits;
+use crate::model::compaction::{CompactionKind, CompactionState, Failure, Outcome, RevisionRange, Trigger};
+use crate::model::ids::MessageId;
+use crate::model::layout::OmitReason;
+use crate::model::message::{Finish, FinishReason, MessageKind, Role};
+use crate::model::part::ResultStatus;
+use crate::model::session::SessionState;
+use crate::model::usage::{ModelWindow, Usage};
+use crate::store::error::{Error, Result};
+use prost::Message as _;
+use uuid::Uuid;
+
+/// Gives every closed enum a fixed number on disk, and refuses unknown ones.
+macro_rules! numbers {
+    ($type:ty, $table:literal, $( $variant:path = $number:literal ),+ $(,)?) => {
+        impl Number for $type {
+            fn number(self) -> i32 {
+                match self { $( $variant => $number ),+ }
+            }
+
+            fn from_number(number: i32) -> Result<Self> {
+                match number {
+                    $( $number => Ok($variant), )+
+                    other => Err(Error::corrupt($table, format_args!("unknown {} {other}", stringify!($type)))),
+                }
+            }
+        }
+    };
+}
+
+/// A closed enum with fixed numbers on disk.
+pub(crate) trait Number: Sized {
+    /// The number on disk.
+    fn number(self) -> i32;
+    /// What the number means.
+    fn from_number(number: i32) -> Result<Self>;
+}
+
+numbers!(Role, "message", Role::User = 1, Role::Assistant = 2, Role::Tool = 3, Role::System = 4);
+numbers!(
+    MessageKind,
+    "message",
+    MessageKind::Normal = 1,
+    MessageKind::Record = 2,
+    MessageKind::Edit = 3,
+    MessageKind::Summary = 4,
+    MessageKind::Marker = 5
+);
+numbers!(
+    FinishReason,
+    "message",
+    FinishReason::Stop = 1,
+    FinishReason::ToolCalls = 2,
+    FinishReason::Length = 3,
+    FinishReason::ContentFilter = 4,
+    FinishReason::Error = 5,
+    FinishReason::Aborted = 6
+);
+numbers!(ResultStatus, "part", ResultStatus::Completed = 1, ResultStatus::Error = 2, ResultStatus::Interrupted = 3);
+numbers!(SessionState, "session", SessionState::Active = 1, SessionState::Archived = 2);
+numbers!(CompactionKind, "job", CompactionKind::Prune = 1, CompactionKind::Summary = 2);
+numbers!(Trigger, "job", Trigger::Threshold = 1, Trigger::Routine = 2, Trigger::Manual = 3, Trigger::Supplied = 4);
+numbers!(
+    CompactionState,
+    "job",
+    CompactionState::Ready = 1,
+    CompactionState::Running = 2,
+    CompactionState::Done = 3,
+    CompactionState::Failed = 4,
+    CompactionState::Cancelled = 5,
+    CompactionState::Superseded = 6,
+    CompactionState::Dead = 7
+);
+numbers!(OmitReason, "layout", OmitReason::Rewound = 1, OmitReason::Edited = 2);
+
+/// The lane a kind of message lives in, see the migration.
+pub(crate) fn lane(kind: MessageKind) -> i32 {
+    match kind {
+        MessageKind::Normal => 0,
+        MessageKind::Summary | MessageKind::Marker => 1,
+        MessageKind::Record => 2,
+        MessageKind::Edit => 3,
+    }
+}
+
+/// Reads an id's 16 bytes.
+pub(crate) fn uuid(bytes: &[u8]) -> Result<Uuid> {
+    Uuid::from_slice(bytes).map_err(|error| Error::corrupt("public_id", error))
+}
+
+fn id_bytes(id: Uuid) -> Vec<u8> {
+    id.as_bytes().to_vec()
+}
+
+fn decode<M: prost::Message + Default>(table: &'static str, bytes: &[u8]) -> Result<M> {
+    M::decode(bytes).map_err(|error| Error::corrupt(table, error))
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+pub(crate) struct DiskUsage {
+    #[prost(int64, tag = "1")]
+    input: i64,
+    #[prost(int64, tag = "2")]
+    output: i64,
+    #[prost(int64, tag = "3")]
+    reasoning: i64,
+    #[prost(int64, tag = "4")]
+    cache_read: i64,
+    #[prost(int64, tag = "5")]
+    cache_write: i64,
+    #[prost(int64, optional, tag = "6")]
+    total: Option<i64>,
+    #[prost(double, optional, tag = "7")]
+    cost_usd: Option<f64>,
+}
+
+impl From<Usage> for DiskUsage {
+    fn from(usage: Usage) -> Self {
+        let Usage { input, output, reasoning, cache_read, cache_write, total, cost_usd } = usage;
+        Self { input, output, reasoning, cache_read, cache_write, total, cost_usd }
+    }
+}
+
+impl From<DiskUsage> for Usage {
+    fn from(usage: DiskUsage) -> Self {
+        let DiskUsage { input, output, reasoning, cache_read, cache_write, total, cost_usd } = usage;
+        Self { input, output, reasoning, cache_read, cache_write, total, cost_usd }
+    }
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+pub(crate) struct DiskWindow {
+    #[prost(string, tag = "1")]
+    model: String,
+    #[prost(int64, tag = "2")]
+    context: i64,
+    #[prost(int64, optional, tag = "3")]
+    input: Option<i64>,
+    #[prost(int64, optional, tag = "4")]
+    output: Option<i64>,
+}
+
+impl From<&ModelWindow> for DiskWindow {
+    fn from(window: &ModelWindow) -> Self {
+        let ModelWindow { model, context, input, output } = window.clone();
+        Self { model, context, input, output }
+    }
+}
+
+impl From<DiskWindow> for ModelWindow {
+    fn from(window: DiskWindow) -> Self {
+        let DiskWindow { model, context, input, output } = window;
+        Self { model, context, input, output }
+    }
+}
+
+pub(crate) fn encode_window(window: &ModelWindow) -> Vec<u8> {
+    DiskWindow::from(window).encode_to_vec()
+}
+
+pub(crate) fn decode_window(bytes: &[u8]) -> Result<ModelWindow> {
+    decode::<DiskWindow>("session", bytes).map(Into::into)
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+pub(crate) struct DiskRange {
+    #[prost(int64, tag = "1")]
+    first: i64,
+    #[prost(int64, tag = "2")]
+    last: i64,
+}
+
+fn ranges_to_disk(ranges: &[RevisionRange]) -> Vec<DiskRange> {
+    ranges.iter().map(|range| DiskRange { first: range.first, last: range.last }).collect()
+}
+
+fn ranges_from_disk(ranges: Vec<DiskRange>) -> Vec<RevisionRange> {
+    ranges.into_iter().map(|range| RevisionRange { first: range.first, last: range.last }).collect()
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+pub(crate) struct DiskFailure {
+    #[prost(string, tag = "1")]
+    reason: String,
+    #[prost(string, tag = "2")]
+    message: String,
+}
+
+impl From<&Failure> for DiskFailure {
+    fn from(failure: &Failure) -> Self {
+        Self { reason: failure.reason.clone(), message: failure.message.clone() }
+    }
+}
+
+impl From<DiskFailure> for Failure {
+    fn from(failure: DiskFailure) -> Self {
+        Self { reason: failure.reason, message: failure.message }
+    }
+}
+
+pub(crate) fn encode_failure(failure: &Failure) -> Vec<u8> {
+    DiskFailure::from(failure).encode_to_vec()
+}
+
+pub(crate) fn decode_failure(bytes: &[u8]) -> Result<Failure> {
+    decode::<DiskFailure>("job", bytes).map(Into::into)
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+pub(crate) struct DiskOutcome {
+    #[prost(message, repeated, tag = "1")]
+    covered: Vec<DiskRange>,
+    #[prost(int64, tag = "2")]
+    covered_count: i64,
+    #[prost(bytes = "vec", optional, tag = "3")]
+    tail_start: Option<Vec<u8>>,
+    #[prost(bytes = "vec", optional, tag = "4")]
+    summary_message: Option<Vec<u8>>,
+    #[prost(int64, tag = "5")]
+    pruned_count: i64,
+    #[prost(int64, tag = "6")]
+    tokens_before: i64,
+    #[prost(int64, tag = "7")]
+    tokens_after: i64,
+    #[prost(int64, tag = "8")]
+    first_changed_index: i64,
+    #[prost(string, tag = "9")]
+    summarizer: String,
+    #[prost(message, optional, tag = "10")]
+    usage: Option<DiskUsage>,
+    #[prost(int64, tag = "11")]
+    duration_ms: i64,
+}
+
+impl From<&Outcome> for DiskOutcome {
+    fn from(outcome: &Outcome) -> Self {
+        Self {
+            covered: ranges_to_disk(&outcome.covered),
+            covered_count: outcome.covered_count,
+            tail_start: outcome.tail_start.map(|id| id_bytes(id.0)),
+            summary_message: outcome.summary_message.map(|id| id_bytes(id.0)),
+            pruned_count: outcome.pruned_count,
+            tokens_before: outcome.tokens_before,
+            tokens_after: outcome.tokens_after,
+            first_changed_index: outcome.first_changed_index,
+            summarizer: outcome.summarizer.clone(),
+            usage: outcome.usage.map(Into::into),
+            duration_ms: outcome.duration_ms,
+        }
+    }
+}
+
+impl TryFrom<DiskOutcome> for Outcome {
+    type Error = Error;
+
+    fn try_from(outcome: DiskOutcome) -> Result<Self> {
+        let message = |id: Option<Vec<u8>>| id.map(|id| uuid(&id).map(MessageId)).transpose();
+        Ok(Self {
+            covered: ranges_from_disk(outcome.covered),
+            covered_count: outcome.covered_count,
+            tail_start: message(outcome.tail_start)?,
+            summary_message: message(outcome.summary_message)?,
+            pruned_count: outcome.pruned_count,
+            tokens_before: outcome.tokens_before,
+            tokens_after: outcome.tokens_after,
+            first_changed_index: outcome.first_changed_index,
+            summarizer: outcome.summarizer,
+            usage: outcome.usage.map(Into::into),
+            duration_ms: outcome.duration_ms,
+        })
+    }
+}
+
+pub(crate) fn encode_outcome(outcome: &Outcome) -> Vec<u8> {
+    DiskOutcome::from(outcome).encode_to_vec()
+}
+
+pub(crate) fn decode_outcome(bytes: &[u8]) -> Result<Outcome> {
+    decode::<DiskOutcome>("job", bytes)?.try_into()
+}
+
+/// The columns of a message that no query looks into.
+#[derive(Clone, PartialEq, prost::Message)]
+pub(crate) struct MessageHead {
+    #[prost(string, tag = "1")]
+    pub(crate) actor: String,
+    #[prost(string, tag = "2")]
+    pub(crate) model: String,
+    #[prost(string, tag = "3")]
+    pub(crate) provider: String,
+    #[prost(int64, optional, tag = "4")]
+    pub(crate) origin_time: Option<i64>,
+    #[prost(string, optional, tag = "5")]
+    pub(crate) metadata_json: Option<String>,
+    /// The metadata, compressed, and its length before; in place of the plain text where that is shorter.
+    #[prost(bytes = "vec", optional, tag = "6")]
+    pub(crate) packed_metadata: Option<Vec<u8>>,
+    #[prost(int64, tag = "7")]
+    pub(crate) metadata_length: i64,
+}
+
+impl MessageHead {
+    /// The head with its metadata compressed when that pays.
+    pub(crate) fn encode_packed(mut self) -> Vec<u8> {
+        if let Some(text) = &self.metadata_json
+            && text.len() >= limits::COMPRESS_METADATA_BYTES_MIN
+            && let Ok(packed) = zstd::bulk::compress(text.as_bytes(), 3)
+            && packed.len() < text.len()
+        {
+            self.metadata_length = i64::try_from(text.len()).unwrap_or(i64::MAX);
+            self.packed_metadata = Some(packed);
+            self.metadata_json = None;
+        }
+        self.encode_to_vec()
+    }
+}
+
+pub(crate) fn decode_message_head(bytes: &[u8]) -> Result<MessageHead> {
+    let mut head: MessageHead = decode("message", bytes)?;
+    if let Some(packed) = head.packed_metadata.take() {
+        let plain = decompress("message", 1, head.metadata_length, packed)?;
+        head.metadata_json = Some(String::from_utf8(plain).map_err(|error| Error::corrupt("message", error))?);
+    }
+    Ok(head)
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+struct DiskFinish {
+    #[prost(int32, optional, tag = "1")]
+    reason: Option<i32>,
+    #[prost(string, tag = "2")]
+    detail: String,
+    #[prost(message, optional, tag = "3")]
+    usage: Option<DiskUsage>,
+    #[prost(int64, optional, tag = "4")]
+    context_revision: Option<i64>,
+    #[prost(bytes = "vec", optional, tag = "5")]
+    view_hash: Option<Vec<u8>>,
+}
+
+pub(crate) fn encode_finish(finish: &Finish) -> Vec<u8> {
+    DiskFinish {
+        reason: finish.reason.map(Number::number),
+        detail: finish.detail.clone(),
+        usage: finish.usage.map(Into::into),
+        context_revision: finish.context_revision,
+        view_hash: finish.view_hash.clone(),
+    }
+    .encode_to_vec()
+}
+
+pub(crate) fn decode_finish(bytes: &[u8]) -> Result<Finish> {
+    let disk: DiskFinish = decode("message", bytes)?;
+    Ok(Finish {
+        reason: disk.reason.map(FinishReason::from_number).transpose()?,
+        detail: disk.detail,
+        usage: disk.usage.map(Into::into),
+        context_revision: disk.context_revision,
+        view_hash: disk.view_hash,
+    })
+}
+
+/// What a mutation answered, so that the same request is answered the same way for ever.
+#[derive(Clone, PartialEq, prost::Message)]
+pub(crate) struct DiskReceipt {
+    #[prost(int64, tag = "1")]
+    pub(crate) revision: i64,
+    #[prost(int64, tag = "2")]
+    pub(crate) seq: i64,
+    #[prost(bytes = "vec", repeated, tag = "3")]
+    pub(crate) ids: Vec<Vec<u8>>,
+    #[prost(int64, tag = "4")]
+    pub(crate) existed_count: i64,
+    #[prost(int64, tag = "5")]
+    pub(crate) context_tokens: i64,
+    #[prost(bool, tag = "6")]
+    pub(crate) due: bool,
+    #[prost(bytes = "vec", optional, tag = "7")]
+    pub(crate) pending: Option<Vec<u8>>,
+    #[prost(int64, optional, tag = "8")]
+    pub(crate) due_tokens: Option<i64>,
+    #[prost(int64, tag = "9")]
+    pub(crate) window_tokens: i64,
+}

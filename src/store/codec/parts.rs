@@ -1,0 +1,314 @@
+//! Parts on disk.
+
+use super::{DiskUsage, Number as _, decode};
+use crate::limits;
+use crate::model::part::{
+    Marker, Media, MediaSource, Opaque, PartBody, Record, ResultStatus, Step, ToolCall, ToolResult,
+};
+use crate::model::time::Timestamp;
+use crate::store::error::{Error, Result};
+use prost::Message as _;
+#[derive(Clone, PartialEq, prost::Message)]
+pub(crate) struct DiskMedia {
+    #[prost(string, tag = "1")]
+    mime_type: String,
+    #[prost(string, tag = "2")]
+    name: String,
+    #[prost(oneof = "DiskSource", tags = "3, 4, 5")]
+    source: Option<DiskSource>,
+}
+
+#[derive(Clone, PartialEq, prost::Oneof)]
+enum DiskSource {
+    #[prost(bytes, tag = "3")]
+    Bytes(Vec<u8>),
+    #[prost(string, tag = "4")]
+    Uri(String),
+    /// The hash of a blob.
+    #[prost(bytes, tag = "5")]
+    Blob(Vec<u8>),
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+struct DiskCall {
+    #[prost(string, tag = "1")]
+    call_id: String,
+    #[prost(string, tag = "2")]
+    tool: String,
+    #[prost(string, tag = "3")]
+    input_json: String,
+    #[prost(int64, optional, tag = "4")]
+    start_time: Option<i64>,
+    #[prost(int64, optional, tag = "5")]
+    end_time: Option<i64>,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+struct DiskResult {
+    #[prost(string, tag = "1")]
+    call_id: String,
+    #[prost(int32, tag = "2")]
+    status: i32,
+    #[prost(string, tag = "3")]
+    output: String,
+    #[prost(message, repeated, tag = "4")]
+    attachments: Vec<DiskMedia>,
+    #[prost(int64, optional, tag = "5")]
+    start_time: Option<i64>,
+    #[prost(int64, optional, tag = "6")]
+    end_time: Option<i64>,
+}
+
+/// Two texts and a usage or some bytes: enough for markers, steps, opaque blocks and records.
+#[derive(Clone, PartialEq, prost::Message)]
+struct DiskPair {
+    #[prost(string, tag = "1")]
+    first: String,
+    #[prost(string, tag = "2")]
+    second: String,
+    #[prost(message, optional, tag = "3")]
+    usage: Option<DiskUsage>,
+    #[prost(bytes = "vec", tag = "4")]
+    data: Vec<u8>,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+struct DiskPart {
+    #[prost(string, optional, tag = "1")]
+    metadata_json: Option<String>,
+    #[prost(oneof = "DiskBody", tags = "2, 3, 4, 5, 6, 7, 8, 9, 10")]
+    body: Option<DiskBody>,
+}
+
+#[derive(Clone, PartialEq, prost::Oneof)]
+enum DiskBody {
+    #[prost(string, tag = "2")]
+    Text(String),
+    #[prost(string, tag = "3")]
+    Reasoning(String),
+    #[prost(message, tag = "4")]
+    ToolCall(DiskCall),
+    #[prost(message, tag = "5")]
+    ToolResult(DiskResult),
+    #[prost(message, tag = "6")]
+    Media(DiskMedia),
+    #[prost(message, tag = "7")]
+    Marker(DiskPair),
+    #[prost(message, tag = "8")]
+    Step(DiskPair),
+    #[prost(message, tag = "9")]
+    Opaque(DiskPair),
+    #[prost(message, tag = "10")]
+    Record(DiskPair),
+}
+
+/// The number of a part's kind on disk.
+pub(crate) fn part_kind(body: &PartBody) -> i32 {
+    match body {
+        PartBody::Text(_) => 1,
+        PartBody::Reasoning(_) => 2,
+        PartBody::ToolCall(_) => 3,
+        PartBody::ToolResult(_) => 4,
+        PartBody::Media(_) => 5,
+        PartBody::Marker(_) => 6,
+        PartBody::Step(_) => 7,
+        PartBody::Opaque(_) => 8,
+        PartBody::Record(_) => 9,
+    }
+}
+
+/// Bytes that are stored once, under their hash.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct EncodedBlob {
+    pub(crate) hash: [u8; 32],
+    pub(crate) codec: i32,
+    pub(crate) length: i64,
+    pub(crate) data: Vec<u8>,
+}
+
+/// A part's columns, ready to be written.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct EncodedPart {
+    pub(crate) kind: i32,
+    pub(crate) codec: i32,
+    pub(crate) length: i64,
+    pub(crate) salt: [u8; 16],
+    /// blake3 over the salt and the bytes before compression: what the chain commits to.
+    pub(crate) commitment: [u8; 32],
+    pub(crate) body: Option<Vec<u8>>,
+    pub(crate) blob_hash: Option<[u8; 32]>,
+    pub(crate) blobs: Vec<EncodedBlob>,
+}
+
+/// What the chain commits to in place of a body.
+pub(crate) fn commitment(salt: &[u8], plain: &[u8]) -> [u8; 32] {
+    let mut hasher = blake3::Hasher::new();
+    hasher.update(salt).update(plain);
+    *hasher.finalize().as_bytes()
+}
+
+fn compress(plain: Vec<u8>) -> (i32, Vec<u8>) {
+    if plain.len() < limits::COMPRESS_BYTES_MIN {
+        return (0, plain);
+    }
+    match zstd::bulk::compress(&plain, 3) {
+        Ok(packed) if packed.len() < plain.len() => (1, packed),
+        _ => (0, plain),
+    }
+}
+
+pub(crate) fn decompress(table: &'static str, codec: i32, length: i64, data: Vec<u8>) -> Result<Vec<u8>> {
+    let length = usize::try_from(length).map_err(|error| Error::corrupt(table, error))?;
+    let plain = match codec {
+        0 => data,
+        1 if length <= limits::DECOMPRESS_BYTES_MAX => {
+            zstd::bulk::decompress(&data, length).map_err(|error| Error::corrupt(table, error))?
+        }
+        _ => return Err(Error::corrupt(table, format_args!("codec {codec}, length {length}"))),
+    };
+    if plain.len() == length { Ok(plain) } else { Err(Error::corrupt(table, "a body has another length")) }
+}
+
+fn blob(plain: Vec<u8>) -> EncodedBlob {
+    let hash = *blake3::hash(&plain).as_bytes();
+    let length = i64::try_from(plain.len()).unwrap_or(i64::MAX);
+    let (codec, data) = compress(plain);
+    EncodedBlob { hash, codec, length, data }
+}
+
+fn media_to_disk(media: &Media, blobs: &mut Vec<EncodedBlob>) -> DiskMedia {
+    let source = match &media.source {
+        MediaSource::Uri(uri) => DiskSource::Uri(uri.clone()),
+        MediaSource::Bytes(bytes) if bytes.len() > limits::BLOB_BYTES_MIN => {
+            let blob = blob(bytes.clone());
+            let hash = blob.hash.to_vec();
+            blobs.push(blob);
+            DiskSource::Blob(hash)
+        }
+        MediaSource::Bytes(bytes) => DiskSource::Bytes(bytes.clone()),
+    };
+    DiskMedia { mime_type: media.mime_type.clone(), name: media.name.clone(), source: Some(source) }
+}
+
+/// Encodes a part: its body as bytes, compressed when that pays, with large media and large bodies apart.
+pub(crate) fn encode_part(body: &PartBody, metadata_json: Option<&str>, salt: [u8; 16]) -> EncodedPart {
+    let micros = |time: Option<Timestamp>| time.map(|time| time.0);
+    let mut blobs = Vec::new();
+    let disk = match body {
+        PartBody::Text(text) => DiskBody::Text(text.clone()),
+        PartBody::Reasoning(text) => DiskBody::Reasoning(text.clone()),
+        PartBody::ToolCall(call) => DiskBody::ToolCall(DiskCall {
+            call_id: call.call_id.clone(),
+            tool: call.tool.clone(),
+            input_json: call.input_json.clone(),
+            start_time: micros(call.start_time),
+            end_time: micros(call.end_time),
+        }),
+        PartBody::ToolResult(result) => DiskBody::ToolResult(DiskResult {
+            call_id: result.call_id.clone(),
+            status: result.status.number(),
+            output: result.output.clone(),
+            attachments: result.attachments.iter().map(|media| media_to_disk(media, &mut blobs)).collect(),
+            start_time: micros(result.start_time),
+            end_time: micros(result.end_time),
+        }),
+        PartBody::Media(media) => DiskBody::Media(media_to_disk(media, &mut blobs)),
+        PartBody::Marker(marker) => DiskBody::Marker(DiskPair {
+            first: marker.name.clone(),
+            second: marker.text.clone(),
+            ..DiskPair::default()
+        }),
+        PartBody::Step(step) => DiskBody::Step(DiskPair {
+            first: step.finish_reason.clone(),
+            usage: step.usage.map(Into::into),
+            ..DiskPair::default()
+        }),
+        PartBody::Opaque(opaque) => DiskBody::Opaque(DiskPair {
+            first: opaque.provider.clone(),
+            second: opaque.kind.clone(),
+            data: opaque.data.clone(),
+            ..DiskPair::default()
+        }),
+        PartBody::Record(record) => DiskBody::Record(DiskPair {
+            first: record.kind.clone(),
+            second: record.data.clone(),
+            ..DiskPair::default()
+        }),
+    };
+    let plain = DiskPart { metadata_json: metadata_json.map(str::to_owned), body: Some(disk) }.encode_to_vec();
+    let commitment = commitment(&salt, &plain);
+    let kind = part_kind(body);
+    let length = i64::try_from(plain.len()).unwrap_or(i64::MAX);
+    if plain.len() > limits::BLOB_BYTES_MIN {
+        let blob = blob(plain);
+        let hash = blob.hash;
+        blobs.push(blob);
+        return EncodedPart { kind, codec: 0, length, salt, commitment, body: None, blob_hash: Some(hash), blobs };
+    }
+    let (codec, body) = compress(plain);
+    EncodedPart { kind, codec, length, salt, commitment, body: Some(body), blob_hash: None, blobs }
+}
+
+/// The blobs that a part's bytes refer to.
+pub(crate) fn media_blobs(plain: &[u8]) -> Result<Vec<Vec<u8>>> {
+    let disk: DiskPart = decode("part", plain)?;
+    let of = |media: &DiskMedia| match &media.source {
+        Some(DiskSource::Blob(hash)) => Some(hash.clone()),
+        _ => None,
+    };
+    Ok(match &disk.body {
+        Some(DiskBody::ToolResult(result)) => result.attachments.iter().filter_map(of).collect(),
+        Some(DiskBody::Media(media)) => of(media).into_iter().collect(),
+        _ => Vec::new(),
+    })
+}
+
+fn media_from_disk(media: DiskMedia, blobs: &dyn Fn(&[u8]) -> Option<Vec<u8>>) -> Result<Media> {
+    let source = match media.source {
+        Some(DiskSource::Bytes(bytes)) => MediaSource::Bytes(bytes),
+        Some(DiskSource::Uri(uri)) => MediaSource::Uri(uri),
+        Some(DiskSource::Blob(hash)) => {
+            MediaSource::Bytes(blobs(&hash).ok_or_else(|| Error::corrupt("blob", "a blob is missing"))?)
+        }
+        None => MediaSource::default(),
+    };
+    Ok(Media { mime_type: media.mime_type, name: media.name, source })
+}
+
+/// Decodes a part's bytes; `blobs` finds the bytes of a blob.
+pub(crate) fn decode_part(
+    plain: &[u8],
+    blobs: &dyn Fn(&[u8]) -> Option<Vec<u8>>,
+) -> Result<(PartBody, Option<String>)> {
+    let disk: DiskPart = decode("part", plain)?;
+    let time = |micros: Option<i64>| micros.map(Timestamp);
+    let body = match disk.body.ok_or_else(|| Error::corrupt("part", "a part has no body"))? {
+        DiskBody::Text(text) => PartBody::Text(text),
+        DiskBody::Reasoning(text) => PartBody::Reasoning(text),
+        DiskBody::ToolCall(call) => PartBody::ToolCall(ToolCall {
+            call_id: call.call_id,
+            tool: call.tool,
+            input_json: call.input_json,
+            start_time: time(call.start_time),
+            end_time: time(call.end_time),
+        }),
+        DiskBody::ToolResult(result) => PartBody::ToolResult(ToolResult {
+            call_id: result.call_id,
+            status: ResultStatus::from_number(result.status)?,
+            output: result.output,
+            attachments: result
+                .attachments
+                .into_iter()
+                .map(|media| media_from_disk(media, blobs))
+                .collect::<Result<_>>()?,
+            start_time: time(result.start_time),
+            end_time: time(result.end_time),
+        }),
+        DiskBody::Media(media) => PartBody::Media(media_from_disk(media, blobs)?),
+        DiskBody::Marker(pair) => PartBody::Marker(Marker { name: pair.first, text: pair.second }),
+        DiskBody::Step(pair) => PartBody::Step(Step { finish_reason: pair.first, usage: pair.usage.map(Into::into) }),
+        DiskBody::Opaque(pair) => PartBody::Opaque(Opaque { provider: pair.first, kind: pair.second, data: pair.data }),
+        DiskBody::Record(pair) => PartBody::Record(Record { kind: pair.first, data: pair.second }),
+    };
+    Ok((body, disk.metadata_json))
+}

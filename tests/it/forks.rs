@@ -1,0 +1,242 @@
+//! Forks share history up to a point and nothing after it.
+
+use crate::support::{Line, ScriptedSummarizer, TestApp, prunable, shown, text, turns, words_of};
+use longhand::app::Reason;
+use longhand::app::append::OpenPart;
+use longhand::app::events::ListEvents;
+use longhand::app::sessions::{ForkPoint, SessionChange};
+use longhand::model::Revision;
+use longhand::model::compaction::CompactionKind;
+use longhand::model::event::EventKind;
+use longhand::model::message::Finish;
+use longhand::store::Caller;
+
+async fn fork(test: &TestApp, session: &str, at: ForkPoint) -> String {
+    let forked = test.app.fork_session(session, at, None, String::new(), Caller::default()).await;
+    forked.expect("forked").0.session.id.to_string()
+}
+
+fn behind(message: &str) -> ForkPoint {
+    ForkPoint { message_id: Some(message.to_owned()), ..ForkPoint::default() }
+}
+
+fn at(revision: Revision) -> ForkPoint {
+    ForkPoint { at_revision: Some(revision), ..ForkPoint::default() }
+}
+
+async fn names(test: &TestApp, session: &str) -> Vec<String> {
+    test.history(session).await.into_iter().filter_map(|message| message.client_id).collect()
+}
+
+#[tokio::test]
+async fn a_fork_has_the_history_up_to_its_point() {
+    let test = TestApp::start().await;
+    let session = test.quiet_session().await;
+    test.append(&session, "u1 \"one\"\na1 \"two\" usage=5/1\nu2 \"three\"").await;
+    let third = test.history(&session).await[2].revision;
+    let by_message = fork(&test, &session, behind("a1")).await;
+    let by_revision = fork(&test, &session, at(third)).await;
+    let newest = fork(&test, &session, ForkPoint::default()).await;
+    test.append(&session, "u3 \"later\"").await;
+    assert_eq!(names(&test, &by_message).await, ["u1", "a1"]);
+    assert_eq!(names(&test, &by_revision).await, ["u1", "a1", "u2"]);
+    assert_eq!(names(&test, &newest).await, ["u1", "a1", "u2"], "what its parent goes on with is not its own");
+    test.append(&by_message, "u2b \"another way\"").await;
+    let deeper = fork(&test, &by_message, ForkPoint::default()).await;
+    test.append(&deeper, "a2b \"and on\"").await;
+    assert_eq!(names(&test, &deeper).await, ["u1", "a1", "u2b", "a2b"]);
+    let sideways = fork(&test, &deeper, behind("u1")).await;
+    assert_eq!(names(&test, &sideways).await, ["u1"]);
+    assert_eq!(names(&test, &session).await, ["u1", "a1", "u2", "u3"]);
+    assert_eq!(shown(&test.context(&deeper).await).len(), 4);
+    // Messages and their ids are the same ones, by either id.
+    let original = test.history(&session).await.remove(0);
+    for id in [original.id.to_string(), "u1".to_owned()] {
+        assert_eq!(test.app.get_message(&deeper, &id).await.expect("inherited").0, original);
+    }
+    for unseen in ["u2", "u3"] {
+        let error = test.app.get_message(&deeper, unseen).await.expect_err("behind the fork");
+        assert_eq!(error.reason, Reason::MessageNotFound);
+    }
+    let info = test.app.get_session(&deeper).await.expect("a session").session;
+    assert_eq!(info.fork.expect("a fork").0.to_string(), by_message);
+    assert_eq!(test.findings().await, []);
+}
+
+#[tokio::test]
+async fn a_fork_of_forks_reads_as_one_history() {
+    let test = TestApp::start().await;
+    let mut session = test.quiet_session().await;
+    let mut expected = Vec::new();
+    for depth in 0..12 {
+        let name = format!("u{depth}");
+        // Every third stretch holds no message at all.
+        if depth % 3 != 2 {
+            test.append(&session, &format!("{name} \"{depth}\"")).await;
+            expected.push(name);
+        }
+        session = fork(&test, &session, ForkPoint::default()).await;
+    }
+    assert_eq!(names(&test, &session).await, expected);
+    assert_eq!(shown(&test.context(&session).await).len(), expected.len());
+    let list = ListEvents { session: Some(session.clone()), page_size: 3, ..ListEvents::default() };
+    let mut revisions = Vec::new();
+    let mut after = String::new();
+    loop {
+        let (events, next) = test.app.list_events(ListEvents { after, ..list.clone() }).await.expect("a page");
+        revisions.extend(events.iter().map(|served| served.event.revision));
+        if next.is_empty() {
+            break;
+        }
+        after = next;
+    }
+    assert_eq!(revisions, (1..=test.revision(&session).await).collect::<Vec<_>>(), "one time axis");
+    for at in 1..=test.revision(&session).await {
+        assert_eq!(test.context_as_of(&session, at).await.messages.len(), test.history_as_of(&session, Some(at)).await.len());
+    }
+}
+
+#[tokio::test]
+async fn open_messages_are_not_inherited() {
+    let test = TestApp::start().await;
+    let session = test.quiet_session().await;
+    test.append(&session, "u1 \"one\"\na1 \"half\" open\nu2 \"two\"").await;
+    let forked = fork(&test, &session, ForkPoint::default()).await;
+    let part = vec![OpenPart::Whole(text("and the rest"))];
+    test.app.append_parts(&session, "a1", part, Caller::default()).await.expect("added");
+    test.app.finish_message(&session, "a1", Finish::default(), None, Caller::default()).await.expect("sealed");
+    assert_eq!(names(&test, &forked).await, ["u1", "u2"]);
+    assert_eq!(shown(&test.context(&forked).await), ["user shown: one", "user shown: two"]);
+    let error = test.app.get_message(&forked, "a1").await.expect_err("not inherited");
+    assert_eq!(error.reason, Reason::MessageNotFound);
+    let error = test.app.finish_message(&forked, "a1", Finish::default(), None, Caller::default()).await;
+    assert_eq!(error.expect_err("not its own").reason, Reason::MessageNotFound);
+    let sealed = fork(&test, &session, behind("a1")).await;
+    assert_eq!(words_of(&test.history(&sealed).await[1]), "halfand the rest", "behind its seal it is whole");
+}
+
+#[tokio::test]
+async fn a_fork_may_begin_only_where_its_parent_was() {
+    let test = TestApp::start().await;
+    let session = test.quiet_session().await;
+    let newest = test.append(&session, "u1 \"one\"\na1 open").await.revision;
+    for (point, reason) in [
+        (at(0), Reason::RevisionOutOfRange),
+        (at(-1), Reason::RevisionOutOfRange),
+        (at(newest + 1), Reason::RevisionOutOfRange),
+        (behind("a1"), Reason::MessageOpen),
+        (behind("nobody"), Reason::MessageNotFound),
+        (ForkPoint { at_revision: Some(1), ..behind("u1") }, Reason::InvalidField),
+    ] {
+        let refused = test.app.fork_session(&session, point.clone(), None, String::new(), Caller::default()).await;
+        assert_eq!(refused.expect_err("refused").reason, reason, "{point:?}");
+    }
+    let again = |point| test.app.fork_session(&session, point, Some("f".to_owned()), String::new(), Caller::default());
+    let (first, existed) = again(at(2)).await.expect("forked");
+    assert!(!existed);
+    let (second, existed) = again(at(2)).await.expect("found");
+    assert_eq!((second.session.id, existed), (first.session.id, true));
+    assert_eq!(again(at(1)).await.expect_err("another point").reason, Reason::ClientIdReused);
+    test.app.archive_session(&session, false, Caller::default()).await.expect("archived");
+    fork(&test, &session, ForkPoint::default()).await;
+}
+
+#[tokio::test]
+async fn what_a_fork_marks_does_not_touch_its_parent() {
+    let test = TestApp::start().await;
+    let session = test.quiet_session().await;
+    test.append(&session, &turns(1, 4, 50)).await;
+    test.app.pin(&session, "u1", false, Caller::default()).await.expect("pinned");
+    let before = test.context(&session).await;
+    let forked = fork(&test, &session, ForkPoint::default()).await;
+    assert_eq!(test.context(&forked).await.hash, before.hash, "it begins with its parent's view");
+    let app = &test.app;
+    app.edit(&forked, "u2", &[text("better")], None, Caller::default()).await.expect("edited");
+    app.pin(&forked, "u1", true, Caller::default()).await.expect("unpinned");
+    app.rewind(&forked, "a3", None, Caller::default()).await.expect("rewound");
+    assert_eq!(shown(&test.context(&forked).await)[2], "user shown: better");
+    assert_eq!(shown(&test.context(&forked).await).len(), 6);
+    assert_eq!(test.context(&session).await.hash, before.hash);
+    app.rewind(&session, "u1", None, Caller::default()).await.expect("rewound");
+    assert_eq!(shown(&test.context(&forked).await).len(), 6, "nor the other way round");
+    assert_eq!(test.findings().await, []);
+}
+
+#[tokio::test]
+async fn an_inherited_compaction_can_be_undone_in_the_fork_alone() {
+    let test = TestApp::with(ScriptedSummarizer::new([Line::Say("S1".to_owned())])).await;
+    let session = test.session("opencode@seed", 6_000, 1_000).await;
+    let mut watch = test.watch().await;
+    let whole = test.append(&session, &turns(1, 9, 1_100)).await.revision;
+    watch.wait_for(EventKind::Compacted).await;
+    test.settled().await;
+    let compacted = test.context(&session).await.hash;
+    let forked = fork(&test, &session, ForkPoint::default()).await;
+    assert_eq!(test.context(&forked).await.hash, compacted);
+    test.app.undo_compaction(&forked, None, Caller::default()).await.expect("undone");
+    assert_eq!(test.context(&forked).await.hash, test.context_as_of(&session, whole).await.hash);
+    assert_eq!(test.context(&session).await.hash, compacted);
+    let earlier = fork(&test, &session, at(whole)).await;
+    assert!(test.context(&earlier).await.covered.is_none(), "before the compaction there was none");
+    test.settled().await;
+    assert_eq!(test.findings().await, []);
+}
+
+#[tokio::test]
+async fn an_inherited_prune_can_be_undone_in_the_fork_alone() {
+    let test = TestApp::start().await;
+    let session = prunable(&test).await;
+    let whole = test.context(&session).await.hash;
+    let mut watch = test.watch().await;
+    let asked = test.app.start_compaction(&session, CompactionKind::Prune, String::new(), Caller::default()).await;
+    asked.expect("there is something to prune");
+    watch.wait_for(EventKind::Compacted).await;
+    let pruned = test.context(&session).await.hash;
+    let forked = fork(&test, &session, ForkPoint::default()).await;
+    let deeper = fork(&test, &forked, ForkPoint::default()).await;
+    assert_eq!(test.context(&deeper).await.hash, pruned);
+    test.app.undo_compaction(&deeper, None, Caller::default()).await.expect("undone");
+    assert_eq!(test.context(&deeper).await.hash, whole);
+    for other in [&session, &forked] {
+        assert_eq!(test.context(other).await.hash, pruned);
+    }
+    // A prune that came behind the point of a fork is not seen there.
+    let point = test.history(&session).await.last().expect("messages").revision;
+    let before = fork(&test, &session, at(point)).await;
+    assert_eq!(test.context(&before).await.hash, whole);
+    assert_eq!(test.findings().await, []);
+}
+
+#[tokio::test]
+async fn a_forks_chain_goes_on_from_its_parents() {
+    let test = TestApp::start().await;
+    let session = test.quiet_session().await;
+    test.append(&session, &turns(1, 3, 20)).await;
+    let forked = fork(&test, &session, behind("a2")).await;
+    test.append(&session, "u9 \"later\"").await;
+    test.append(&forked, "u9 \"elsewhere\"").await;
+    let point = test.app.get_session(&forked).await.expect("a session").session.fork.expect("a fork").1;
+    let head = async |session: &str, revision| {
+        let at = [(session.to_owned(), revision)];
+        test.app.list_heads(None, 0, "", &at).await.expect("heads").0.remove(0).hash.expect("a hash")
+    };
+    assert_eq!(head(&session, point).await, head(&forked, point).await);
+    assert_ne!(head(&session, point + 1).await, head(&forked, point + 1).await);
+    assert_eq!(test.findings().await, []);
+}
+
+#[tokio::test]
+async fn a_fork_has_the_policy_and_the_window_of_its_point() {
+    let test = TestApp::start().await;
+    let session = test.session("opencode@seed", 50_000, 1_000).await;
+    let before = test.append(&session, "u1 \"one\"").await.revision;
+    let change = SessionChange { preset: Some("pi@1.5".to_owned()), ..SessionChange::default() };
+    test.app.update_session(&session, change, Caller::default()).await.expect("changed");
+    let info = |id: String| async { test.app.get_session(&{ id }).await.expect("a session") };
+    let parent = info(session.clone()).await;
+    let late = info(fork(&test, &session, ForkPoint::default()).await).await;
+    assert_eq!((&late.policy_json, &late.session.window), (&parent.policy_json, &parent.session.window));
+    let early = info(fork(&test, &session, at(before)).await).await;
+    assert_eq!(early.session.preset, "opencode@seed");
+    assert_ne!(early.policy_json, parent.policy_json);
+}
