@@ -25,7 +25,7 @@ fn message(index: usize) -> NewMessage {
     let text = words.repeat(BODY_BYTES / words.len() + 1);
     NewMessage {
         client_id: None,
-        role: if index % 2 == 0 { Role::User } else { Role::Assistant },
+        role: if index.is_multiple_of(2) { Role::User } else { Role::Assistant },
         kind: MessageKind::Normal,
         parts: vec![NewPart::new(PartBody::Text(text[..BODY_BYTES].to_owned()))],
         finish: Some(Finish::default()),

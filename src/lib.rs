@@ -7,7 +7,7 @@
 //! - [`limits`]: every bound, by name.
 //! - [`clock`]: the one place that reads the time and draws ids.
 //! - [`config`]: what an operator can set.
-//! - [`telemetry`]: logging.
+//! - [`telemetry`]: how the daemon logs.
 //! - [`store`]: the only place with SQL: the writer, the readers, the chains.
 //! - [`bus`]: "something newer exists", and subscriptions that pull it from the log.
 //! - [`summarizer`]: what writes the text that stands for covered history.
@@ -19,19 +19,19 @@
 //! - [`daemon`]: the composition root.
 //! - [`cli`]: thin clients of the daemon.
 
-pub mod app;
-pub mod bus;
-pub mod cli;
+pub mod model;
+pub mod policy;
+pub mod limits;
 pub mod clock;
 pub mod config;
-pub mod daemon;
-pub mod grpc;
-pub mod interop;
-pub mod limits;
-pub mod model;
-pub mod pb;
-pub mod policy;
-pub mod scheduler;
-pub mod store;
-pub mod summarizer;
 pub mod telemetry;
+pub mod store;
+pub mod bus;
+pub mod summarizer;
+pub mod scheduler;
+pub mod app;
+pub mod interop;
+pub mod pb;
+pub mod grpc;
+pub mod daemon;
+pub mod cli;

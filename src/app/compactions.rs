@@ -95,6 +95,7 @@ impl Longhand {
             appended_tokens: 0,
             view_tokens: plan::view(&policy, &after).estimated_tokens,
             output_tokens: plan::output_tokens(&policy, &after),
+            held: false,
         };
         let summary = SummaryCommit {
             text: new.text,

@@ -72,7 +72,7 @@ impl Scheduler {
     pub async fn run(self, cancel: CancellationToken) -> Result<(), Error> {
         recover::take_up(&self.store, &self.clock).await?;
         let (work, queue) = async_channel::bounded(limits::JOB_QUEUE_MAX);
-        let (finished, mut results) = mpsc::unbounded_channel();
+        let (finished, mut results) = mpsc::channel(limits::JOB_QUEUE_MAX);
         let workers = TaskTracker::new();
         let worker = Worker {
             store: self.store.clone(),
@@ -137,7 +137,7 @@ impl Scheduler {
 async fn work_off(
     worker: Worker,
     queue: async_channel::Receiver<Work>,
-    finished: mpsc::UnboundedSender<Work>,
+    finished: mpsc::Sender<Work>,
     cancel: CancellationToken,
 ) {
     while let Ok(work) = queue.recv().await {
@@ -162,7 +162,7 @@ async fn work_off(
                 }
             }
         }
-        if finished.send(work).is_err() {
+        if finished.send(work).await.is_err() {
             break;
         }
     }

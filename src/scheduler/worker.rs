@@ -74,6 +74,7 @@ impl Worker {
             appended_tokens: due.appended_tokens,
             view_tokens: view.estimated_tokens,
             output_tokens: plan::output_tokens(&policy, &source.messages),
+            held: due.held,
         };
         self.store.evaluated(due.session, evaluation).await?;
         Ok(())

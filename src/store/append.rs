@@ -58,9 +58,17 @@ pub(crate) struct AppendParts {
 #[derive(Clone)]
 pub(crate) enum AppendPart {
     /// A part with its body: as the client sent it, for comparing with one that is there already, and encoded.
-    Whole(NewPart, PartInput, Weight),
+    Whole(Box<WholePart>),
     /// A draft that closes with the words it has. `weigh` says what they weigh.
     Draft(PartId, Option<String>, Weigh),
+}
+
+/// A part as the client sent it, for comparing with one that is there already, and encoded.
+#[derive(Clone)]
+pub(crate) struct WholePart {
+    original: NewPart,
+    input: PartInput,
+    weight: Weight,
 }
 
 /// Says what the words of a draft weigh; the policy's counting, handed in by the caller.
@@ -325,7 +333,8 @@ impl AppendParts {
         let mut closed = Vec::new();
         for part in self.parts {
             let (input, weight) = match part {
-                AppendPart::Whole(original, input, weight) => {
+                AppendPart::Whole(whole) => {
+                    let WholePart { original, input, weight } = *whole;
                     if let Some(id) = existing_part(&there, &original)? {
                         receipt.existed_count += 1;
                         receipt.ids.push(id);
@@ -360,7 +369,7 @@ impl AppendParts {
 
     /// The parts that the message has, if one of the new ones could be among them.
     async fn there(&self, tx: &mut Tx<'_>) -> Result<Vec<Part>> {
-        let named = |part: &AppendPart| matches!(part, AppendPart::Whole(original, ..) if original.client_id.is_some());
+        let named = |part: &AppendPart| matches!(part, AppendPart::Whole(whole) if whole.original.client_id.is_some());
         if !self.parts.iter().any(named) {
             return Ok(Vec::new());
         }
@@ -488,5 +497,5 @@ pub(crate) fn encode(message: NewMessage, actor: &str, weight: Weight) -> Append
 
 /// Encodes a part that a client wants to append.
 pub(crate) fn encode_new_part(part: &NewPart, weight: Weight) -> AppendPart {
-    AppendPart::Whole(part.clone(), PartInput::from_client(part), weight)
+    AppendPart::Whole(Box::new(WholePart { original: part.clone(), input: PartInput::from_client(part), weight }))
 }

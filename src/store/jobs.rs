@@ -107,6 +107,8 @@ pub struct Evaluation {
     pub view_tokens: i64,
     /// Tool output tokens that a prune could look at.
     pub output_tokens: i64,
+    /// Whether nothing was asked for because automatic triggers hold.
+    pub held: bool,
 }
 
 /// A session that is due, with what the scheduler needs to judge it.
@@ -579,7 +581,9 @@ pub(crate) async fn evaluated(tx: &mut Tx<'_>, key: SessionKey, found: Evaluatio
         head.output_tokens = found.output_tokens;
         head.output_checked = found.output_tokens;
     }
-    if head.due_revision.is_some_and(|due| due <= found.at) {
+    // What ended the hold meanwhile may also be what makes it due: then the scheduler looks once more.
+    let released = found.held && head.hold_turns == 0;
+    if head.due_revision.is_some_and(|due| due <= found.at) && !released {
         head.due_revision = None;
     }
     Ok(())

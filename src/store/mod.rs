@@ -1,6 +1,6 @@
 //! The only place with SQL: what is kept, how it is written, how it is read.
 //!
-//! The store records and reads; it decides nothing. Start at `migrations/`, then [`writer`], then [`messages`].
+//! The store records and reads; it decides nothing. Start at `migrations/`, then `writer`, then `messages`.
 
 mod append;
 mod chain;

@@ -377,6 +377,21 @@ async fn undo_brings_the_earlier_view_back_and_holds_the_trigger_for_a_turn() {
 }
 
 #[tokio::test]
+async fn a_request_right_behind_an_undo_releases_the_trigger() {
+    let script = ScriptedSummarizer::new([say("S1"), say("S2")]);
+    let test = TestApp::with(script.clone()).await;
+    let session = small(&test).await;
+    let mut watch = test.watch().await;
+    cross(&test, &session).await;
+    watch.wait_for(EventKind::Compacted).await;
+    test.app.undo_compaction(&session, None, Caller::default()).await.expect("undone");
+    // The scheduler may be looking at the session just now, and take it for held.
+    test.append(&session, "u10 \"go on\"").await;
+    watch.wait_for(EventKind::Compacted).await;
+    check_ends(&test).await;
+}
+
+#[tokio::test]
 async fn undo_pops_the_newest_reduction() {
     let script = ScriptedSummarizer::new([say("S1"), say("S2")]);
     let test = TestApp::with(script.clone()).await;

@@ -77,6 +77,26 @@ impl TestApp {
         Self::open(Arc::new(copy), Arc::new(Extractive)).await
     }
 
+    /// A copy of a closed store's files, after somebody with a database tool was at it.
+    pub(crate) async fn altered(directory: &Path, sql: &str) -> Self {
+        let copy = tempfile::tempdir().expect("a temporary folder");
+        copy_database(directory, copy.path());
+        let mut database = connect(copy.path()).await;
+        let triggers: Vec<String> = sqlx::query_scalar("select name from sqlite_master where type = 'trigger'")
+            .fetch_all(&mut database)
+            .await
+            .expect("the triggers");
+        for trigger in triggers {
+            let drop = format!("drop trigger {trigger}");
+            sqlx::raw_sql(sqlx::AssertSqlSafe(drop)).execute(&mut database).await.expect("dropped");
+        }
+        let altered = sqlx::raw_sql(sqlx::AssertSqlSafe(sql.to_owned())).execute(&mut database).await;
+        let altered = altered.unwrap_or_else(|error| panic!("{error}: {sql}"));
+        assert!(altered.rows_affected() > 0, "nothing to alter: {sql}");
+        database.close().await.expect("closed");
+        Self::open(Arc::new(copy), Arc::new(Extractive)).await
+    }
+
     async fn open(directory: Arc<TempDir>, summarizer: Arc<dyn Summarizer>) -> Self {
         let clock = Clock::default();
         // No test pulls a plug, and syncing would be most of the time that the tests take.

@@ -552,6 +552,31 @@ fn the_architecture_page_has_the_table_of_layers() {
     }
 }
 
+/// Source files that no `mod` brings in: they would lie there without being compiled.
+fn orphans(files: &BTreeMap<String, String>, root: &str) -> Vec<Breach> {
+    let declaration = Regex::new(r"\bmod\s+(\w+)\s*;").expect("a pattern");
+    let mut declared = BTreeSet::from([format!("{root}.rs"), "src/main.rs".to_owned()]);
+    for (file, source) in files {
+        let folder = match file.strip_suffix("/mod.rs").or(file.strip_suffix("/lib.rs")) {
+            Some(folder) => folder,
+            None if *file == format!("{root}.rs") => file.rsplit_once('/').map_or("", |(folder, _)| folder),
+            None => file.trim_end_matches(".rs"),
+        };
+        for found in declaration.captures_iter(&code_of(source)) {
+            declared.insert(format!("{folder}/{}.rs", &found[1]));
+            declared.insert(format!("{folder}/{}/mod.rs", &found[1]));
+        }
+    }
+    let rule = "no `mod` brings this file in, so nobody compiles it".to_owned();
+    let orphan = |file: &String| Breach { file: file.clone(), line: 1, rule: rule.clone() };
+    files.keys().filter(|file| !declared.contains(*file)).map(orphan).collect()
+}
+
+#[test]
+fn every_file_is_compiled() {
+    assert_none([orphans(&sources("src"), "src/lib"), orphans(&sources("tests/it"), "tests/it/main")].concat());
+}
+
 #[test]
 fn every_limit_is_used() {
     let code = product_code();
@@ -679,6 +704,20 @@ mod checker {
     fn test_modules_in_files_of_their_own_are_found() {
         let code = "#[cfg(test)]\nmod tests;\nmod real;\n#[cfg(test)]\npub(crate) mod dsl;";
         assert_eq!(without_tests(code).1, ["tests", "dsl"]);
+    }
+
+    #[test]
+    fn files_that_nobody_declares_are_found() {
+        let file = |name: &str, text: &str| (name.to_owned(), text.to_owned());
+        let files = [
+            file("src/lib.rs", "pub mod a;\n// mod c;"),
+            file("src/a.rs", "mod b;"),
+            file("src/a/b.rs", ""),
+            file("src/b.rs", ""),
+            file("src/c.rs", ""),
+        ];
+        let found: Vec<String> = orphans(&files.into(), "src/lib").into_iter().map(|breach| breach.file).collect();
+        assert_eq!(found, ["src/b.rs", "src/c.rs"]);
     }
 
     #[test]

@@ -1,0 +1,439 @@
+//! P13: whatever is altered, dropped or inserted behind the store's back is found, and named.
+
+use crate::support::{Line, ScriptedSummarizer, TestApp, by, connect, filler, once, text, turns, window};
+use longhand::app::admin::ChainHead;
+use longhand::app::append::{DraftWordsToAdd, OpenPart};
+use longhand::app::compactions::NewSummary;
+use longhand::app::sessions::{ForkPoint, NewSession, SessionChange};
+use longhand::model::compaction::CompactionKind;
+use longhand::model::event::EventKind;
+use longhand::model::message::{Finish, FinishReason};
+use longhand::model::part::{Media, MediaSource, NewPart, PartBody};
+use longhand::model::usage::Usage;
+use longhand::store::{Caller, Finding};
+use sqlx::SqliteConnection;
+use std::path::Path;
+use std::sync::Arc;
+use tempfile::TempDir;
+
+/// A store in which everything that there is has happened.
+async fn rich() -> TestApp {
+    let test = TestApp::with(ScriptedSummarizer::new([Line::Say("S1".to_owned()), Line::Say("S2".to_owned())])).await;
+    let session = test
+        .create(NewSession {
+            client_id: Some("main".to_owned()),
+            title: "everything".to_owned(),
+            window: window(6_000, 1_000),
+            metadata_json: Some("{\"a\": 1}".to_owned()),
+            ..NewSession::default()
+        })
+        .await;
+    let app = &test.app;
+    let none = Caller::default;
+    let mut watch = test.watch().await;
+    test.append(&session, &turns(1, 9, 1_100)).await;
+    watch.wait_for(EventKind::Compacted).await;
+    app.undo_compaction(&session, None, none()).await.expect("undone");
+    test.append(&session, "u10 \"go on\"\nr1 \"{}\"").await;
+    watch.wait_for(EventKind::Compacted).await;
+    app.append(&session, large(), None, None, once("large", "large")).await.expect("appended");
+    test.append(&session, "a11 \"be\" open").await;
+    let words = DraftWordsToAdd { part: None, reasoning: true, offset: 0, delta: "hm".to_owned() };
+    let draft = app.append_draft(&session, "a11", words).await.expect("drafted");
+    let parts = vec![OpenPart::Draft(draft.part, None), OpenPart::Whole(text("gin"))];
+    app.append_parts(&session, "a11", parts, by("bob")).await.expect("added");
+    let usage = Usage { input: 9, output: 1, ..Usage::default() };
+    let finish = Finish { reason: Some(FinishReason::Stop), usage: Some(usage), ..Finish::default() };
+    app.finish_message(&session, "a11", finish, None, by("bob")).await.expect("sealed");
+    app.edit(&session, "a11", &[text("better")], None, none()).await.expect("edited");
+    app.pin(&session, "u2", false, none()).await.expect("pinned");
+    app.pin(&session, "u3", false, none()).await.expect("pinned");
+    app.pin(&session, "u3", true, none()).await.expect("unpinned");
+    test.append(&session, "u12 \"a wrong turn\"\na12 \"indeed\"").await;
+    app.rewind(&session, "u10", None, none()).await.expect("rewound");
+    let policy = SessionChange { preset: Some("pi@1.5".to_owned()), ..SessionChange::default() };
+    app.update_session(&session, policy, none()).await.expect("changed");
+    app.archive_session(&session, false, none()).await.expect("archived");
+    app.archive_session(&session, true, none()).await.expect("restored");
+    let pruned = crate::support::prunable(&test).await;
+    app.start_compaction(&pruned, CompactionKind::Prune, String::new(), none()).await.expect("something to prune");
+    watch.wait_for(EventKind::PartsPruned).await;
+    test.settled().await;
+    let fork = app.fork_session(&pruned, ForkPoint::default(), Some("fork".to_owned()), String::new(), none()).await;
+    let fork = fork.expect("forked").0.session.id.to_string();
+    test.append(&fork, "u20 \"elsewhere\"").await;
+    app.undo_compaction(&fork, None, none()).await.expect("undone");
+    let summary = NewSummary { text: "brought".to_owned(), tail_start: "u20".to_owned(), ..NewSummary::default() };
+    app.supply_summary(&fork, summary, none()).await.expect("supplied");
+    let deeper = app.fork_session(&fork, ForkPoint::default(), None, String::new(), none()).await.expect("forked").0;
+    let child = NewSession { parent: Some(deeper.session.id.to_string()), ..NewSession::default() };
+    let child = test.create(child).await;
+    test.append(&child, "u1 \"for somebody\"").await;
+    test.settled().await;
+    test
+}
+
+/// A message with a body and an image that are blobs, and a body that is compressed.
+fn large() -> Vec<longhand::model::message::NewMessage> {
+    let mut messages = crate::support::conversation("u11 \"look\"");
+    let bytes = (0..100_000_u32).map(|number| number.wrapping_mul(2_654_435_761).to_le_bytes()[3]).collect();
+    let image =
+        Media { mime_type: "image/png".to_owned(), name: "x.png".to_owned(), source: MediaSource::Bytes(bytes) };
+    let body = NewPart {
+        client_id: Some("body".to_owned()),
+        body: PartBody::Text(filler("blob", 100_000)),
+        metadata_json: Some("{}".to_owned()),
+    };
+    messages[0].parts = vec![body, NewPart::new(PartBody::Media(image)), text(&filler("packed", 5_000))];
+    messages[0].metadata_json = Some("[1]".to_owned());
+    messages
+}
+
+async fn closed() -> Arc<TempDir> {
+    let test = rich().await;
+    assert_eq!(test.findings().await, []);
+    let directory = test.stop().await;
+    let again = TestApp::copy_of(directory.path()).await;
+    assert_eq!(again.findings().await, [], "an untouched copy is whole");
+    directory
+}
+
+/// How a value is altered.
+#[derive(Debug, Clone, Copy)]
+enum Alter {
+    /// By one.
+    Step,
+    /// By a lot, where a small step could be another row's value.
+    Jump,
+    /// A letter more.
+    Letter,
+    /// Another last byte.
+    Byte,
+    /// Gone, or there.
+    Toggle,
+    /// The other truth value.
+    Flip,
+    /// A truth value that is neither.
+    Neither,
+}
+
+impl Alter {
+    fn expression(self, column: &str) -> String {
+        match self {
+            Self::Step => format!("{column} + 1"),
+            Self::Jump => format!("{column} + 1000"),
+            Self::Letter => format!("{column} || 'x'"),
+            Self::Byte => format!(
+                "unhex(hex(substr({column}, 1, length({column}) - 1)) || iif(hex(substr({column}, -1)) = 'FE', '01', 'FE'))"
+            ),
+            Self::Toggle => "null".to_owned(),
+            Self::Flip => format!("1 - {column}"),
+            Self::Neither => "2".to_owned(),
+        }
+    }
+}
+
+use Alter::{Byte, Flip, Jump, Letter, Neither, Step, Toggle};
+
+/// Every column that a view or a replay reads, and how it is altered. Not there: `id` of `part`, which only says which
+/// row a prune mark means and is altered from that side, and what is no part of the history: jobs, drafts, requests,
+/// running totals.
+const COLUMNS: &[(&str, &str, &[Alter])] = &[
+    ("event", "seq", &[Jump]),
+    ("event", "session_id", &[Jump]),
+    ("event", "revision", &[Jump]),
+    ("event", "kind", &[Step]),
+    ("event", "ends_mutation", &[Flip]),
+    ("event", "time", &[Step]),
+    ("event", "actor", &[Letter]),
+    ("event", "request_id", &[Letter]),
+    ("event", "body", &[Byte]),
+    ("event", "digest", &[Byte]),
+    ("event", "hash", &[Byte]),
+    ("message", "id", &[Jump]),
+    ("message", "session_id", &[Jump]),
+    ("message", "revision", &[Jump]),
+    ("message", "public_id", &[Byte]),
+    ("message", "client_id", &[Letter, Toggle]),
+    ("message", "role", &[Step]),
+    ("message", "kind", &[Step]),
+    ("message", "lane", &[Step]),
+    ("message", "create_time", &[Step]),
+    ("message", "head", &[Byte]),
+    ("message", "sealed_revision", &[Step, Toggle]),
+    ("message", "seal", &[Byte, Toggle]),
+    ("part", "message_id", &[Jump]),
+    ("part", "position", &[Jump]),
+    ("part", "revision", &[Step]),
+    ("part", "public_id", &[Byte]),
+    ("part", "client_id", &[Letter, Toggle]),
+    ("part", "kind", &[Step]),
+    ("part", "codec", &[Flip]),
+    ("part", "length", &[Step]),
+    ("part", "salt", &[Byte]),
+    ("part", "body", &[Byte, Toggle]),
+    ("part", "blob_hash", &[Byte, Toggle]),
+    ("blob", "hash", &[Byte]),
+    ("blob", "codec", &[Flip]),
+    ("blob", "length", &[Step]),
+    ("blob", "data", &[Byte]),
+    ("mark", "session_id", &[Jump]),
+    ("mark", "revision", &[Jump]),
+    ("mark", "kind", &[Step]),
+    ("mark", "body", &[Byte]),
+    ("mark", "voided_revision", &[Step, Toggle]),
+    ("pruned", "part_id", &[Jump]),
+    ("pruned", "session_id", &[Jump]),
+    ("pruned", "revision", &[Jump]),
+    ("pruned", "compaction_id", &[Byte]),
+    ("layout", "session_id", &[Jump]),
+    ("layout", "revision", &[Jump]),
+    ("layout", "body", &[Byte]),
+    ("policy", "session_id", &[Jump]),
+    ("policy", "revision", &[Jump]),
+    ("policy", "hash", &[Byte]),
+    ("policy_text", "hash", &[Byte]),
+    ("policy_text", "preset", &[Letter]),
+    ("policy_text", "json", &[Letter]),
+    ("segment", "session_id", &[Jump]),
+    ("segment", "owner_id", &[Jump]),
+    ("segment", "first_revision", &[Step]),
+    ("segment", "last_revision", &[Step]),
+    ("segment", "has_messages", &[Flip, Neither]),
+    ("session", "id", &[Jump]),
+    ("session", "public_id", &[Byte]),
+    ("session", "client_id", &[Letter, Toggle]),
+    ("session", "parent_id", &[Toggle]),
+    ("session", "fork_id", &[Toggle]),
+    ("session", "fork_revision", &[Step, Toggle]),
+    ("session", "create_time", &[Step]),
+    ("session", "title", &[Letter]),
+    ("session", "state", &[Step]),
+    ("session", "metadata_json", &[Letter, Toggle]),
+    ("session", "window", &[Byte]),
+    ("session", "revision", &[Step]),
+    ("session", "chain_hash", &[Byte]),
+];
+
+/// What names a row of a table.
+fn key(table: &str) -> &'static str {
+    match table {
+        "event" => "seq",
+        "message" | "part" | "session" => "id",
+        "blob" | "policy_text" => "hash",
+        "mark" | "layout" | "policy" => "session_id, revision",
+        "pruned" => "part_id, session_id, revision",
+        "segment" => "session_id, first_revision",
+        other => panic!("no key is known of {other}"),
+    }
+}
+
+/// Picks the first or the last row of a table whose column holds something.
+fn pick(table: &str, column: &str, last: bool) -> String {
+    let key = key(table);
+    let order = if last { key.replace(", ", " desc, ") + " desc" } else { key.to_owned() };
+    format!(
+        "({key}) = (select {key} from {table} where {column} is not null and length({column}) > 0 \
+         order by {order} limit 1)"
+    )
+}
+
+/// The session that a row belongs to, as findings name it; none for rows that sessions share.
+async fn owner(database: &mut SqliteConnection, table: &str, row: &str) -> Option<String> {
+    let owner = match table {
+        "blob" | "policy_text" => return None,
+        "session" => "id",
+        "part" => "(select session_id from message m where m.id = message_id)",
+        _ => "session_id",
+    };
+    let sql = format!("select lower(hex(public_id)) from session where id = (select {owner} from {table} where {row})");
+    let id: String =
+        sqlx::query_scalar(sqlx::AssertSqlSafe(sql)).fetch_one(database).await.expect("a row has an owner");
+    Some(format!("ses_{id}"))
+}
+
+/// What a check finds after an alteration.
+async fn found(directory: &Path, sql: &str) -> Vec<Finding> {
+    let test = TestApp::altered(directory, sql).await;
+    test.findings().await
+}
+
+fn names(findings: &[Finding], owner: Option<&str>) -> bool {
+    let is_it = |finding: &Finding| match (finding.session, owner) {
+        (Some(session), Some(owner)) => session.to_string() == owner,
+        (Some(_), None) => true,
+        (None, _) => false,
+    };
+    findings.iter().any(|finding| is_it(finding) && finding.revision > 0)
+}
+
+#[tokio::test]
+async fn an_alteration_of_any_column_is_found_and_named() {
+    let directory = closed().await;
+    let mut database = connect(directory.path()).await;
+    let mut missed = Vec::new();
+    for (table, column, alterations) in COLUMNS {
+        for alter in *alterations {
+            for last in [false, true] {
+                let row = pick(table, column, last);
+                let mut owner = owner(&mut database, table, &row).await;
+                if (*table, *column) == ("session", "public_id") {
+                    // Whose chain it is can only be said by the name that it has now.
+                    owner = None;
+                }
+                let sql = format!("update {table} set {column} = {} where {row}", alter.expression(column));
+                let findings = found(directory.path(), &sql).await;
+                if !names(&findings, owner.as_deref()) {
+                    missed.push(format!("{sql}\nwas not found for {owner:?}: {findings:?}"));
+                }
+            }
+        }
+    }
+    assert_eq!(missed, Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn an_alteration_is_found_at_its_revision() {
+    let directory = closed().await;
+    let mut database = connect(directory.path()).await;
+    for (table, column) in [
+        ("event", "body"),
+        ("message", "head"),
+        ("part", "salt"),
+        ("mark", "body"),
+        ("pruned", "compaction_id"),
+        ("layout", "body"),
+        ("policy", "hash"),
+    ] {
+        for last in [false, true] {
+            let row = pick(table, column, last);
+            let sql = format!("select revision from {table} where {row}");
+            let revision: i64 =
+                sqlx::query_scalar(sqlx::AssertSqlSafe(sql)).fetch_one(&mut database).await.expect("a revision");
+            let sql = format!("update {table} set {column} = {} where {row}", Alter::Byte.expression(column));
+            let findings = found(directory.path(), &sql).await;
+            let at: Vec<i64> = findings.iter().map(|finding| finding.revision).collect();
+            assert!(at.contains(&revision), "{sql}\nis at {revision}, found at {at:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_row_that_is_gone_is_found_and_named() {
+    let directory = closed().await;
+    let mut database = connect(directory.path()).await;
+    for table in ["event", "message", "part", "blob", "mark", "pruned", "layout", "policy", "policy_text", "segment"] {
+        for last in [false, true] {
+            let row = pick(table, key(table).split(", ").next().expect("a key"), last);
+            let owner = owner(&mut database, table, &row).await;
+            let sql = format!("delete from {table} where {row}");
+            let findings = found(directory.path(), &sql).await;
+            assert!(names(&findings, owner.as_deref()), "{sql}\nwas not found for {owner:?}: {findings:?}");
+        }
+    }
+    for last in [false, true] {
+        let sql = format!("delete from session where {}", pick("session", "id", last));
+        let findings = found(directory.path(), &sql).await;
+        assert!(!findings.is_empty(), "{sql}\nnobody is left to be named, but the log is not whole");
+    }
+}
+
+#[tokio::test]
+async fn a_row_that_nobody_wrote_is_found_and_named() {
+    let directory = closed().await;
+    let mut database = connect(directory.path()).await;
+    let id = "randomblob(16)";
+    for (table, columns) in [
+        (
+            "event",
+            "select (select max(seq) + 1 from event), session_id, 5000, kind, ends_mutation, time, actor, request_id, \
+             body, digest, hash"
+                .to_owned(),
+        ),
+        (
+            "message",
+            format!(
+                "select 90000, session_id, 5000, {id}, 'x', role, kind, lane, create_time, head, sealed_revision, seal"
+            ),
+        ),
+        (
+            "part",
+            format!(
+                "select 90000, message_id, 5000, revision, {id}, null, kind, codec, length, salt, body, blob_hash"
+            ),
+        ),
+        (
+            "part",
+            format!("select 90000, message_id, 5000, 1, {id}, null, kind, codec, length, salt, body, blob_hash"),
+        ),
+        ("mark", "select session_id, 1, kind, body, null".to_owned()),
+        ("pruned", "select part_id - 1, session_id, revision, compaction_id".to_owned()),
+        ("pruned", "select part_id, session_id, 1, compaction_id".to_owned()),
+        ("layout", "select session_id, 2, body".to_owned()),
+        ("policy", "select session_id, 5000, hash".to_owned()),
+        ("segment", "select session_id, owner_id, 5000, 5001, 1".to_owned()),
+    ] {
+        let row = pick(table, key(table).split(", ").next().expect("a key"), true);
+        let owner = owner(&mut database, table, &row).await;
+        let sql = format!("insert into {table} {columns} from {table} where {row}");
+        let findings = found(directory.path(), &sql).await;
+        assert!(names(&findings, owner.as_deref()), "{sql}\nwas not found for {owner:?}: {findings:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_check_of_one_session_looks_at_that_one() {
+    let directory = closed().await;
+    let sql = format!("update part set salt = {} where {}", Alter::Byte.expression("salt"), pick("part", "salt", false));
+    let test = TestApp::altered(directory.path(), &sql).await;
+    for (session, expected) in [("main", 1), ("fork", 0)] {
+        let mut items = test.app.check_integrity(Some(session)).await.expect("it begins");
+        let mut findings = Vec::new();
+        let mut end = None;
+        while let Some(item) = items.recv().await {
+            match item.expect("it goes on") {
+                longhand::app::admin::CheckItem::Finding(finding) => findings.push(finding),
+                longhand::app::admin::CheckItem::End(checked) => end = Some(checked),
+            }
+        }
+        let end = end.expect("it ends");
+        assert_eq!((findings.len(), end.findings, end.sessions), (expected, i64::try_from(expected).expect("few"), 1));
+        assert!(end.events > 0);
+    }
+}
+
+async fn heads(test: &TestApp, at: &[(String, i64)]) -> Vec<ChainHead> {
+    test.app.list_heads(None, 0, "", at).await.expect("heads").0
+}
+
+#[tokio::test]
+async fn what_was_cut_off_shows_in_exported_heads_only() {
+    let directory = closed().await;
+    let test = TestApp::copy_of(directory.path()).await;
+    let exported = heads(&test, &[]).await;
+    assert_eq!(exported.len(), 5, "one for each session");
+    let at: Vec<(String, i64)> = exported.iter().map(|head| (head.session.to_string(), head.revision)).collect();
+    assert_eq!(heads(&test, &at).await, exported);
+    test.append("main", "u99 \"histories only grow\"").await;
+    assert_eq!(heads(&test, &at).await, exported, "what comes later changes nothing");
+    drop(test);
+    // The newest message of the newest session goes, and its session is made to agree.
+    let truncated = TestApp::altered(
+        directory.path(),
+        "update session set revision = revision - 1, history_revision = revision - 1, message_count = 0, \
+         chain_hash = (select hash from event order by seq desc limit 1 offset 1) \
+         where id = (select session_id from event order by seq desc limit 1); \
+         delete from part where message_id = (select max(id) from message); \
+         delete from message where id = (select max(id) from message); \
+         delete from event where seq = (select max(seq) from event)",
+    )
+    .await;
+    assert_eq!(truncated.findings().await, [], "what is left is a whole chain");
+    let now = heads(&truncated, &at).await;
+    assert_eq!(now.iter().filter(|head| !exported.contains(head)).count(), 1);
+    assert!(now[0].hash.is_none(), "that revision is gone: {:?}", now[0]);
+    let session = at[0].0.clone();
+    truncated.append(&session, "u1 \"another story\"").await;
+    let rewritten = heads(&truncated, &at).await;
+    assert!(rewritten[0].hash.is_some() && rewritten[0] != exported[0], "another revision in its place is noticed too");
+}
