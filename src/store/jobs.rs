@@ -153,7 +153,8 @@ const RUNNING: &str = "select id, session_id, lease_until from job where state =
 const DUE: &str = "select id, revision, appended_tokens, usage_tokens, usage_at, hold_turns, due_window, window from session \
      where due_revision is not null order by due_revision limit $1";
 const TRIGGERS: &str = "select usage_tokens is not null, hold_turns > 0 from session where id = $1";
-const COUNTS: &str = "select (select count(*) from job where state = 1 and (queued = 0 or queued = 1)), \
+const COUNTS: &str = "select (select count(*) from job where state = 1 and queued = 0) \
+     + (select count(*) from job where state = 1 and queued = 1), \
      (select count(*) from job where state = 2)";
 const INSERT: &str = "insert into job (public_id, session_id, kind, trigger, state, queued, instructions, actor, \
      tokens_at_request, window, attempt, lease_epoch, run_at, create_time) \

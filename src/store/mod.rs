@@ -15,6 +15,8 @@ mod messages;
 mod open;
 mod reductions;
 mod sessions;
+#[cfg(test)]
+mod tests;
 mod tx;
 mod verify;
 mod writer;

@@ -139,6 +139,12 @@ pub(crate) async fn run(reader: &mut Reader<'_>, only: Option<i64>, found: &mpsc
             checked.findings += 1;
             drop(found.send(Finding { session: None, revision: 0, message }).await);
         }
+        let orphans: i64 = row.try_get(3)?;
+        if orphans > 0 {
+            let message = format!("{orphans} events belong to a session that is not there");
+            checked.findings += 1;
+            drop(found.send(Finding { session: None, revision: 0, message }).await);
+        }
     }
     Ok(checked)
 }
@@ -289,7 +295,12 @@ impl Check {
                 session_row(&mut digest, session)?;
                 for row in reader.all(sqlx::query(SEGMENTS).bind(self.key)).await? {
                     let owner: &[u8] = row.try_get(0)?;
-                    chain::segment(&mut digest, owner, row.try_get(1)?, row.try_get(2)?, row.try_get(3)?);
+                    // Reads compare it with 1, so another number is not the same as true.
+                    let has_messages: i64 = row.try_get(3)?;
+                    if !(0..=1).contains(&has_messages) {
+                        return Err(Error::corrupt("segment", "has_messages is neither 0 nor 1"));
+                    }
+                    chain::segment(&mut digest, owner, row.try_get(1)?, row.try_get(2)?, has_messages == 1);
                 }
                 self.layout(reader, &mut digest, revision).await?;
                 self.policy(reader, &mut digest, revision).await?;

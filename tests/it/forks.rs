@@ -92,7 +92,10 @@ async fn a_fork_of_forks_reads_as_one_history() {
     }
     assert_eq!(revisions, (1..=test.revision(&session).await).collect::<Vec<_>>(), "one time axis");
     for at in 1..=test.revision(&session).await {
-        assert_eq!(test.context_as_of(&session, at).await.messages.len(), test.history_as_of(&session, Some(at)).await.len());
+        assert_eq!(
+            test.context_as_of(&session, at).await.messages.len(),
+            test.history_as_of(&session, Some(at)).await.len()
+        );
     }
 }
 

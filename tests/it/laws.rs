@@ -164,8 +164,8 @@ impl World {
     async fn append(&mut self, at: usize, role: Role, kind: MessageKind, parts: Vec<NewPart>, open: bool) {
         self.count += 1;
         let calls = parts.iter().any(|part| matches!(part.body, PartBody::ToolCall(_)));
-        let reason = (role == Role::Assistant)
-            .then_some(if calls { FinishReason::ToolCalls } else { FinishReason::Stop });
+        let reason =
+            (role == Role::Assistant).then_some(if calls { FinishReason::ToolCalls } else { FinishReason::Stop });
         let finish = (!open).then(|| Finish { reason, ..Finish::default() });
         let new = NewMessage {
             client_id: Some(format!("m{}", self.count)),
@@ -397,9 +397,10 @@ fn accounted(session: &Tracked, view: &Context) {
     assert_eq!(pairing::violations(&view.messages), Vec::<String>::new());
     if let Some(covered) = &view.covered {
         let stands = |message: &&ViewMessage| message.standing == Standing::Summary;
-        assert_eq!(view.messages.iter().filter(stands).map(|message| message.revision).collect::<Vec<_>>(), [
-            covered.summary
-        ]);
+        assert_eq!(
+            view.messages.iter().filter(stands).map(|message| message.revision).collect::<Vec<_>>(),
+            [covered.summary]
+        );
     }
     let shown: HashSet<MessageId> = view.messages.iter().filter_map(|message| message.source).collect();
     for written in &session.written {

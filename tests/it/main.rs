@@ -4,8 +4,15 @@ mod support;
 
 mod append;
 mod compaction;
+mod context;
+mod cost;
+mod forks;
 mod immutable;
+mod laws;
+mod lock;
 mod open_messages;
 mod proto;
+mod sessions;
 mod subscriptions;
+mod tamper;
 mod tidy;

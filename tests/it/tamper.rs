@@ -264,7 +264,7 @@ fn names(findings: &[Finding], owner: Option<&str>) -> bool {
         (Some(_), None) => true,
         (None, _) => false,
     };
-    findings.iter().any(|finding| is_it(finding) && finding.revision > 0)
+    findings.iter().any(|finding| is_it(finding))
 }
 
 #[tokio::test]
@@ -358,14 +358,9 @@ async fn a_row_that_nobody_wrote_is_found_and_named() {
         ),
         (
             "part",
-            format!(
-                "select 90000, message_id, 5000, revision, {id}, null, kind, codec, length, salt, body, blob_hash"
-            ),
+            format!("select 90000, message_id, 5000, revision, {id}, null, kind, codec, length, salt, body, blob_hash"),
         ),
-        (
-            "part",
-            format!("select 90000, message_id, 5000, 1, {id}, null, kind, codec, length, salt, body, blob_hash"),
-        ),
+        ("part", format!("select 90000, message_id, 5000, 1, {id}, null, kind, codec, length, salt, body, blob_hash")),
         ("mark", "select session_id, 1, kind, body, null".to_owned()),
         ("pruned", "select part_id - 1, session_id, revision, compaction_id".to_owned()),
         ("pruned", "select part_id, session_id, 1, compaction_id".to_owned()),
@@ -384,7 +379,8 @@ async fn a_row_that_nobody_wrote_is_found_and_named() {
 #[tokio::test]
 async fn a_check_of_one_session_looks_at_that_one() {
     let directory = closed().await;
-    let sql = format!("update part set salt = {} where {}", Alter::Byte.expression("salt"), pick("part", "salt", false));
+    let sql =
+        format!("update part set salt = {} where {}", Alter::Byte.expression("salt"), pick("part", "salt", false));
     let test = TestApp::altered(directory.path(), &sql).await;
     for (session, expected) in [("main", 1), ("fork", 0)] {
         let mut items = test.app.check_integrity(Some(session)).await.expect("it begins");

@@ -179,7 +179,7 @@ async fn show_compaction(
         };
         let view = view::fetch(client, request).await?;
         output.line("")?;
-        output.line(&format!("The {when} of the first compaction, {}", headline(&view.header)))?;
+        output.line(&format!("The view {when} the first compaction: {}", headline(&view.header)))?;
         outline(&view).iter().try_for_each(|line| output.line(line))?;
     }
     output.line("")?;

@@ -314,7 +314,7 @@ impl MessageHead {
     pub(crate) fn encode_packed(mut self) -> Vec<u8> {
         if let Some(text) = &self.metadata_json
             && text.len() >= limits::COMPRESS_METADATA_BYTES_MIN
-            && let Ok(packed) = zstd::bulk::compress(text.as_bytes(), 3)
+            && let Ok(packed) = parts::pack(text.as_bytes())
             && packed.len() < text.len()
         {
             self.metadata_length = i64::try_from(text.len()).unwrap_or(i64::MAX);

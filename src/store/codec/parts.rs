@@ -8,6 +8,9 @@ use crate::model::part::{
 use crate::model::time::Timestamp;
 use crate::store::error::{Error, Result};
 use prost::Message as _;
+use std::cell::RefCell;
+use std::io;
+use zstd::bulk::{Compressor, Decompressor};
 #[derive(Clone, PartialEq, prost::Message)]
 pub(crate) struct DiskMedia {
     #[prost(string, tag = "1")]
@@ -147,11 +150,36 @@ pub(crate) fn commitment(salt: &[u8], plain: &[u8]) -> [u8; 32] {
     *hasher.finalize().as_bytes()
 }
 
+/// The level at which more effort no longer pays for texts of this size.
+const ZSTD_LEVEL: i32 = 3;
+
+thread_local! {
+    // Making a context costs more than compressing a small body with it.
+    static COMPRESSOR: RefCell<Option<Compressor<'static>>> = const { RefCell::new(None) };
+    static DECOMPRESSOR: RefCell<Option<Decompressor<'static>>> = const { RefCell::new(None) };
+}
+
+/// Compresses bytes.
+pub(super) fn pack(plain: &[u8]) -> io::Result<Vec<u8>> {
+    COMPRESSOR.with_borrow_mut(|kept| match kept {
+        Some(compressor) => compressor.compress(plain),
+        None => kept.insert(Compressor::new(ZSTD_LEVEL)?).compress(plain),
+    })
+}
+
+/// Decompresses bytes of a known length.
+fn unpack(packed: &[u8], length: usize) -> io::Result<Vec<u8>> {
+    DECOMPRESSOR.with_borrow_mut(|kept| match kept {
+        Some(decompressor) => decompressor.decompress(packed, length),
+        None => kept.insert(Decompressor::new()?).decompress(packed, length),
+    })
+}
+
 fn compress(plain: Vec<u8>) -> (i32, Vec<u8>) {
     if plain.len() < limits::COMPRESS_BYTES_MIN {
         return (0, plain);
     }
-    match zstd::bulk::compress(&plain, 3) {
+    match pack(&plain) {
         Ok(packed) if packed.len() < plain.len() => (1, packed),
         _ => (0, plain),
     }
@@ -162,7 +190,7 @@ pub(crate) fn decompress(table: &'static str, codec: i32, length: i64, data: Vec
     let plain = match codec {
         0 => data,
         1 if length <= limits::DECOMPRESS_BYTES_MAX => {
-            zstd::bulk::decompress(&data, length).map_err(|error| Error::corrupt(table, error))?
+            unpack(&data, length).map_err(|error| Error::corrupt(table, error))?
         }
         _ => return Err(Error::corrupt(table, format_args!("codec {codec}, length {length}"))),
     };

@@ -1,0 +1,95 @@
+//! Every statement of the store against a migrated database: it can be prepared, and no read of it walks a table.
+
+use super::*;
+use sqlx::{AssertSqlSafe, Row as _, SqliteConnection};
+
+/// Statements that look at everything on purpose: the check of the log, and a count for the status page.
+const WHOLE: [&str; 2] = [
+    "select count(*) from session",
+    "select coalesce(min(seq), 1), coalesce(max(seq), 0), count(*), \
+     (select count(*) from event e where not exists (select 1 from session s where s.id = e.session_id)) from event",
+];
+
+fn statements() -> Vec<&'static str> {
+    let files = [
+        append::STATEMENTS,
+        events::STATEMENTS,
+        head::STATEMENTS,
+        jobs::STATEMENTS,
+        lineage::STATEMENTS,
+        marks::STATEMENTS,
+        messages::STATEMENTS,
+        reductions::STATEMENTS,
+        sessions::STATEMENTS,
+        tx::STATEMENTS,
+        verify::STATEMENTS,
+        writer::STATEMENTS,
+    ];
+    files.concat()
+}
+
+/// A migrated database.
+async fn database() -> (tempfile::TempDir, SqliteConnection) {
+    use sqlx::Connection as _;
+    let directory = tempfile::tempdir().expect("a temporary folder");
+    let options = Options { directory: directory.path().to_owned(), durability: Durability::ProcessCrash };
+    let (store, writer) = Store::open(options, crate::clock::Clock::default()).await.expect("the store opens");
+    drop(store);
+    writer.await;
+    let path = directory.path().join(open::DATABASE);
+    let options = sqlx::sqlite::SqliteConnectOptions::new().filename(path);
+    let connection = SqliteConnection::connect_with(&options).await.expect("the database opens");
+    (directory, connection)
+}
+
+/// The steps of a statement's plan, as SQLite words them.
+async fn plan(database: &mut SqliteConnection, statement: &str) -> Vec<String> {
+    let explain = format!("explain query plan {statement}");
+    let rows = sqlx::query(AssertSqlSafe(explain)).fetch_all(database).await;
+    let rows = rows.unwrap_or_else(|error| panic!("{error}: {statement}"));
+    rows.iter().map(|row| row.get::<String, _>("detail")).collect()
+}
+
+/// Indexes that hold only what is due, waiting or running: walking one costs what it returns.
+async fn partial_indexes(database: &mut SqliteConnection) -> Vec<String> {
+    let sql = "select name from sqlite_master where type = 'index' and sql like '% where %'";
+    sqlx::query_scalar(sql).fetch_all(database).await.expect("the indexes")
+}
+
+/// Whether a step walks all rows of a table or of an index.
+fn walks(step: &str, partial: &[String]) -> bool {
+    let index = step.rsplit(' ').next().unwrap_or_default();
+    let harmless = step.contains("VIRTUAL TABLE") || step == "SCAN CONSTANT ROW" || partial.iter().any(|name| name == index);
+    step.starts_with("SCAN") && !harmless
+}
+
+#[tokio::test]
+async fn every_statement_fits_the_schema_and_none_walks_a_table() {
+    let (_directory, mut database) = database().await;
+    let partial = partial_indexes(&mut database).await;
+    let statements = statements();
+    assert!(statements.len() > 70, "the lists of statements are gone");
+    for statement in statements {
+        let steps = plan(&mut database, statement).await;
+        // The plan of an insert lists the look for rows that waited for this one, which happens only after a violation.
+        let walking = !statement.starts_with("insert") && steps.iter().any(|step| walks(step, &partial));
+        assert_eq!(walking, WHOLE.contains(&statement), "{statement}\n{steps:#?}");
+    }
+}
+
+#[tokio::test]
+async fn a_walk_would_be_noticed() {
+    let (_directory, mut database) = database().await;
+    let partial = partial_indexes(&mut database).await;
+    for (statement, expected) in [
+        ("select * from message where role = $1", true),
+        ("select count(*) from part", true),
+        ("select id from job order by session_id, id", true),
+        ("select id from job where state = 2 order by lease_until", false),
+        ("select * from message where session_id = $1 and revision = $2", false),
+        ("select m.id from json_each($1) wanted join message m on m.id = wanted.value", false),
+    ] {
+        let steps = plan(&mut database, statement).await;
+        assert_eq!(steps.iter().any(|step| walks(step, &partial)), expected, "{statement}: {steps:?}");
+    }
+}

@@ -1,0 +1,125 @@
+//! Views for callers: what fits, what is new in them, and what happens when they do not fit.
+
+use crate::support::{Line, ScriptedSummarizer, TestApp, shown, text, turns, window};
+use longhand::app::Reason;
+use longhand::app::context::{Context, ContextRequest, OverflowAction};
+use longhand::model::event::EventKind;
+use longhand::store::Caller;
+use std::time::Duration;
+
+async fn ask(test: &TestApp, session: &str, request: ContextRequest) -> Context {
+    test.app.context(session, request).await.expect("a context")
+}
+
+#[tokio::test]
+async fn a_caller_that_holds_a_view_gets_what_is_new_in_it() {
+    let test = TestApp::start().await;
+    let session = test.quiet_session().await;
+    test.append(&session, &turns(1, 3, 50)).await;
+    let held = test.context(&session).await;
+    let knowing = |view: &Context| ContextRequest {
+        known_hash: Some(view.hash.to_vec()),
+        known_revision: Some(view.revision),
+        ..ContextRequest::default()
+    };
+    let same = ask(&test, &session, knowing(&held)).await;
+    assert_eq!((same.hash, same.known_count, same.messages.len()), (held.hash, 6, 0));
+    test.append(&session, "u4 \"more\"").await;
+    let grown = ask(&test, &session, knowing(&held)).await;
+    assert_eq!((grown.known_count, shown(&grown)), (6, vec!["user shown: more".to_owned()]));
+    test.app.edit(&session, "u3", &[text("better")], None, Caller::default()).await.expect("edited");
+    let edited = ask(&test, &session, knowing(&grown)).await;
+    assert_eq!((edited.known_count, edited.messages.len()), (4, 3), "up to the first difference");
+    let whole = test.context(&session).await;
+    assert_eq!(edited.hash, whole.hash, "the hash is the whole view's");
+    assert_eq!(whole.messages[4..], edited.messages);
+    let unknown = ContextRequest { known_hash: Some(vec![7; 32]), ..ContextRequest::default() };
+    assert_eq!(ask(&test, &session, unknown).await.known_count, 0);
+    let short = ContextRequest { known_hash: Some(vec![7; 31]), ..ContextRequest::default() };
+    assert_eq!(test.app.context(&session, short).await.expect_err("no hash").reason, Reason::InvalidField);
+}
+
+#[tokio::test]
+async fn a_view_that_does_not_fit_says_so_and_asks_for_its_reduction() {
+    let script = ScriptedSummarizer::new([Line::Hold("S1".to_owned())]);
+    let test = TestApp::with(script.clone()).await;
+    // The session itself knows no window, so only this caller finds the view too large.
+    let session = test.quiet_session().await;
+    test.append(&session, &turns(1, 9, 1_100)).await;
+    assert!(test.context(&session).await.fits);
+    let narrow = || ContextRequest { window: Some(window(6_000, 1_000)), ..ContextRequest::default() };
+    let view = ask(&test, &session, narrow()).await;
+    let pending = view.pending.expect("it asked for a reduction");
+    assert!(!view.fits && view.context_tokens > 5_000 && view.messages.len() == 18);
+    script.held().await;
+    let again = ask(&test, &session, narrow()).await;
+    assert_eq!(again.pending, Some(pending), "and only once");
+    // Whoever waits gets the reduced view as soon as it is there.
+    let waiting = ContextRequest { action: OverflowAction::Wait, ..narrow() };
+    let (waited, ()) = futures::future::join(ask(&test, &session, waiting), async { script.release() }).await;
+    assert!(waited.fits && waited.covered.is_some());
+    assert_eq!(test.number("select count(*) from job").await, 1);
+}
+
+#[tokio::test]
+async fn waiting_ends_with_its_time() {
+    let script = ScriptedSummarizer::new([Line::Hold("S1".to_owned())]);
+    let test = TestApp::with(script.clone()).await;
+    let session = test.quiet_session().await;
+    test.append(&session, &turns(1, 9, 1_100)).await;
+    let request = ContextRequest {
+        window: Some(window(6_000, 1_000)),
+        action: OverflowAction::Wait,
+        wait: Some(Duration::from_millis(50)),
+        ..ContextRequest::default()
+    };
+    let view = ask(&test, &session, request).await;
+    assert!(!view.fits && view.pending.is_some(), "the whole view, and what is being done about it");
+}
+
+#[tokio::test]
+async fn a_view_can_be_shortened_for_one_call() {
+    let script = ScriptedSummarizer::new([Line::Hold("S1".to_owned())]);
+    let test = TestApp::with(script.clone()).await;
+    let session = test.quiet_session().await;
+    test.append(&session, &turns(1, 9, 1_100)).await;
+    let request = ContextRequest {
+        window: Some(window(3_000, 1_000)),
+        action: OverflowAction::Shorten,
+        ..ContextRequest::default()
+    };
+    let view = ask(&test, &session, request).await;
+    assert!(view.shortened && view.fits && view.estimated_tokens <= 2_000);
+    assert!(!view.left_out.is_empty());
+    assert_eq!(view.left_out.len() + view.messages.len(), 18, "what is not shown is named");
+    let whole = test.context(&session).await;
+    assert_eq!((whole.shortened, whole.messages.len()), (false, 18), "for that call only");
+}
+
+#[tokio::test]
+async fn a_revision_that_never_was_has_no_view() {
+    let test = TestApp::start().await;
+    let session = test.quiet_session().await;
+    let newest = test.append(&session, "u1 \"one\"").await.revision;
+    for at in [-1, newest + 1] {
+        let request = ContextRequest { as_of: Some(at), ..ContextRequest::default() };
+        let error = test.app.context(&session, request).await.expect_err("refused");
+        assert_eq!(error.reason, Reason::RevisionOutOfRange);
+    }
+    assert!(test.context_as_of(&session, 0).await.messages.is_empty());
+}
+
+#[tokio::test]
+async fn a_session_on_hold_is_not_reduced_because_somebody_looks() {
+    let script = ScriptedSummarizer::new([Line::Say("S1".to_owned())]);
+    let test = TestApp::with(script.clone()).await;
+    let session = test.session("opencode@seed", 6_000, 1_000).await;
+    let mut watch = test.watch().await;
+    test.append(&session, &turns(1, 9, 1_100)).await;
+    watch.wait_for(EventKind::Compacted).await;
+    test.app.undo_compaction(&session, None, Caller::default()).await.expect("undone");
+    test.settled().await;
+    let view = test.context(&session).await;
+    assert_eq!((view.fits, view.pending), (false, None));
+    assert_eq!(test.number("select count(*) from job").await, 1);
+}

@@ -1,0 +1,108 @@
+//! P11: what a read costs depends on what it returns, not on the history behind it.
+
+use crate::support::{TestApp, conversation};
+use longhand::app::append::ListMessages;
+use longhand::app::compactions::NewSummary;
+use longhand::app::context::ContextRequest;
+use longhand::app::events::ListEvents;
+use longhand::app::sessions::ForkPoint;
+use longhand::limits;
+use longhand::store::Caller;
+
+const SMALL: usize = 1_000;
+const LARGE: usize = 100_000;
+
+/// A session with so many messages, all but the last few of them under a summary.
+async fn compacted(test: &TestApp, count: usize) -> String {
+    let session = test.quiet_session().await;
+    let message = conversation("u \"x\"").remove(0);
+    let named = |name: &str| {
+        let mut message = message.clone();
+        message.client_id = Some(name.to_owned());
+        vec![message]
+    };
+    let append = async |messages| {
+        test.app.append(&session, messages, None, None, Caller::default()).await.expect("appended");
+    };
+    append(named("first")).await;
+    let mut left = count - 2;
+    while left > 0 {
+        let batch = left.min(limits::BATCH_MESSAGES_MAX);
+        append(vec![message.clone(); batch]).await;
+        left -= batch;
+    }
+    append(named("tail")).await;
+    let summary = NewSummary { text: "so far".to_owned(), tail_start: "tail".to_owned(), ..NewSummary::default() };
+    test.app.supply_summary(&session, summary, Caller::default()).await.expect("supplied");
+    append(vec![message; 100]).await;
+    session
+}
+
+/// How many rows each kind of read fetches.
+async fn costs(test: &TestApp, session: &str) -> Vec<(&'static str, u64)> {
+    // The scheduler reads too when it looks at a session.
+    test.settled().await;
+    let store = test.app.store();
+    let mut costs = Vec::new();
+    let mut before = store.rows_read();
+    let mut note = |what| {
+        let now = store.rows_read();
+        costs.push((what, now - std::mem::replace(&mut before, now)));
+    };
+    let newest = test.revision(session).await;
+    note("session");
+    for (what, reverse, as_of) in [
+        ("first page", false, None),
+        ("last page", true, None),
+        ("first page as of", false, Some(newest - 5)),
+        ("last page as of", true, Some(newest - 5)),
+    ] {
+        let list = ListMessages { reverse, as_of, ..ListMessages::default() };
+        let page = test.app.list_messages(session, list.clone()).await.expect("a page");
+        assert_eq!(page.messages.len(), 50);
+        note(what);
+        let list = ListMessages { page_token: page.next_page_token, ..list };
+        assert_eq!(test.app.list_messages(session, list).await.expect("a page").messages.len(), 50);
+        note("the page behind it");
+    }
+    for (what, as_of) in [("view", None), ("view as of", Some(newest - 5))] {
+        let request = ContextRequest { as_of, ..ContextRequest::default() };
+        let view = test.app.context(session, request).await.expect("a context");
+        assert!((98..=103).contains(&view.messages.len()), "{}", view.messages.len());
+        note(what);
+    }
+    for (what, id) in [("first message", "first"), ("late message", "tail")] {
+        test.app.get_message(session, id).await.expect("a message");
+        note(what);
+    }
+    let list = ListEvents { session: Some(session.to_owned()), page_size: 50, ..ListEvents::default() };
+    let (events, _) = test.app.list_events(list).await.expect("events");
+    assert_eq!(events.len(), 50);
+    note("events");
+    costs
+}
+
+async fn deep_fork(test: &TestApp, session: &str, depth: usize) -> String {
+    let mut session = session.to_owned();
+    for _ in 0..depth {
+        let fork = test.app.fork_session(&session, ForkPoint::default(), None, String::new(), Caller::default()).await;
+        session = fork.expect("forked").0.session.id.to_string();
+    }
+    session
+}
+
+#[tokio::test]
+async fn reads_cost_the_same_whatever_lies_behind_them() {
+    let test = TestApp::start().await;
+    let small = compacted(&test, SMALL).await;
+    let large = compacted(&test, LARGE).await;
+    let expected = costs(&test, &small).await;
+    assert!(expected.iter().all(|(what, rows)| *rows < 500 && *rows > 0 || *what == "session"), "{expected:?}");
+    assert_eq!(costs(&test, &large).await, expected);
+    let shallow = costs(&test, &deep_fork(&test, &small, 50).await).await;
+    assert_eq!(costs(&test, &deep_fork(&test, &large, 50).await).await, shallow);
+    for ((what, rows), (_, without)) in shallow.iter().zip(&expected) {
+        // Listing a history's events and finding a client's id read the table of its fifty owners once.
+        assert!(*rows <= without + 60, "{what}: {rows} rows in a fork of forks, {without} without");
+    }
+}

@@ -1,0 +1,115 @@
+//! Sessions: made once, found by either id, changed, listed, put away.
+
+use crate::support::{TestApp, by, once, window};
+use longhand::app::Reason;
+use longhand::app::sessions::{NewSession, SessionChange};
+use longhand::limits;
+use longhand::model::session::SessionState;
+use longhand::store::Caller;
+
+fn named(client_id: &str) -> NewSession {
+    NewSession { client_id: Some(client_id.to_owned()), title: client_id.to_owned(), ..NewSession::default() }
+}
+
+#[tokio::test]
+async fn a_session_is_made_once_and_found_by_either_id() {
+    let test = TestApp::start().await;
+    let make = |new| test.app.create_session(new, by("alice"));
+    let new = || NewSession { window: window(10, 1), metadata_json: Some("{ }".to_owned()), ..named("one") };
+    let (made, existed) = make(new()).await.expect("made");
+    assert!(!existed);
+    let (again, existed) = make(new()).await.expect("found");
+    assert_eq!((again.session.id, existed), (made.session.id, true));
+    let other = NewSession { preset: "pi@1.5".to_owned(), ..new() };
+    assert_eq!(make(other).await.expect_err("another preset").reason, Reason::ClientIdReused);
+    let test = test.restart().await;
+    for id in ["one".to_owned(), made.session.id.to_string()] {
+        let found = test.app.get_session(&id).await.expect("found");
+        assert_eq!(found, made);
+    }
+    assert_eq!(made.session.metadata_json.as_deref(), Some("{ }"), "kept as it was written");
+    assert_eq!(test.number("select count(*) from session").await, 1);
+}
+
+#[tokio::test]
+async fn what_makes_no_session_is_refused() {
+    let test = TestApp::start().await;
+    let long = "x".repeat(limits::TITLE_BYTES_MAX + 1);
+    let preset = |preset: &str| NewSession { preset: preset.to_owned(), ..NewSession::default() };
+    let policy = |json: &str| NewSession { policy_override_json: json.to_owned(), ..NewSession::default() };
+    for (new, reason) in [
+        (NewSession { title: long, ..NewSession::default() }, Reason::LimitExceeded),
+        (preset("nobody@1"), Reason::PresetNotFound),
+        (policy("{\"nonsense\": 1}"), Reason::PolicyInvalid),
+        (policy("{\"prune\": {\"protect_tokens\": \"many\"}}"), Reason::PolicyInvalid),
+        (NewSession { window: window(-1, 0), ..NewSession::default() }, Reason::InvalidField),
+        (NewSession { metadata_json: Some("{".to_owned()), ..NewSession::default() }, Reason::InvalidField),
+        (NewSession { parent: Some("nobody".to_owned()), ..NewSession::default() }, Reason::SessionNotFound),
+        (named(&format!("ses_{}", "0".repeat(32))), Reason::InvalidField),
+    ] {
+        let refused = test.app.create_session(new.clone(), Caller::default()).await;
+        assert_eq!(refused.expect_err("refused").reason, reason, "{new:?}");
+    }
+    assert_eq!(test.number("select count(*) from session").await, 0);
+    assert_eq!(test.number("select count(*) from event").await, 0);
+}
+
+#[tokio::test]
+async fn a_change_sets_what_it_names_and_nothing_else() {
+    let test = TestApp::start().await;
+    let session = test.create(NewSession { window: window(10, 1), ..named("one") }).await;
+    let change = SessionChange { title: Some("two".to_owned()), ..SessionChange::default() };
+    let changed = test.app.update_session(&session, change.clone(), once("r", "1")).await.expect("changed");
+    let again = test.app.update_session(&session, change, once("r", "1")).await.expect("answered again");
+    assert_eq!(again.revision, changed.revision);
+    let info = changed.info.session;
+    assert_eq!((info.title.as_str(), info.window), ("two", window(10, 1)));
+    let change = SessionChange {
+        policy_override_json: Some("{\"prune\": null}".to_owned()),
+        window: Some(window(20, 2)),
+        ..SessionChange::default()
+    };
+    let changed = test.app.update_session(&session, change, Caller::default()).await.expect("changed").info;
+    assert!(changed.policy_json.contains("\"prune\":null"), "{}", changed.policy_json);
+    assert_eq!((changed.session.preset.as_str(), changed.session.window.context), ("opencode@seed", 20));
+    let test = test.restart().await;
+    assert_eq!(test.app.get_session("one").await.expect("found"), changed);
+    assert_eq!(test.findings().await, []);
+}
+
+#[tokio::test]
+async fn lists_are_paged_newest_first_and_leave_archived_ones_out() {
+    let test = TestApp::start().await;
+    let mut ids = Vec::new();
+    for number in 0..7 {
+        ids.push(test.create(named(&format!("s{number}"))).await);
+    }
+    let child = NewSession { parent: Some("s3".to_owned()), ..named("child") };
+    let child = test.create(child).await;
+    test.app.archive_session("s5", false, Caller::default()).await.expect("archived");
+    let list = async |parent: Option<&str>, archived| {
+        let (mut found, mut token) = (Vec::new(), String::new());
+        loop {
+            let (page, next) = test.app.list_sessions(2, &token, parent, archived).await.expect("a page");
+            assert!(page.len() <= 2);
+            found.extend(page.into_iter().map(|info| info.session.id.to_string()));
+            if next.is_empty() {
+                return found;
+            }
+            token = next;
+        }
+    };
+    let mut all: Vec<String> = ids.clone();
+    all.push(child.clone());
+    all.reverse();
+    assert_eq!(list(None, true).await, all);
+    all.retain(|id| *id != ids[5]);
+    assert_eq!(list(None, false).await, all);
+    assert_eq!(list(Some("s3"), false).await, [child]);
+    let archived = test.app.get_session("s5").await.expect("found").session;
+    assert_eq!(archived.state, SessionState::Archived);
+    let (_, token) = test.app.list_sessions(2, "", None, true).await.expect("a page");
+    let error = test.app.list_sessions(2, &token, None, false).await.expect_err("another list's token");
+    assert_eq!(error.reason, Reason::PageTokenInvalid);
+    assert_eq!(test.app.list_sessions(-1, "", None, true).await.expect_err("no size").reason, Reason::InvalidField);
+}
