@@ -3,6 +3,7 @@
 mod support;
 
 mod append;
+mod cli;
 mod compaction;
 mod context;
 mod cost;
@@ -12,6 +13,7 @@ mod laws;
 mod lock;
 mod open_messages;
 mod proto;
+mod real_input;
 mod sessions;
 mod subscriptions;
 mod tamper;
