@@ -59,7 +59,8 @@ async fn partial_indexes(database: &mut SqliteConnection) -> Vec<String> {
 /// Whether a step walks all rows of a table or of an index.
 fn walks(step: &str, partial: &[String]) -> bool {
     let index = step.rsplit(' ').next().unwrap_or_default();
-    let harmless = step.contains("VIRTUAL TABLE") || step == "SCAN CONSTANT ROW" || partial.iter().any(|name| name == index);
+    let harmless =
+        step.contains("VIRTUAL TABLE") || step == "SCAN CONSTANT ROW" || partial.iter().any(|name| name == index);
     step.starts_with("SCAN") && !harmless
 }
 

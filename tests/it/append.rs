@@ -204,16 +204,18 @@ async fn a_command_that_the_database_refuses_hurts_only_itself() {
     let session = test.quiet_session().await;
     let spoiled = test.quiet_session().await;
     test.append(&spoiled, "u \"fine so far\"").await;
+    test.append(&session, "u0 \"fine so far\"").await;
     // Somebody took the revision that the next message of this session will have.
     let mut database = test.database().await;
     sqlx::raw_sql(
         "insert into event select 1000000, session_id, revision + 1, kind, ends_mutation, time, actor, request_id, \
-         body, digest, hash from event order by seq desc limit 1",
+         body, digest, hash from event where session_id = 2 order by seq desc limit 1",
     )
     .execute(&mut database)
     .await
     .expect("inserted");
     let commands = [(&session, "u1 \"a\""), (&spoiled, "u \"no\""), (&session, "u2 \"b\""), (&session, "u3 \"c\"")];
+    // All of them are sent before the writer wakes, so they share one transaction, which fails.
     let sent = commands.map(|(id, words)| test.app.append(id, conversation(words), None, None, Caller::default()));
     let answers = futures::future::join_all(sent).await;
     for (index, answer) in answers.into_iter().enumerate() {
@@ -222,7 +224,7 @@ async fn a_command_that_the_database_refuses_hurts_only_itself() {
             _ => drop(answer.expect("appended")),
         }
     }
-    assert_eq!(test.history(&session).await.len(), 3);
+    assert_eq!(test.history(&session).await.len(), 4);
     assert_eq!(test.history(&spoiled).await.len(), 1);
 }
 

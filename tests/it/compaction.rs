@@ -498,7 +498,8 @@ async fn an_archived_session_is_left_alone() {
     let messages = conversation(&turns(9, 9, WORDS));
     // Both are sent before the writer wakes: the session is due and put away in one transaction.
     let append = test.app.append(&session, messages, None, None, Caller::default());
-    let archive = test.app.archive_session(&session, false, Caller::default());
+    let key = test.app.store().find_session(&session).await.expect("a session");
+    let archive = test.app.store().archive_session(key, false, Caller::default());
     let (appended, archived) = futures::future::join(append, archive).await;
     assert!(appended.expect("appended").fill.due);
     archived.expect("archived");

@@ -1,8 +1,8 @@
 //! Real transcripts, through the real binary. They are not part of the project: without them the tests say so and pass.
 
+use crate::cli::{Daemon, check_ends, check_order};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use crate::cli::{Daemon, check_ends, check_order};
 use longhand::interop;
 use longhand::model::message::Message;
 use longhand::policy::{CountPer, Counting, LengthUnit, Rounding, presets};
@@ -31,9 +31,8 @@ fn check_live(name: &str, preset: &str) {
     let daemon = Daemon::start(home.path());
     let views = home.path().join("views.jsonl");
     let (file, kept) = (file.display().to_string(), views.display().to_string());
-    let arguments = [
-        "import", "--live", "--preset", preset, "--window", "64000", "--output", "16000", "--views", &kept, &file,
-    ];
+    let arguments =
+        ["import", "--live", "--preset", preset, "--window", "64000", "--output", "16000", "--views", &kept, &file];
     let report = daemon.json(&arguments).remove(0);
     assert_eq!(report["contexts"]["asked"], report["contexts"]["fitted"], "{report}");
     assert_eq!(report["contexts"]["unpaired"], 0, "{report}");
@@ -168,7 +167,8 @@ fn the_extractive_summary_names_what_the_rest_uses() {
     let bases = |text: &str| -> HashSet<String> {
         path.find_iter(text).filter_map(|found| found.as_str().rsplit('/').next().map(str::to_owned)).collect()
     };
-    let names = |text: &str| -> HashSet<String> { name.find_iter(text).map(|found| found.as_str().to_owned()).collect() };
+    let names =
+        |text: &str| -> HashSet<String> { name.find_iter(text).map(|found| found.as_str().to_owned()).collect() };
     let (words, inputs, outputs) = texts(&before);
     let everything = format!("{words}{inputs}{outputs}");
     let (words, inputs, _) = texts(&after);

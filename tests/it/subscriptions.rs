@@ -241,7 +241,7 @@ async fn a_stopping_daemon_ends_streams_with_their_cursor() {
     let session = test.quiet_session().await;
     let mut stream = test.app.subscribe(from(Start::Beginning)).await.expect("a stream");
     while !matches!(stream.next().await.expect("a frame"), Frame::Events { .. }) {}
-    let ending = async move { stream.next().await.err().expect("the stream ends") };
+    let ending = async move { stream.next().await.map(drop).expect_err("the stream ends") };
     let (ended, directory) = futures::future::join(ending, test.stop()).await;
     assert_eq!(ended.reason, Reason::ShuttingDown);
     let cursor = ended.metadata.get("cursor").expect("a cursor").clone();

@@ -264,7 +264,7 @@ fn names(findings: &[Finding], owner: Option<&str>) -> bool {
         (Some(_), None) => true,
         (None, _) => false,
     };
-    findings.iter().any(|finding| is_it(finding))
+    findings.iter().any(is_it)
 }
 
 #[tokio::test]
