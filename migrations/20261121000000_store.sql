@@ -40,7 +40,8 @@ create table session (
     due_revision integer,                           -- set by an append whose usage crossed a threshold
     due_window blob,                                -- the window that made it due; null for the session's
     failures integer not null,                      -- reductions in a row that failed or freed too little
-    hold_turns integer not null                     -- automatic triggers wait for this many user messages
+    hold_turns integer not null,                    -- automatic triggers wait for this many user messages
+    hold_breaker integer not null                   -- 1 when the breaker holds them, which an overflow does not lift
 ) strict;
 
 create index session_parent on session (parent_id, id) where parent_id is not null;
@@ -191,6 +192,7 @@ create table job (
     instructions text not null,
     actor text not null,
     base_revision integer,
+    asked_revision integer not null,                -- the session's revision when it was asked for
     tokens_at_request integer not null,
     window blob not null,                           -- the window it is judged by
     attempt integer not null,

@@ -38,6 +38,8 @@ pub const RESPONSE_BYTES_MAX: usize = 64 * 1024 * 1024;
 pub const PAGE_SIZE_DEFAULT: i64 = 50;
 /// The longest page.
 pub const PAGE_SIZE_MAX: i64 = 1_000;
+/// Messages that a page of history reads at a time.
+pub const PAGE_READ_MESSAGES: i64 = 64;
 /// Content of one page of messages or events; the page ends early rather than grow past it.
 pub const PAGE_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// Content of one frame of a view.
@@ -64,6 +66,8 @@ pub const BLOB_BYTES_MIN: usize = 64 * 1024;
 pub const DECOMPRESS_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// Events that a subscription reads at a time.
 pub const SUBSCRIPTION_PAGE_EVENTS: i64 = 256;
+/// Events that one page of past events looks at; a filter that few match gets a short page, or an empty one.
+pub const EVENTS_SCAN_MAX: i64 = 4_096;
 /// Sessions that one subscription names.
 pub const SUBSCRIPTION_SESSIONS_MAX: usize = 100;
 /// Findings of a check that wait for their reader.

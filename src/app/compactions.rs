@@ -7,7 +7,7 @@ use crate::model::compaction::{Compaction, CompactionKind, CompactionRequest, Tr
 use crate::model::ids::CompactionId;
 use crate::model::usage::Usage;
 use crate::scheduler::plan;
-use crate::store::{Caller, Evaluation, Receipt, SummaryCommit, SuppliedSummary};
+use crate::store::{Caller, Condition, Evaluation, Receipt, SummaryCommit, SuppliedSummary};
 
 /// A finished summary that a client brings along.
 #[derive(Debug, Clone, Default)]
@@ -52,12 +52,8 @@ impl Longhand {
                 plan::summary(&policy, &info.window, &source.layout, &source.messages, source.at).is_some()
             }
         };
-        // A request that was answered before is answered again, whatever the view looks like now.
-        if !possible && caller.request.is_none() {
-            return Err(Error::new(Reason::NothingToCompact, "nothing in the view can be taken away"));
-        }
         let request = CompactionRequest { kind, trigger: Trigger::Manual, instructions };
-        let enqueued = self.store().enqueue(key, caller, request, info.window, false).await?;
+        let enqueued = self.store().enqueue(key, caller, request, info.window, Condition::Possible(possible)).await?;
         let enqueued = enqueued.ok_or_else(|| Error::internal("a request by hand was not taken"))?;
         self.shared.scheduler.wake();
         Ok((self.store().compaction(enqueued.compaction).await?, enqueued.joined))
@@ -87,6 +83,10 @@ impl Longhand {
                 (revision, Some(message))
             }
         };
+        if !plan::boundary_is_safe(&source.messages, tail_start) {
+            let why = "an open message or a running call stands before the tail";
+            return Err(Error::new(Reason::BoundaryInvalid, why));
+        }
         let (covered, covered_count) = plan::supplied(&source.layout, &source.messages, tail_start);
         let before = plan::view(&policy, &source.messages);
         let after = plan::with_summary(&policy, &source.layout, &source.messages, tail_start, &new.text);

@@ -13,7 +13,7 @@ use crate::model::usage::ModelWindow;
 use crate::model::view::{Shortened, Standing, View, ViewMessage};
 use crate::policy::{Policy, overflow, shorten};
 use crate::scheduler::plan;
-use crate::store::{Caller, SessionKey, Source};
+use crate::store::{Caller, Condition, SessionKey, Source};
 use std::time::Duration;
 
 /// What to do when a view does not fit.
@@ -109,7 +109,7 @@ impl Longhand {
         let key = self.store().find_session(session).await?;
         let mut built = self.build(key, &request).await?;
         if request.as_of.is_none() && !built.fits() {
-            self.ask_for_reduction(key, &mut built).await?;
+            self.ask_for_reduction(key, &request, &mut built).await?;
             if request.action == OverflowAction::Wait {
                 built = self.wait_until_it_fits(key, &request, built).await?;
             }
@@ -149,6 +149,8 @@ impl Longhand {
     }
 
     async fn build(&self, key: SessionKey, request: &ContextRequest) -> Result<Built> {
+        // First of all: a reduction that ends while the view is read must not look as if nobody had asked for one.
+        let pending = self.store().live_compaction(key).await?;
         let (session, _) = self.store().session(key).await?;
         let source = self.store().source(key, request.as_of).await?;
         let policy = parse_policy(&source.policy)?;
@@ -161,33 +163,35 @@ impl Longhand {
         } else {
             view.estimated_tokens
         };
-        let pending = self.store().live_compaction(key).await?;
         Ok(Built { source, policy, window, view, context_tokens, pending })
     }
 
     /// A view that is too large for the caller's window deserves a reduction, whatever the session's own window says.
-    async fn ask_for_reduction(&self, key: SessionKey, built: &mut Built) -> Result<()> {
+    async fn ask_for_reduction(&self, key: SessionKey, request: &ContextRequest, built: &mut Built) -> Result<()> {
         let Source { layout, messages, at, .. } = &built.source;
         let possible = || plan::summary(&built.policy, &built.window, layout, messages, *at).is_some();
         if built.pending.is_some() || overflow::due_at(&built.policy, &built.window).is_none() || !possible() {
             return Ok(());
         }
-        if self.store().is_held(key).await? {
+        // An undo holds triggers until the next user message or an overflow, and this is one; the breaker holds them all.
+        if self.store().is_broken(key).await? {
             return Ok(());
         }
-        let request = CompactionRequest {
+        let wanted = CompactionRequest {
             kind: CompactionKind::Summary,
             trigger: Trigger::Threshold,
             instructions: String::new(),
         };
-        let asked = self.store().enqueue(key, Caller::default(), request, built.window.clone(), false).await;
+        let asked = self.store().enqueue(key, Caller::default(), wanted, built.window.clone(), Condition::NotReducedSince(*at)).await;
         match asked {
-            Ok(enqueued) => built.pending = enqueued.map(|enqueued| enqueued.compaction),
-            // An archived session is read as it is.
-            Err(crate::store::Error::Archived) => {}
+            Ok(Some(enqueued)) => {
+                built.pending = Some(enqueued.compaction);
+                self.shared.scheduler.wake();
+            }
+            // Something was reduced or asked for meanwhile, which the next look sees; or the session is archived.
+            Ok(None) => *built = self.build(key, request).await?,
             Err(error) => return Err(error.into()),
         }
-        self.shared.scheduler.wake();
         Ok(())
     }
 
@@ -210,7 +214,7 @@ impl Longhand {
             }
             built = self.build(key, request).await?;
             if !built.fits() {
-                self.ask_for_reduction(key, &mut built).await?;
+                self.ask_for_reduction(key, &request, &mut built).await?;
             }
         }
         Ok(built)

@@ -239,6 +239,8 @@ impl From<store::Error> for Error {
             E::LimitExceeded { what, limit, actual } => {
                 plain(Reason::LimitExceeded).with("what", what).with("limit", limit).with("actual", actual)
             }
+            E::NothingToCompact => plain(Reason::NothingToCompact),
+            E::PolicyChanged => plain(Reason::StoreBusy),
             E::NothingToUndo => plain(Reason::NothingToUndo),
             E::CompactionEnded => plain(Reason::CompactionEnded),
             E::BoundaryInvalid(_) => plain(Reason::BoundaryInvalid),

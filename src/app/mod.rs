@@ -38,9 +38,17 @@ struct Shared {
     start_time: Timestamp,
     live: broadcast::Sender<events::LiveDelta>,
     /// Sessions in use, so that an append need not read its session's policy again. Only this process changes policies.
-    known: Mutex<HashMap<String, Arc<Known>>>,
+    known: Mutex<KnownSessions>,
     streams: Arc<tokio::sync::Semaphore>,
     stopping: CancellationToken,
+}
+
+/// Sessions in use, by every id they were named by.
+#[derive(Default)]
+struct KnownSessions {
+    sessions: HashMap<String, Arc<Known>>,
+    /// Counts how often everything was forgotten: what was read before that may be stale.
+    generation: u64,
 }
 
 /// What an append needs to know of its session.
@@ -71,7 +79,7 @@ impl Longhand {
             default_preset: options.default_preset,
             start_time: clock.now(),
             live,
-            known: Mutex::new(HashMap::new()),
+            known: Mutex::default(),
             streams: Arc::new(tokio::sync::Semaphore::new(crate::limits::STREAMS_MAX)),
             stopping: options.stopping,
         };
@@ -85,23 +93,35 @@ impl Longhand {
 
     /// What an append needs to know of a session, from memory or from the store.
     async fn known(&self, id: &str) -> Result<Arc<Known>> {
-        if let Some(known) = self.shared.known.lock().unwrap_or_else(PoisonError::into_inner).get(id) {
-            return Ok(known.clone());
-        }
+        let generation = {
+            let all = self.known_sessions();
+            if let Some(known) = all.sessions.get(id) {
+                return Ok(known.clone());
+            }
+            all.generation
+        };
         let key = self.store().find_session(id).await?;
         let (session, policy) = self.store().session(key).await?;
         let known = Arc::new(Known { key, policy: parse_policy(&policy)?, window: session.window });
-        let mut all = self.shared.known.lock().unwrap_or_else(PoisonError::into_inner);
-        if all.len() >= KNOWN_MAX {
-            all.clear();
+        let mut all = self.known_sessions();
+        if all.generation == generation {
+            if all.sessions.len() >= KNOWN_MAX {
+                all.sessions.clear();
+            }
+            all.sessions.insert(id.to_owned(), known.clone());
         }
-        all.insert(id.to_owned(), known.clone());
         Ok(known)
     }
 
     /// Forgets what is known of every session: one of them has a new policy or window, under any of its names.
     fn forget(&self) {
-        self.shared.known.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        let mut all = self.known_sessions();
+        all.sessions.clear();
+        all.generation += 1;
+    }
+
+    fn known_sessions(&self) -> std::sync::MutexGuard<'_, KnownSessions> {
+        self.shared.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -170,26 +170,43 @@ impl Longhand {
         let limit = crate::limits::SESSION_METADATA_BYTES_MAX;
         validate::json("metadata_json", change.metadata_json.as_deref(), limit)?;
         let key = self.store().find_session(id).await?;
-        let policy = if change.preset.is_some() || change.policy_override_json.is_some() {
-            let start = match &change.preset {
-                Some(name) => preset(name)?,
-                None => parse_policy(&self.store().session(key).await?.1)?,
-            };
-            let policy = with_override(start, change.policy_override_json.as_deref().unwrap_or_default())?;
-            Some(policy_text(&policy)?)
-        } else {
-            None
+        let receipt = loop {
+            let update = self.update_of(key, &change).await?;
+            match self.store().update_session(key, update, caller.clone()).await {
+                // Somebody else changed the policy since it was read: the override goes over theirs.
+                Err(store::Error::PolicyChanged) => {}
+                done => break done?,
+            }
         };
-        let update = store::UpdateSession {
-            title: change.title,
-            metadata_json: change.metadata_json,
-            window: change.window,
-            policy,
-            expected_revision: change.expected_revision,
-        };
-        let receipt = self.store().update_session(key, update, caller).await?;
         self.forget();
         Ok(SessionChanged { info: self.info(key).await?, revision: receipt.revision, seq: receipt.seq })
+    }
+
+    /// A change with the policy that it leads to, worked out from the one in force.
+    async fn update_of(&self, key: SessionKey, change: &SessionChange) -> Result<store::UpdateSession> {
+        let mut update = store::UpdateSession {
+            title: change.title.clone(),
+            metadata_json: change.metadata_json.clone(),
+            window: change.window.clone(),
+            policy: None,
+            policy_base: None,
+            expected_revision: change.expected_revision,
+        };
+        if change.preset.is_none() && change.policy_override_json.is_none() {
+            return Ok(update);
+        }
+        let start = match &change.preset {
+            Some(name) => preset(name)?,
+            None => {
+                let base = self.store().session(key).await?.1;
+                let start = parse_policy(&base)?;
+                update.policy_base = Some(base);
+                start
+            }
+        };
+        let policy = with_override(start, change.policy_override_json.as_deref().unwrap_or_default())?;
+        update.policy = Some(policy_text(&policy)?);
+        Ok(update)
     }
 
     /// Puts a session away, or takes it out again.

@@ -120,14 +120,25 @@ impl Pairs {
     }
 }
 
-/// The last cut that summarizes nothing open, running or unanswered.
-fn last_cut(messages: &[SourceMessage], pairs: &Pairs) -> usize {
+/// The last cut that summarizes no message that is still being written, and no call that still runs: as far as a summary
+/// may reach whoever writes it.
+pub fn last_safe_cut(messages: &[SourceMessage]) -> usize {
+    settled(messages, &Pairs::of(messages))
+}
+
+/// Where the first open message or running call stands, or the end.
+fn settled(messages: &[SourceMessage], pairs: &Pairs) -> usize {
     let open = messages.iter().position(|source| source.message.sealed_revision.is_none());
     let heard = last_heard(messages);
     let running = pairs.unanswered.iter().copied().filter(|&call| heard.is_none_or(|heard| call > heard)).min();
+    open.unwrap_or(messages.len()).min(running.unwrap_or(messages.len()))
+}
+
+/// The last cut that summarizes nothing open, running or unanswered.
+fn last_cut(messages: &[SourceMessage], pairs: &Pairs) -> usize {
     // Behind the last reply comes only what nobody has answered.
     let answered = messages.iter().rposition(|source| is_reply(&source.message)).map_or(0, |reply| reply + 1);
-    answered.min(open.unwrap_or(messages.len())).min(running.unwrap_or(messages.len()))
+    answered.min(settled(messages, pairs))
 }
 
 /// The last message that the model had heard when it last spoke; calls up to there run no more, answered or not.

@@ -11,7 +11,9 @@ use crate::clock::{Clock, fresh_id};
 use crate::limits;
 use crate::store::{self, Store};
 use crate::summarizer::Summarizer;
+use futures::FutureExt as _;
 use std::num::NonZeroUsize;
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 use step::{Input, State, Work, step};
@@ -101,7 +103,10 @@ impl Scheduler {
                     self.look().await
                 }
                 () = self.handle.woken.notified() => self.look().await,
-                _ = tick.tick() => self.look().await,
+                _ = tick.tick() => {
+                    self.release_expired(&state).await;
+                    self.look().await
+                }
             };
             let input = match input {
                 Ok(input) => input,
@@ -122,6 +127,12 @@ impl Scheduler {
         work.close();
         workers.wait().await;
         Ok(())
+    }
+
+    async fn release_expired(&self, state: &State) {
+        if let Err(error) = recover::release_expired(&self.store, &self.clock, |job| state.has_in_hand(job)).await {
+            tracing::warn!(%error, "lost reductions are taken up later");
+        }
     }
 
     /// What the database says is to be done. Few at a time: the rest is found when these are done.
@@ -147,13 +158,16 @@ async fn work_off(
                 Work::Run { job, .. } => worker.run(*job).await,
             }
         };
+        // A worker that panics over one job goes on with the next; the job's lease runs out and it is taken up again.
+        let done = AssertUnwindSafe(done).catch_unwind();
         let done = tokio::select! {
             () = cancel.cancelled() => break,
             done = done => done,
         };
         match done {
-            Ok(()) | Err(Error::Store(store::Error::LeaseLost | store::Error::Closed)) => {}
-            Err(error) => {
+            Err(_) => tracing::error!(?work, "a worker panicked"),
+            Ok(Ok(()) | Err(Error::Store(store::Error::LeaseLost | store::Error::Closed))) => {}
+            Ok(Err(error)) => {
                 tracing::warn!(%error, ?work, "work failed and will be found again");
                 // At once it would only fail again.
                 tokio::select! {

@@ -125,6 +125,14 @@ pub fn summary(
     })
 }
 
+/// Whether a summary that somebody brings along may reach up to a boundary: it must not stand for a message that is still
+/// being written, nor for a call that still runs.
+pub fn boundary_is_safe(sources: &[SourceMessage], tail_start: Revision) -> bool {
+    let inline = inline(sources);
+    let end = inline.iter().filter(|source| slot(source) < tail_start).count();
+    end <= select::last_safe_cut(&inline)
+}
+
 /// The ranges and the number of messages that a summary somebody brings along would cover.
 pub fn supplied(layout: &Layout, sources: &[SourceMessage], tail_start: Revision) -> (Vec<RevisionRange>, i64) {
     let inline = inline(sources);

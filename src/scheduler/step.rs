@@ -77,6 +77,13 @@ pub(super) fn step(state: &mut State, input: Input) -> Vec<Work> {
     effects
 }
 
+impl State {
+    /// Whether a worker has this job in hand.
+    pub(super) fn has_in_hand(&self, job: i64) -> bool {
+        self.jobs.contains(&job)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

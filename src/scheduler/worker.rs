@@ -1,12 +1,12 @@
 //! One worker: looks at due sessions and carries out jobs.
 
-use super::{Error, plan};
+use super::{Error, plan, recover};
 use crate::clock::Clock;
 use crate::limits;
 use crate::model::compaction::{CompactionKind, CompactionRequest, Failure, Trigger};
 use crate::policy::{Policy, overflow};
 use crate::store::{
-    self, Breaker, Caller, Claim, Commit, Committed, DueSession, Evaluation, Reduction, Source, Store, SummaryCommit,
+    self, Breaker, Caller, Condition, Claim, Commit, Committed, DueSession, Evaluation, Reduction, Source, Store, SummaryCommit,
 };
 use crate::summarizer::{self, Extractive, Summarizer, SummaryInput, SummaryOutput};
 use std::sync::Arc;
@@ -48,6 +48,24 @@ fn breaker(policy: &Policy) -> Breaker {
     }
 }
 
+/// How often a job is tried, and what ends a loop.
+#[derive(Clone, Copy)]
+struct Terms {
+    attempts_max: i64,
+    breaker: Breaker,
+}
+
+impl Terms {
+    fn of(policy: &Policy) -> Self {
+        Self { attempts_max: i64::from(policy.guards.attempts_max), breaker: breaker(policy) }
+    }
+
+    /// For a job whose policy could not be read.
+    fn unknown() -> Self {
+        Self { attempts_max: recover::LOST_MAX, breaker: recover::NO_BREAKER }
+    }
+}
+
 impl Worker {
     /// Looks at a due session: asks for the reduction that its policy wants, or finds that nothing is to be done.
     pub(super) async fn evaluate(&self, due: &DueSession) -> Result<(), Error> {
@@ -67,7 +85,7 @@ impl Worker {
         };
         if let Some((kind, trigger)) = wanted {
             let request = CompactionRequest { kind, trigger, instructions: String::new() };
-            self.store.enqueue(due.session, Caller::default(), request, due.window.clone(), true).await?;
+            self.store.enqueue(due.session, Caller::default(), request, due.window.clone(), Condition::Due).await?;
         }
         let evaluation = Evaluation {
             at: due.revision,
@@ -96,6 +114,8 @@ impl Worker {
                     match self.store.heartbeat(claim.clone(), until).await {
                         // Somebody cancelled it, or took it over: what this worker has is worth nothing.
                         Err(store::Error::LeaseLost) => return Ok(()),
+                        // A full queue says nothing about the claim, which holds for two more beats.
+                        Err(store::Error::Busy) => {}
                         other => other?,
                     }
                 }
@@ -103,19 +123,25 @@ impl Worker {
         }
     }
 
+    /// Carries out what was claimed. Whatever goes wrong, the job is ended or put back: nothing else would do it.
     async fn reduce(&self, claim: &Claim) -> Result<(), Error> {
-        let source = self.store.source(claim.session, Some(claim.base)).await?;
-        let policy = policy_of(&source)?;
-        let done = match claim.request.kind {
-            CompactionKind::Prune => self.prune(claim, &policy, &source).await,
-            CompactionKind::Summary => self.summarize(claim, &policy, &source).await,
-        };
-        match done {
+        let mut terms = Terms::unknown();
+        match self.carry_out(claim, &mut terms).await {
             Ok(()) | Err(Error::Store(store::Error::LeaseLost)) => Ok(()),
             Err(Error::Store(error)) => {
                 let why = Refusal::Retry(failure("STORE", error.to_string()), None);
-                self.end(claim, &policy, why).await
+                self.end(claim, terms, why).await
             }
+        }
+    }
+
+    async fn carry_out(&self, claim: &Claim, terms: &mut Terms) -> Result<(), Error> {
+        let source = self.store.source(claim.session, Some(claim.base)).await?;
+        let policy = policy_of(&source)?;
+        *terms = Terms::of(&policy);
+        match claim.request.kind {
+            CompactionKind::Prune => self.prune(claim, &policy, &source).await,
+            CompactionKind::Summary => self.summarize(claim, &policy, &source).await,
         }
     }
 
@@ -170,7 +196,7 @@ impl Worker {
         });
         let output = match made.await {
             Ok(output) => output,
-            Err(why) => return self.end(claim, policy, why).await,
+            Err(why) => return self.end(claim, Terms::of(policy), why).await,
         };
         let (after, after_sources) = measure(&output);
         let count = planned.head.len() + planned.split_turn.len();
@@ -263,9 +289,8 @@ impl Worker {
     }
 
     /// Ends a job without effect, or puts it back.
-    async fn end(&self, claim: &Claim, policy: &Policy, why: Refusal) -> Result<(), Error> {
-        let attempts_max = i64::from(policy.guards.attempts_max);
-        let breaker = breaker(policy);
+    async fn end(&self, claim: &Claim, terms: Terms, why: Refusal) -> Result<(), Error> {
+        let Terms { attempts_max, breaker } = terms;
         match why {
             Refusal::Final(why) => self.store.fail_job(claim.clone(), why, false, breaker).await?,
             Refusal::Retry(why, _) if claim.attempt >= attempts_max => {
@@ -292,7 +317,7 @@ pub(super) fn backoff(attempt: i64) -> i64 {
     rand::random_range(most / 2..=most)
 }
 
-/// What a job that was in hand when its daemon died is told.
+/// What a job is told that was in hand when its daemon or its worker died.
 pub(super) fn lost() -> Failure {
-    failure("DAEMON_STOPPED", "the daemon stopped while it ran")
+    failure("WORKER_LOST", "the daemon or the worker stopped while it ran")
 }

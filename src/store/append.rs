@@ -224,6 +224,7 @@ fn append_one(tx: &mut Tx<'_>, key: i64, caller: &Caller, rule: &Rule, message: 
         head.weigh(weight.tokens, weight.output_tokens);
         if original.role == Role::User {
             head.hold_turns = (head.hold_turns - 1).max(0);
+            head.hold_breaker &= head.hold_turns > 0;
         }
         if let Some(finish) = finish {
             record_usage(tx, key, caller, rule, id, &finish, weight.tokens)?;

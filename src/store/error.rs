@@ -68,6 +68,12 @@ pub enum Error {
         /// What was given.
         actual: i64,
     },
+    /// There is nothing that a reduction could take away.
+    #[error("nothing in the view can be taken away")]
+    NothingToCompact,
+    /// What a change was worked out from is no longer in force; it can be worked out again.
+    #[error("the policy changed meanwhile")]
+    PolicyChanged,
     /// No reduction is in force.
     #[error("no reduction is in force")]
     NothingToUndo,

@@ -82,6 +82,8 @@ pub(crate) struct Head {
     pub(crate) due_window: Option<ModelWindow>,
     pub(crate) failures: i64,
     pub(crate) hold_turns: i64,
+    /// Whether the breaker holds them, rather than an undo.
+    pub(crate) hold_breaker: bool,
     pub(crate) live_job: Option<CompactionId>,
     pub(crate) open: HashMap<Uuid, OpenMessage>,
     /// `(revision, appended_tokens)` of the last changes. Memory only: after a restart usage is tied to its own place.
@@ -90,7 +92,7 @@ pub(crate) struct Head {
 
 const SELECT: &str = "select id, public_id, fork_revision, title, state, metadata_json, window, revision, \
      history_revision, reduction_revision, chain_hash, message_count, update_time, view_tokens, appended_tokens, \
-     usage_tokens, usage_at, output_tokens, output_checked, due_revision, due_window, failures, hold_turns \
+     usage_tokens, usage_at, output_tokens, output_checked, due_revision, due_window, failures, hold_turns, hold_breaker \
      from session where id = $1";
 const SELECT_OPEN: &str = "select m.id, m.public_id, \
      (select count(*) from part p where p.message_id = m.id) \
@@ -99,7 +101,7 @@ const SELECT_LIVE_JOB: &str = "select public_id from job where session_id = $1 a
 const UPDATE: &str = "update session set title = $2, state = $3, metadata_json = $4, window = $5, revision = $6, \
      history_revision = $7, reduction_revision = $8, chain_hash = $9, message_count = $10, update_time = $11, \
      view_tokens = $12, appended_tokens = $13, usage_tokens = $14, usage_at = $15, output_tokens = $16, \
-     output_checked = $17, due_revision = $18, due_window = $19, failures = $20, hold_turns = $21 where id = $1";
+     output_checked = $17, due_revision = $18, due_window = $19, failures = $20, hold_turns = $21, hold_breaker = $22 where id = $1";
 
 /// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
@@ -147,6 +149,7 @@ impl Head {
                 .transpose()?,
             failures: row.try_get("failures")?,
             hold_turns: row.try_get("hold_turns")?,
+            hold_breaker: row.try_get("hold_breaker")?,
             live_job: live.map(|id| codec::uuid(&id).map(CompactionId)).transpose()?,
             open,
             totals: VecDeque::new(),
@@ -177,6 +180,7 @@ impl Head {
             .bind(self.due_window.as_ref().map(codec::encode_window))
             .bind(self.failures)
             .bind(self.hold_turns)
+            .bind(self.hold_breaker)
             .execute(conn)
             .await?;
         Ok(())

@@ -28,8 +28,19 @@ pub(crate) struct Enqueue {
     pub(crate) caller: Caller,
     pub(crate) request: CompactionRequest,
     pub(crate) window: ModelWindow,
-    /// For triggers: only while the session is due, and nothing is live.
-    pub(crate) only_if_due: bool,
+    pub(crate) condition: Condition,
+}
+
+/// When a request for a reduction is taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Condition {
+    /// By hand: if the view had something to take away when it was looked at. What was asked before is answered again
+    /// whatever the view looks like now.
+    Possible(bool),
+    /// By a trigger: while the session is due, and nothing is live.
+    Due,
+    /// By a view that does not fit: unless the session was reduced after this revision, or something is live.
+    NotReducedSince(Revision),
 }
 
 /// A job that was asked for.
@@ -132,7 +143,7 @@ macro_rules! select_job {
     ($rest:literal) => {
         concat!(
             "select j.id, j.public_id, j.session_id, s.public_id as session, j.kind, j.trigger, j.state, ",
-            "j.instructions, j.actor, j.base_revision, j.tokens_at_request, j.window, j.attempt, ",
+            "j.instructions, j.actor, j.base_revision, j.asked_revision, j.tokens_at_request, j.window, j.attempt, ",
             "j.lease_epoch, j.outcome, j.failure, j.create_time, j.start_time, j.end_time, ",
             "k.voided_revision from job j join session s on s.id = j.session_id ",
             "left join mark k on k.session_id = j.session_id and k.revision = j.ended_revision ",
@@ -152,13 +163,13 @@ const NEXT_RUN: &str = "select min(run_at) from job where state = 1 and queued =
 const RUNNING: &str = "select id, session_id, lease_until from job where state = 2 order by lease_until";
 const DUE: &str = "select id, revision, appended_tokens, usage_tokens, usage_at, hold_turns, due_window, window from session \
      where due_revision is not null order by due_revision limit $1";
-const TRIGGERS: &str = "select usage_tokens is not null, hold_turns > 0 from session where id = $1";
+const TRIGGERS: &str = "select usage_tokens is not null, hold_breaker from session where id = $1";
 const COUNTS: &str = "select (select count(*) from job where state = 1 and queued = 0) \
      + (select count(*) from job where state = 1 and queued = 1), \
      (select count(*) from job where state = 2)";
 const INSERT: &str = "insert into job (public_id, session_id, kind, trigger, state, queued, instructions, actor, \
-     tokens_at_request, window, attempt, lease_epoch, run_at, create_time) \
-     values ($1, $2, $3, $4, 1, $5, $6, $7, $8, $9, 0, 0, $10, $10)";
+     tokens_at_request, window, attempt, lease_epoch, run_at, create_time, asked_revision) \
+     values ($1, $2, $3, $4, 1, $5, $6, $7, $8, $9, 0, 0, $10, $10, $11)";
 const CLAIM: &str = "update job set state = 2, attempt = attempt + 1, lease_epoch = lease_epoch + 1, \
      lease_owner = $2, lease_until = $3, base_revision = $4, started_revision = coalesce(started_revision, $5), \
      start_time = coalesce(start_time, $6) where id = $1 and state = 1 and queued = 0 and run_at <= $6";
@@ -168,7 +179,8 @@ const RETRY: &str = "update job set state = 1, run_at = $3, lease_owner = null, 
 const FINISH: &str = "update job set state = $3, ended_revision = $4, outcome = $5, failure = $6, end_time = $7, \
      lease_owner = null, lease_until = null where id = $1 and lease_epoch = $2 and state in (1, 2)";
 const PROMOTE: &str = "update job set queued = 0 where id = \
-     (select id from job where session_id = $1 and state = 1 and queued = 1 order by id limit 1) returning public_id";
+     (select id from job where session_id = $1 and state = 1 and queued = 1 order by id limit 1) \
+     and not exists (select 1 from job where session_id = $1 and state in (1, 2) and queued = 0) returning public_id";
 
 /// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
@@ -184,6 +196,7 @@ pub(crate) struct JobRow {
     pub(crate) epoch: i64,
     pub(crate) start_time: Option<Timestamp>,
     pub(crate) window: ModelWindow,
+    pub(crate) asked_revision: Revision,
     pub(crate) compaction: Compaction,
 }
 
@@ -218,6 +231,7 @@ fn from_row(row: &SqliteRow) -> Result<JobRow> {
         epoch: row.try_get("lease_epoch")?,
         start_time: time("start_time")?,
         window,
+        asked_revision: row.try_get("asked_revision")?,
         compaction,
     })
 }
@@ -292,7 +306,7 @@ pub(crate) async fn live(reader: &mut Reader<'_>, key: i64) -> Result<Option<Com
     row.map(|row| from_row(&row).map(|job| job.compaction.id)).transpose()
 }
 
-/// Whether a session's usage is trusted, and whether its automatic triggers hold.
+/// Whether a session's usage is trusted, and whether the breaker holds its automatic triggers.
 pub(crate) async fn triggers(reader: &mut Reader<'_>, key: i64) -> Result<(bool, bool)> {
     let row = reader.one(sqlx::query(TRIGGERS).bind(key)).await?;
     row.map_or(Ok((false, false)), |row| Ok((row.try_get(0)?, row.try_get(1)?)))
@@ -312,14 +326,21 @@ impl Enqueue {
         tx.flush().await?;
         if let Some(receipt) = answered(tx, key, &self.caller).await? {
             let id = receipt.ids.first().copied().unwrap_or_default();
-            return Ok(Some(Enqueued { compaction: CompactionId(id), joined: true }));
+            return Ok(Some(Enqueued { compaction: CompactionId(id), joined: receipt.existed_count > 0 }));
         }
         let head = tx.loaded(key)?;
-        let wanted = head.due_revision.is_some() && head.live_job.is_none() && head.state == SessionState::Active;
-        if self.only_if_due && !wanted {
-            return Ok(None);
+        let free = head.live_job.is_none() && head.state == SessionState::Active;
+        match self.condition {
+            Condition::Possible(true) => head.writable()?,
+            Condition::Possible(false) => {
+                head.writable()?;
+                return Err(Error::NothingToCompact);
+            }
+            Condition::Due if !free || head.due_revision.is_none() => return Ok(None),
+            Condition::NotReducedSince(at) if !free || head.reduction_revision > at => return Ok(None),
+            Condition::Due | Condition::NotReducedSince(_) => {}
         }
-        head.writable()?;
+        let asked = head.revision;
         let (tokens, live) = (head.context_tokens(), head.live_job.is_some());
         let mut others = Vec::new();
         for query in [LIVE, QUEUED] {
@@ -330,7 +351,7 @@ impl Enqueue {
             let same = job.compaction.request.kind == self.request.kind
                 && job.compaction.request.instructions == self.request.instructions;
             if same {
-                let receipt = Receipt { ids: vec![job.compaction.id.0], ..Receipt::default() };
+                let receipt = Receipt { ids: vec![job.compaction.id.0], existed_count: 1, ..Receipt::default() };
                 tx.end_mutation(key, &self.caller, receipt)?;
                 return Ok(Some(Enqueued { compaction: job.compaction.id, joined: true }));
             }
@@ -347,13 +368,14 @@ impl Enqueue {
             .bind(tokens)
             .bind(codec::encode_window(&self.window))
             .bind(tx.now.0)
+            .bind(asked)
             .execute(&mut *tx.conn)
             .await?;
         let head = tx.loaded(key)?;
         if !live {
             head.live_job = Some(id);
         }
-        if self.only_if_due {
+        if self.condition == Condition::Due {
             head.due_revision = None;
         }
         tx.end_mutation(key, &self.caller, Receipt { ids: vec![id.0], ..Receipt::default() })?;
@@ -368,6 +390,12 @@ pub(crate) async fn claim(tx: &mut Tx<'_>, row: i64, owner: Uuid, until: Timesta
     let key = job.session;
     let now = tx.now;
     let head = tx.head(key).await?;
+    let automatic = matches!(job.compaction.request.trigger, Trigger::Threshold | Trigger::Routine);
+    if automatic && job.start_time.is_none() && head.reduction_revision > job.asked_revision {
+        overtaken(tx, key, &job).await?;
+        return Ok(None);
+    }
+    let head = tx.loaded(key)?;
     let (base, appended_at_base, context_tokens) = (head.revision, head.appended_tokens, head.context_tokens());
     let claimed = sqlx::query(CLAIM)
         .bind(row)
@@ -408,6 +436,24 @@ pub(crate) async fn claim(tx: &mut Tx<'_>, row: i64, owner: Uuid, until: Timesta
     }))
 }
 
+/// Drops an automatic reduction that never began and that another change of the view has overtaken: what asked for it may
+/// hold no longer, so the session is looked at anew.
+async fn overtaken(tx: &mut Tx<'_>, key: i64, job: &JobRow) -> Result<()> {
+    let failure = Failure { reason: "SUPERSEDED".to_owned(), message: "the view changed before it began".to_owned() };
+    let end = Finish {
+        job: job.row,
+        epoch: job.epoch,
+        state: CompactionState::Superseded,
+        revision: None,
+        outcome: None,
+        failure: Some(&failure),
+    };
+    finish(tx, key, end).await?;
+    let head = tx.loaded(key)?;
+    head.look_again(head.revision);
+    Ok(())
+}
+
 /// The claim that a daemon which is gone held on a job.
 pub(crate) async fn lost_claim(tx: &mut Tx<'_>, row: i64) -> Result<Claim> {
     tx.flush().await?;
@@ -437,7 +483,8 @@ pub(super) struct Finish<'a> {
     pub(super) job: i64,
     pub(super) epoch: i64,
     pub(super) state: CompactionState,
-    pub(super) revision: Revision,
+    /// The revision of the event that says so; none when it never began.
+    pub(super) revision: Option<Revision>,
     pub(super) outcome: Option<&'a Outcome>,
     pub(super) failure: Option<&'a Failure>,
 }
@@ -481,6 +528,7 @@ pub(super) fn no_progress(tx: &mut Tx<'_>, key: i64, breaker: Breaker) -> Result
     if head.failures >= breaker.failures_max {
         head.failures = 0;
         head.hold_turns = breaker.hold_turns;
+        head.hold_breaker = breaker.hold_turns > 0;
         head.due_revision = None;
     }
     Ok(())
@@ -525,7 +573,7 @@ impl EndJob {
             job: self.claim.job,
             epoch: self.claim.epoch,
             state,
-            revision,
+            revision: Some(revision),
             outcome: None,
             failure: Some(&failure),
         };
@@ -552,7 +600,7 @@ pub(crate) async fn cancel(tx: &mut Tx<'_>, id: CompactionId, caller: &Caller) -
     let failure = Failure { reason: "REQUESTED".to_owned(), message: "it was cancelled on request".to_owned() };
     // A reduction that never began has nothing to end in the log.
     let began = job.start_time.is_some();
-    let revision = if began { tx.next_revision(key)? } else { tx.loaded(key)?.revision };
+    let revision = if began { Some(tx.next_revision(key)?) } else { None };
     let end = Finish {
         job: job.row,
         epoch: job.epoch,

@@ -25,7 +25,7 @@ pub use append::{DraftReceipt, Weigh, Weight};
 pub use error::{Error, Kind, Result};
 pub use events::{EventFilter, EventPage};
 pub use head::{Fill, Receipt, Rule, SessionKey};
-pub use jobs::{Breaker, Claim, DueSession, Enqueued, Evaluation};
+pub use jobs::{Breaker, Claim, Condition, DueSession, Enqueued, Evaluation};
 pub use messages::{PageOf, weigh_bytes};
 pub use open::{Durability, Options};
 pub use reductions::{Commit, Committed, Reduction, SummaryCommit};
@@ -406,16 +406,16 @@ impl Store {
 
     // ---- reductions ----
 
-    /// Asks for a reduction. None when it was to be made only if due, and is not.
+    /// Asks for a reduction. None when the condition does not hold.
     pub async fn enqueue(
         &self,
         session: SessionKey,
         caller: Caller,
         request: CompactionRequest,
         window: ModelWindow,
-        only_if_due: bool,
+        condition: Condition,
     ) -> Result<Option<Enqueued>> {
-        let command = jobs::Enqueue { session, caller, request, window, only_if_due };
+        let command = jobs::Enqueue { session, caller, request, window, condition };
         match self.shared.writer.send(Command::Enqueue(command)).await? {
             Reply::Enqueued(enqueued) => Ok(enqueued),
             _ => unexpected(),
@@ -504,8 +504,8 @@ impl Store {
         self.reading(async |reader| jobs::triggers(reader, session.0).await.map(|(trusted, _)| trusted)).await
     }
 
-    /// Whether a session's automatic triggers hold.
-    pub async fn is_held(&self, session: SessionKey) -> Result<bool> {
+    /// Whether the breaker holds a session's automatic triggers.
+    pub async fn is_broken(&self, session: SessionKey) -> Result<bool> {
         self.reading(async |reader| jobs::triggers(reader, session.0).await.map(|(_, held)| held)).await
     }
 

@@ -88,8 +88,8 @@ pub(crate) struct Supply {
 }
 
 const INSERT_DONE: &str = "insert into job (public_id, session_id, kind, trigger, state, queued, instructions, actor, \
-     base_revision, tokens_at_request, window, attempt, lease_epoch, run_at, ended_revision, outcome, \
-     create_time, end_time) values ($1, $2, 2, 4, 3, 0, '', $3, $4, $5, x'', 0, 1, $6, $7, $8, $6, $6)";
+     base_revision, asked_revision, tokens_at_request, window, attempt, lease_epoch, run_at, ended_revision, outcome, \
+     create_time, end_time) values ($1, $2, 2, 4, 3, 0, '', $3, $4, $4, $5, x'', 0, 1, $6, $7, $8, $6, $6)";
 const PART_ROW: &str = "select p.id from message m join part p on p.message_id = m.id \
      where m.public_id = $1 and p.public_id = $2";
 const INSERT_PRUNED: &str = "insert into pruned (part_id, session_id, revision, compaction_id) values ($1, $2, $3, $4)";
@@ -207,7 +207,7 @@ impl Commit {
             job: claim.job,
             epoch: claim.epoch,
             state: CompactionState::Done,
-            revision: at,
+            revision: Some(at),
             outcome: Some(&outcome),
             failure: None,
         };
@@ -240,7 +240,7 @@ impl Commit {
             job: self.claim.job,
             epoch: self.claim.epoch,
             state: CompactionState::Superseded,
-            revision,
+            revision: Some(revision),
             outcome: None,
             failure: Some(&failure),
         };

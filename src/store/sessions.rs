@@ -56,6 +56,8 @@ pub struct UpdateSession {
     pub window: Option<ModelWindow>,
     /// The new policy.
     pub policy: Option<PolicyText>,
+    /// The policy that the new one was worked out from, if it was: another one in force by now is an error.
+    pub policy_base: Option<PolicyText>,
     /// Refuse when history, marks or policy changed after this revision.
     pub expected_revision: Option<Revision>,
 }
@@ -74,8 +76,8 @@ pub struct ForkSession {
 const INSERT: &str = "insert into session (public_id, client_id, parent_id, fork_id, fork_revision, create_time, \
      title, state, metadata_json, window, revision, history_revision, reduction_revision, chain_hash, message_count, \
      update_time, view_tokens, appended_tokens, usage_tokens, usage_at, output_tokens, output_checked, due_revision, \
-     due_window, failures, hold_turns) values ($1, $2, $3, $4, $5, $6, $7, 1, $8, $9, $10, $10, 0, $11, 0, $6, $12, $12, null, 0, \
-     0, 0, null, null, 0, 0) returning id";
+     due_window, failures, hold_turns, hold_breaker) values ($1, $2, $3, $4, $5, $6, $7, 1, $8, $9, $10, $10, 0, $11, 0, $6, $12, $12, null, 0, \
+     0, 0, null, null, 0, 0, 0) returning id";
 const INSERT_POLICY_TEXT: &str =
     "insert into policy_text (hash, preset, json) values ($1, $2, $3) on conflict (hash) do nothing";
 const INSERT_POLICY: &str = "insert into policy (session_id, revision, hash) values ($1, $2, $3)";
@@ -287,6 +289,11 @@ impl UpdateSession {
         let head = tx.loaded(key)?;
         head.writable()?;
         head.expect(self.expected_revision)?;
+        if let Some(base) = &self.policy_base
+            && policy_at(&mut Reader::new(tx.conn), key, i64::MAX).await? != *base
+        {
+            return Err(Error::PolicyChanged);
+        }
         if self.title.is_some() || self.metadata_json.is_some() || self.window.is_some() {
             let head = tx.loaded(key)?;
             if let Some(title) = &self.title {

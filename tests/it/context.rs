@@ -3,7 +3,10 @@
 use crate::support::{Line, ScriptedSummarizer, TestApp, shown, text, turns, window};
 use longhand::app::Reason;
 use longhand::app::context::{Context, ContextRequest, OverflowAction};
-use longhand::model::event::EventKind;
+use longhand::model::event::{EventBody, EventKind};
+use longhand::model::message::Finish;
+use longhand::model::usage::Usage;
+use longhand::policy::pairing;
 use longhand::store::Caller;
 use std::time::Duration;
 
@@ -94,6 +97,67 @@ async fn a_view_can_be_shortened_for_one_call() {
     assert_eq!(view.left_out.len() + view.messages.len(), 18, "what is not shown is named");
     let whole = test.context(&session).await;
     assert_eq!((whole.shortened, whole.messages.len()), (false, 18), "for that call only");
+}
+
+#[tokio::test]
+async fn one_long_turn_is_shortened_too() {
+    let steps: String = (1..=40).map(|step| format!("a{step} \"step {step}\" call=c{step}\nt{step} result=c{step}:3000c\n")).collect();
+    let turn = format!("u1 \"do it\"\n{steps}");
+    for conversation in [turn.as_str(), "u1 200000c", "u1 90000c\na1 \"hm\" call=c1\nt1 result=c1:90000c"] {
+        let test = TestApp::with(ScriptedSummarizer::new([Line::Hold("S1".to_owned())])).await;
+        let session = test.quiet_session().await;
+        test.append(&session, conversation).await;
+        let request = ContextRequest {
+            window: Some(window(2_000, 1_000)),
+            action: OverflowAction::Shorten,
+            ..ContextRequest::default()
+        };
+        let view = ask(&test, &session, request).await;
+        let whole = test.context(&session).await;
+        assert!(view.shortened && view.fits && view.estimated_tokens <= 1_000, "{}", view.estimated_tokens);
+        assert_eq!(pairing::violations(&view.messages), Vec::<String>::new());
+        assert_eq!(view.messages.first().map(|first| first.revision), Some(1), "the request stays");
+        let newest = |view: &Context| view.messages.last().map(|last| last.revision);
+        assert_eq!(newest(&view), newest(&whole), "and so does the newest result");
+        assert_eq!(view.left_out.len() + view.messages.len(), whole.messages.len(), "what is not shown is named");
+    }
+}
+
+#[tokio::test]
+async fn usage_of_a_shortened_view_says_nothing_about_the_whole_one() {
+    let test = TestApp::with(ScriptedSummarizer::new([Line::Hold("S1".to_owned())])).await;
+    let session = test.quiet_session().await;
+    test.append(&session, &turns(1, 9, 1_100)).await;
+    test.append(&session, "u10 \"go on\"\na10 open").await;
+    let shorten = || ContextRequest {
+        window: Some(window(3_000, 1_000)),
+        action: OverflowAction::Shorten,
+        ..ContextRequest::default()
+    };
+    let finish = |view: &Context| Finish {
+        usage: Some(Usage { input: 900, output: 10, ..Usage::default() }),
+        context_revision: Some(view.revision),
+        view_hash: Some(view.hash.to_vec()),
+        ..Finish::default()
+    };
+    let short = ask(&test, &session, shorten()).await;
+    let whole = test.context(&session).await;
+    assert!(short.shortened && short.hash != whole.hash);
+    test.app.finish_message(&session, "a10", finish(&short), None, Caller::default()).await.expect("sealed");
+    let mut reply = crate::support::conversation("a11 \"so\"");
+    reply[0].finish = Some(finish(&short));
+    test.app.append(&session, reply, None, None, Caller::default()).await.expect("appended");
+    assert!(test.context(&session).await.context_tokens >= whole.estimated_tokens);
+    let mut reply = crate::support::conversation("a12 \"so\"");
+    reply[0].finish = Some(finish(&whole));
+    test.app.append(&session, reply, None, None, Caller::default()).await.expect("appended");
+    assert!(test.context(&session).await.context_tokens < whole.estimated_tokens);
+    let trusted = |body: &EventBody| match body {
+        EventBody::UsageRecorded { trusted, .. } => Some(*trusted),
+        _ => None,
+    };
+    let told: Vec<bool> = test.events().await.iter().filter_map(|event| trusted(&event.body)).collect();
+    assert_eq!(told, [false, false, true]);
 }
 
 #[tokio::test]

@@ -5,8 +5,9 @@ use longhand::app::append::ListMessages;
 use longhand::app::compactions::NewSummary;
 use longhand::app::context::ContextRequest;
 use longhand::app::events::ListEvents;
-use longhand::app::sessions::ForkPoint;
+use longhand::app::sessions::{ForkPoint, SessionChange};
 use longhand::limits;
+use longhand::model::event::EventKind;
 use longhand::store::Caller;
 
 const SMALL: usize = 1_000;
@@ -104,5 +105,69 @@ async fn reads_cost_the_same_whatever_lies_behind_them() {
     for ((what, rows), (_, without)) in shallow.iter().zip(&expected) {
         // Listing a history's events and finding a client's id read the table of its fifty owners once.
         assert!(*rows <= without + 60, "{what}: {rows} rows in a fork of forks, {without} without");
+    }
+}
+
+/// Reads pages to the end; how many items each had, and the most rows that one cost.
+async fn paged(test: &TestApp, mut page: impl AsyncFnMut(String) -> (usize, String)) -> (Vec<usize>, u64) {
+    test.settled().await;
+    let store = test.app.store();
+    let (mut counts, mut most, mut next) = (Vec::new(), 0, String::new());
+    loop {
+        let before = store.rows_read();
+        let (count, behind) = page(next).await;
+        most = most.max(store.rows_read() - before);
+        counts.push(count);
+        if behind.is_empty() {
+            return (counts, most);
+        }
+        next = behind;
+    }
+}
+
+#[tokio::test]
+async fn a_page_that_its_bytes_end_reads_no_more_than_it_returns() {
+    let test = TestApp::start().await;
+    let session = test.quiet_session().await;
+    // Six parts, each large enough to be kept on its own: nine messages are a page's bytes.
+    for index in 0..40 {
+        test.append(&session, &format!("u{index}{}", " 70000c".repeat(6))).await;
+    }
+    for reverse in [false, true] {
+        let (counts, most) = paged(&test, async |page_token| {
+            let list = ListMessages { page_size: 100, reverse, page_token, ..ListMessages::default() };
+            let page = test.app.list_messages(&session, list).await.expect("a page");
+            (page.messages.len(), page.next_page_token)
+        })
+        .await;
+        assert_eq!(counts, [9, 9, 9, 9, 4], "reverse: {reverse}");
+        // Forty rows of messages and of their sizes, and the parts of ten.
+        assert!(most < 250, "{most} rows for nine messages, reverse: {reverse}");
+    }
+}
+
+#[tokio::test]
+async fn a_page_of_few_events_among_many_looks_only_so_far() {
+    let test = TestApp::start().await;
+    let session = test.quiet_session().await;
+    let message = conversation("u \"x\"").remove(0);
+    for _ in 0..20 {
+        let batch = vec![message.clone(); limits::BATCH_MESSAGES_MAX];
+        test.app.append(&session, batch, None, None, Caller::default()).await.expect("appended");
+    }
+    let title = SessionChange { title: Some("late".to_owned()), ..SessionChange::default() };
+    test.app.update_session(&session, title, Caller::default()).await.expect("updated");
+    let forked = deep_fork(&test, &session, 1).await;
+    for session in [None, Some(session), Some(forked)] {
+        let (counts, most) = paged(&test, async |after| {
+            let kinds = vec![EventKind::SessionUpdated];
+            let list = ListEvents { session: session.clone(), kinds, after, ..ListEvents::default() };
+            let (events, next) = test.app.list_events(list).await.expect("a page");
+            (events.len(), next)
+        })
+        .await;
+        assert_eq!(counts.iter().sum::<usize>(), 1, "{session:?}: {counts:?}");
+        let scan = u64::try_from(limits::EVENTS_SCAN_MAX).expect("positive");
+        assert!(most <= scan + 300, "{session:?}: {most} rows for one page");
     }
 }

@@ -1,6 +1,6 @@
 //! Forks share history up to a point and nothing after it.
 
-use crate::support::{Line, ScriptedSummarizer, TestApp, prunable, shown, text, turns, words_of};
+use crate::support::{Line, ScriptedSummarizer, TestApp, conversation, prunable, shown, text, turns, words_of};
 use longhand::app::Reason;
 use longhand::app::append::OpenPart;
 use longhand::app::events::ListEvents;
@@ -242,4 +242,29 @@ async fn a_fork_has_the_policy_and_the_window_of_its_point() {
     let early = info(fork(&test, &session, at(before)).await).await;
     assert_eq!(early.session.preset, "opencode@seed");
     assert_ne!(early.policy_json, parent.policy_json);
+}
+
+#[tokio::test]
+async fn a_fork_knows_the_client_ids_that_it_inherited() {
+    let test = TestApp::start().await;
+    let session = test.quiet_session().await;
+    test.append(&session, "u1 \"one\"\na1 \"two\"\na0 \"half\" open\nu2 \"three\"").await;
+    let forked = fork(&test, &session, behind("u2")).await;
+    test.append(&session, "u3 \"later\"").await;
+    let deeper = fork(&test, &forked, ForkPoint::default()).await;
+    let original = test.history(&session).await;
+    for session in [&forked, &deeper] {
+        let again = test.append(session, "u1 \"one\"\na1 \"two\"\nu2 \"three\"").await;
+        assert_eq!(again.existed_count, 3);
+        assert_eq!(again.ids, [0, 1, 3].map(|index: usize| original[index].id.0));
+        assert_eq!(names(&test, session).await, ["u1", "a1", "u2"], "nothing is there twice");
+        let other = conversation("a1 \"something else\"");
+        let error = test.app.append(session, other, None, None, Caller::default()).await.expect_err("reused");
+        assert_eq!(error.reason, Reason::ClientIdReused);
+    }
+    // What came behind the fork, and what was open at it, is no part of its history.
+    let fresh = test.append(&forked, "a0 \"mine\"\nu3 \"mine too\"").await;
+    assert_eq!(fresh.existed_count, 0);
+    assert_eq!(names(&test, &forked).await, ["u1", "a1", "u2", "a0", "u3"]);
+    assert_eq!(test.findings().await, []);
 }

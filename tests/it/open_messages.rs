@@ -6,7 +6,7 @@ use longhand::app::append::{DraftWordsToAdd, OpenPart};
 use longhand::limits;
 use longhand::model::ids::PartId;
 use longhand::model::message::{Finish, FinishReason};
-use longhand::model::part::PartBody;
+use longhand::model::part::{Media, MediaSource, NewPart, PartBody};
 use longhand::model::usage::Usage;
 use longhand::store::{Caller, DraftReceipt};
 
@@ -158,6 +158,44 @@ async fn an_open_message_grows_to_its_limit_of_parts() {
     add(limits::MESSAGE_PARTS_MAX - 1).await.expect("as many as may be");
     assert_eq!(add(1).await.expect_err("one too many").reason, Reason::LimitExceeded);
     assert_eq!(test.history(&session).await[0].parts.len(), limits::MESSAGE_PARTS_MAX);
+}
+
+#[tokio::test]
+async fn an_open_message_grows_to_its_limit_of_bytes() {
+    let test = TestApp::start().await;
+    let session = test.quiet_session().await;
+    test.append(&session, "a1 open").await;
+    let mega = 1024 * 1024;
+    let words = |size: usize| vec![OpenPart::Whole(text(&"x".repeat(size)))];
+    // Large media are kept beside their part, and count like it.
+    let source = MediaSource::Bytes(vec![7; 3 * mega]);
+    let image = Media { mime_type: "image/png".to_owned(), name: String::new(), source };
+    let image = vec![OpenPart::Whole(NewPart::new(PartBody::Media(image)))];
+    let caller = Caller::default;
+    test.app.append_parts(&session, "a1", image, caller()).await.expect("3 MiB");
+    test.app.append_parts(&session, "a1", words(3 * mega), caller()).await.expect("6 MiB");
+    let DraftReceipt { part, length, .. } = draft(&test, &session, adding(None, 0, &"y".repeat(mega))).await;
+    let mut test = test;
+    for restarted in [false, true] {
+        if restarted {
+            test = test.restart().await;
+        }
+        let large = "y".repeat(3 * mega / 2);
+        let refused = [
+            test.app.append_parts(&session, "a1", words(3 * mega / 2), caller()).await.map(drop),
+            test.app.append_draft(&session, "a1", adding(None, 0, &large)).await.map(drop),
+            test.app.append_draft(&session, "a1", adding(Some(part), length, &large)).await.map(drop),
+        ];
+        for refused in refused {
+            assert_eq!(refused.expect_err("more than 8 MiB").reason, Reason::LimitExceeded, "restarted: {restarted}");
+        }
+    }
+    // A draft that closes is counted once.
+    let close = vec![OpenPart::Draft(part, None), OpenPart::Whole(text(&"x".repeat(mega / 2)))];
+    test.app.append_parts(&session, "a1", close, caller()).await.expect("7.5 MiB");
+    draft(&test, &session, adding(None, 0, &"y".repeat(mega / 4))).await;
+    test.app.finish_message(&session, "a1", Finish::default(), None, caller()).await.expect("sealed");
+    assert_eq!(test.history(&session).await[0].parts.len(), 5);
 }
 
 #[tokio::test]

@@ -123,9 +123,10 @@ impl Alter {
             Self::Step => format!("{column} + 1"),
             Self::Jump => format!("{column} + 1000"),
             Self::Letter => format!("{column} || 'x'"),
-            Self::Byte => format!(
-                "unhex(hex(substr({column}, 1, length({column}) - 1)) || iif(hex(substr({column}, -1)) = 'FE', '01', 'FE'))"
-            ),
+            Self::Byte => {
+                let other = format!("iif(hex(substr({column}, -1)) = 'FE', '01', 'FE')");
+                format!("unhex(hex(substr({column}, 1, length({column}) - 1)) || {other})")
+            }
             Self::Toggle => "null".to_owned(),
             Self::Flip => format!("1 - {column}"),
             Self::Neither => "2".to_owned(),
@@ -432,4 +433,26 @@ async fn what_was_cut_off_shows_in_exported_heads_only() {
     truncated.append(&session, "u1 \"another story\"").await;
     let rewritten = heads(&truncated, &at).await;
     assert!(rewritten[0].hash.is_some() && rewritten[0] != exported[0], "another revision in its place is noticed too");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_check_while_others_write_finds_nothing() {
+    let test = TestApp::start().await;
+    let session = test.quiet_session().await;
+    let checked = std::cell::Cell::new(false);
+    let write = async {
+        while !checked.get() {
+            test.append(&session, "u \"one\"\na \"two\"").await;
+        }
+    };
+    let check = async {
+        let mut findings = Vec::new();
+        for _ in 0..20 {
+            findings.extend(test.findings().await);
+        }
+        checked.set(true);
+        findings
+    };
+    let ((), findings) = futures::future::join(write, check).await;
+    assert_eq!(findings, Vec::new());
 }
