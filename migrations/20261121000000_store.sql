@@ -41,7 +41,8 @@ create table session (
     due_window blob,                                -- the window that made it due; null for the session's
     failures integer not null,                      -- reductions in a row that failed or freed too little
     hold_turns integer not null,                    -- automatic triggers wait for this many user messages
-    hold_breaker integer not null                   -- 1 when the breaker holds them, which an overflow does not lift
+    hold_breaker integer not null,                  -- 1 when the breaker holds them, rather than an undo
+    failed_tokens integer                           -- view_tokens when a summary last failed; the next try waits for more
 ) strict;
 
 create index session_parent on session (parent_id, id) where parent_id is not null;
@@ -131,11 +132,13 @@ create table draft (
     id integer primary key,
     message_id integer not null references message (id),
     public_id blob not null unique,
+    client_id text,                                 -- its part's, so that a draft is begun once
     kind integer not null,                          -- 1 text, 2 reasoning
     body text not null
 ) strict;
 
 create index draft_message on draft (message_id);
+create unique index draft_client on draft (message_id, client_id) where client_id is not null;
 
 -- Statements about history. `voided_revision` is set once, when a mark is undone in its own session.
 create table mark (

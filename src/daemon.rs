@@ -68,6 +68,11 @@ pub async fn run_with(
     ready: impl FnOnce(&Listening),
 ) -> Result<(), Error> {
     config.validate()?;
+    // An address that is taken is found before anything is opened or left behind.
+    let tcp = match config.listen {
+        Some(address) => Some(listen_tcp(address).await?),
+        None => None,
+    };
     let clock = Clock::default();
     let options = store::Options { directory: config.data_dir.clone(), durability: durability(config.durability) };
     let (store, writer) = Store::open(options, clock.clone()).await?;
@@ -81,10 +86,6 @@ pub async fn run_with(
     let app = Longhand::new(store.clone(), scheduler.handle(), &clock, options);
 
     let socket = listen_unix(&config.socket_path())?;
-    let tcp = match config.listen {
-        Some(address) => Some(listen_tcp(address).await?),
-        None => None,
-    };
     let listening =
         Listening { socket: config.socket_path(), tcp: tcp.as_ref().and_then(|listener| listener.local_addr().ok()) };
     let scheduling = tasks.spawn(keep_scheduling(scheduler, stopping.clone()));

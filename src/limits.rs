@@ -54,6 +54,9 @@ pub const WRITER_QUEUE_MAX: usize = 1_024;
 pub const WRITER_BATCH_MAX: usize = 256;
 /// Session heads that the writer keeps in memory.
 pub const HEADS_MAX: usize = 10_000;
+/// Hashes of views shortened for one call that are kept, so that the usage of their replies is not taken for the whole
+/// view's; the oldest is forgotten.
+pub const SHORTENED_VIEWS_MAX: usize = 4_096;
 /// Connections of the reader pool.
 pub const READERS: u32 = 4;
 /// Bodies from this size on are compressed when that pays.
@@ -94,6 +97,9 @@ pub const RETRY_MS_MAX: i64 = 300_000;
 pub const SUMMARIZE_MS_MAX: u64 = 600_000;
 /// Jobs that wait between the scheduler and its workers.
 pub const JOB_QUEUE_MAX: usize = 256;
+/// After a summary failed, the next automatic one waits until the view has grown by the window divided by this, and by
+/// twice as much while the breaker holds.
+pub const RETRY_GROWTH_PARTS: i64 = 20;
 /// How often the scheduler looks for jobs whose time has come, beside being told.
 pub const SCHEDULER_TICK_MS: u64 = 1_000;
 /// How long a stopping daemon waits for its work to end.

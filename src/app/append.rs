@@ -10,7 +10,10 @@ use crate::model::usage::ModelWindow;
 use crate::model::{Revision, Seq};
 use crate::policy::{Policy, tokens};
 use crate::scheduler::plan;
-use crate::store::{self, Caller, DraftWords, Durability, Fill, PageOf, PartAppend, Receipt, Weigh, Weight};
+pub use crate::store::DraftWordsToAdd;
+use crate::store::{
+    self, Caller, DraftWords, Durability, Fill, PageOf, PartAppend, Receipt, Seal, Weigh, Weighed, Weight,
+};
 use std::sync::Arc;
 
 /// What an append answers.
@@ -37,19 +40,6 @@ pub enum OpenPart {
     Whole(NewPart),
     /// A draft that closes with the words it has, with metadata or none.
     Draft(PartId, Option<String>),
-}
-
-/// What a draft will be, and the words to add.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct DraftWordsToAdd {
-    /// The draft; none begins one.
-    pub part: Option<PartId>,
-    /// Reasoning rather than text.
-    pub reasoning: bool,
-    /// Bytes of the draft that came before.
-    pub offset: i64,
-    /// The words.
-    pub delta: String,
 }
 
 /// Which messages a list holds.
@@ -109,6 +99,12 @@ impl Longhand {
         Appended { ids, existed_count, revision, seq, fill, durability: self.store().durability() }
     }
 
+    /// Whether a reply answers a view that was not shortened for it. Usage of one that was says nothing about the
+    /// session.
+    fn answers_whole_view(&self, finish: &Finish) -> bool {
+        !finish.view_hash.as_ref().is_some_and(|hash| self.shared.shortened.contains(hash))
+    }
+
     /// Appends messages, all or none.
     pub async fn append(
         &self,
@@ -129,7 +125,8 @@ impl Longhand {
             .into_iter()
             .map(|message| {
                 let weight = weigh(&known.policy, message.role, message.kind, &bodies(&message.parts));
-                (message, weight)
+                let whole_view = message.finish.as_ref().is_none_or(|finish| self.answers_whole_view(finish));
+                Weighed { message, weight, whole_view }
             })
             .collect();
         let receipt = self.store().append(known.key, caller, expected_revision, rule, messages).await?;
@@ -181,10 +178,14 @@ impl Longhand {
         message: &str,
         words: DraftWordsToAdd,
     ) -> Result<store::DraftReceipt> {
+        validate::client_id("client_id", words.client_id.as_deref())?;
         let known = self.known(session).await?;
         let (message, _, _) = self.store().place_of(known.key, message).await?;
-        let DraftWordsToAdd { part, reasoning, offset, delta } = words;
-        let receipt = self.store().append_draft(known.key, message, part, reasoning, offset, delta.clone()).await?;
+        let receipt = self.store().append_draft(known.key, message, words.clone()).await?;
+        if receipt.existed {
+            return Ok(receipt);
+        }
+        let DraftWordsToAdd { reasoning, offset, delta, .. } = words;
         let live = LiveDelta { session: known.key, message, part: receipt.part, reasoning, offset, delta };
         // Nobody watching is not an error.
         drop(self.shared.live.send(live));
@@ -209,7 +210,8 @@ impl Longhand {
         let (message, _, _) = self.store().place_of(known.key, message).await?;
         let rule = plan::rule(&known.policy, window_in_force(&known.window, window.as_ref()));
         let weigh = weigher(&known);
-        let receipt = self.store().finish_message(known.key, caller, rule, message, finish, weigh).await?;
+        let seal = Seal { whole_view: self.answers_whole_view(&finish), finish };
+        let receipt = self.store().finish_message(known.key, caller, rule, message, seal, weigh).await?;
         Ok(self.appended(receipt))
     }
 

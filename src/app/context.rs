@@ -116,12 +116,14 @@ impl Longhand {
         }
         let mut left_out = Vec::new();
         let mut shortened = false;
+        let mut whole_hash = None;
         if request.action == OverflowAction::Shorten
             && !built.fits()
             && let Some(room) = room(&built.window)
         {
             // Reported usage counts what the estimate cannot see, such as a system prompt: keep the difference free.
             let unseen = (built.context_tokens - built.view.estimated_tokens).max(0);
+            whole_hash = hashes(&built.view.messages).last().copied();
             let shorter = shorten::shorten(&built.policy, built.view, room - unseen);
             left_out = shorter.omitted.iter().map(|at| RevisionRange { first: *at, last: *at }).collect();
             built.view = shorter.view;
@@ -131,6 +133,9 @@ impl Longhand {
         let chain = hashes(&built.view.messages);
         let known_count = self.known_count(key, &request, &chain).await?;
         let hash = chain.last().copied().unwrap_or(EMPTY);
+        if shortened && whole_hash != Some(hash) {
+            self.shared.shortened.remember(hash);
+        }
         Ok(Context {
             revision: built.source.at,
             hash,
@@ -169,12 +174,8 @@ impl Longhand {
     /// A view that is too large for the caller's window deserves a reduction, whatever the session's own window says.
     async fn ask_for_reduction(&self, key: SessionKey, request: &ContextRequest, built: &mut Built) -> Result<()> {
         let Source { layout, messages, at, .. } = &built.source;
-        let possible = || plan::summary(&built.policy, &built.window, layout, messages, *at).is_some();
+        let possible = || plan::can_summarize(&built.policy, &built.window, layout, messages, *at);
         if built.pending.is_some() || overflow::due_at(&built.policy, &built.window).is_none() || !possible() {
-            return Ok(());
-        }
-        // An undo holds triggers until the next user message or an overflow, and this is one; the breaker holds them all.
-        if self.store().is_broken(key).await? {
             return Ok(());
         }
         let wanted = CompactionRequest {
@@ -182,7 +183,8 @@ impl Longhand {
             trigger: Trigger::Threshold,
             instructions: String::new(),
         };
-        let asked = self.store().enqueue(key, Caller::default(), wanted, built.window.clone(), Condition::NotReducedSince(*at)).await;
+        let condition = Condition::DoesNotFit { at: *at, overflow: request.action == OverflowAction::Wait };
+        let asked = self.store().enqueue(key, Caller::default(), wanted, built.window.clone(), condition).await;
         match asked {
             Ok(Some(enqueued)) => {
                 built.pending = Some(enqueued.compaction);

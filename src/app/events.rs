@@ -357,10 +357,10 @@ impl Longhand {
         let last = list.to_revision.unwrap_or(i64::MAX);
         let (events, next) = self.store().history_events(key, &list.kinds, (first, last), limit).await?;
         let (events, early) = self.served_page(events, list.content).await?;
-        let next = if next.is_some() || early {
-            events.last().map(|event| event.cursor.clone()).unwrap_or_default()
-        } else {
-            String::new()
+        let next = match (events.last(), next) {
+            (Some(last), _) if early => last.cursor.clone(),
+            (_, Some(looked)) => cursor::behind(self.store(), looked.seq, &looked.hash),
+            (_, None) => String::new(),
         };
         Ok((events, next))
     }
@@ -377,7 +377,7 @@ impl Longhand {
         let most = usize::try_from(limit).unwrap_or(usize::MAX);
         let mut events = Vec::new();
         let mut cursor = after;
-        while cursor < head && events.len() < most {
+        while cursor < head && events.len() < most && cursor - after < limits::EVENTS_SCAN_MAX {
             let page = self.store().tail(&filter, cursor, head).await?;
             cursor = page.scanned;
             events.extend(page.events);

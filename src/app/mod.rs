@@ -9,6 +9,7 @@ pub mod cursor;
 pub mod error;
 pub mod events;
 pub mod sessions;
+mod shortened;
 mod validate;
 
 pub use crate::store::{Caller, Durability, Fill, RequestKey};
@@ -39,6 +40,8 @@ struct Shared {
     live: broadcast::Sender<events::LiveDelta>,
     /// Sessions in use, so that an append need not read its session's policy again. Only this process changes policies.
     known: Mutex<KnownSessions>,
+    /// Views that were shortened for one call.
+    shortened: shortened::ShortenedViews,
     streams: Arc<tokio::sync::Semaphore>,
     stopping: CancellationToken,
 }
@@ -80,6 +83,7 @@ impl Longhand {
             start_time: clock.now(),
             live,
             known: Mutex::default(),
+            shortened: shortened::ShortenedViews::default(),
             streams: Arc::new(tokio::sync::Semaphore::new(crate::limits::STREAMS_MAX)),
             stopping: options.stopping,
         };

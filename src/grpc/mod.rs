@@ -54,13 +54,15 @@ pub async fn router(app: Longhand) -> (Routes, HealthReporter) {
     for name in HEALTH_NAMES {
         reporter.set_service_status(name, ServingStatus::Serving).await;
     }
-    let reflection = tonic_reflection::server::Builder::configure()
-        .register_encoded_file_descriptor_set(pb::DESCRIPTORS)
-        .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
-        .build_v1()
-        .expect("the build wrote these descriptors");
+    let reflection = || {
+        tonic_reflection::server::Builder::configure()
+            .register_encoded_file_descriptor_set(pb::DESCRIPTORS)
+            .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
+    };
+    // Many tools still ask by the older name.
     let routes = Routes::new(health)
-        .add_service(reflection)
+        .add_service(reflection().build_v1().expect("the build wrote these descriptors"))
+        .add_service(reflection().build_v1alpha().expect("the build wrote these descriptors"))
         .add_service(limited!(
             pb::session_service_server::SessionServiceServer<_>,
             sessions::Sessions::new(app.clone())

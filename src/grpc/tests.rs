@@ -228,6 +228,7 @@ async fn an_open_message_grows_by_parts_and_drafts() {
         kind: pb::DraftKind::Reasoning.into(),
         offset_bytes,
         delta: delta.into(),
+        client_id: None,
     };
     let draft = messages.append_draft(words("", 0, "hm")).await.expect("a draft").into_inner();
     let longer = messages.append_draft(words(&draft.part_id, 2, "m!")).await.expect("more").into_inner();

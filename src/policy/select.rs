@@ -120,6 +120,21 @@ impl Pairs {
     }
 }
 
+/// A tail of half the room, for a summary that did not free enough; none when there is nothing left to halve.
+pub fn narrower(tail: &Tail) -> Option<Tail> {
+    match *tail {
+        Tail::Recent { keep_tokens } => (keep_tokens >= 2).then_some(Tail::Recent { keep_tokens: keep_tokens / 2 }),
+        Tail::Turns { turns, budget_ratio, budget_min_tokens, budget_max_tokens } => {
+            (turns > 0 && budget_max_tokens >= 2).then_some(Tail::Turns {
+                turns,
+                budget_ratio: budget_ratio / 2.0,
+                budget_min_tokens: budget_min_tokens / 2,
+                budget_max_tokens: budget_max_tokens / 2,
+            })
+        }
+    }
+}
+
 /// The last cut that summarizes no message that is still being written, and no call that still runs: as far as a summary
 /// may reach whoever writes it.
 pub fn last_safe_cut(messages: &[SourceMessage]) -> usize {

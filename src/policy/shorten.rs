@@ -1,17 +1,43 @@
 //! The last resort for one call: a view cut down until it fits a budget.
 //!
-//! It never fails and never breaks a pair. First the longest tool outputs are cut, then the oldest messages go, calls
-//! together with their results. What introduces or is a summary, system messages, and everything from the last user
-//! message on stay.
+//! It never fails and never breaks a pair. It does as little as it can, in this order, and stops as soon as the view
+//! fits:
+//!
+//! 1. long tool outputs are cut, the longest first;
+//! 2. what stands before the last user message goes, the oldest first, calls together with their results;
+//! 3. the same with what stands behind it, except for the newest;
+//! 4. what is left is cut harder: outputs, then every other text that is not a summary or a system message.
+//!
+//! System messages and what introduces or is a summary stay as they are; the last user message and the newest calls
+//! stay, cut at worst. Media and the inputs of calls cannot be cut. A view in which all that fits therefore ends within
+//! the budget, however long one turn, one text or one output is.
 
-use super::{Policy, Truncate, tokens, truncate};
+use super::{Policy, tokens, truncate};
 use crate::model::Revision;
 use crate::model::message::Role;
 use crate::model::part::PartBody;
-use crate::model::view::{Shortened, Standing, View, ViewMessage};
+use crate::model::view::{Shortened, Standing, View, ViewMessage, ViewPart};
+use std::cmp::Reverse;
+use std::ops::Range;
 
 /// What is kept of a tool output that must be cut, in the policy's unit.
-const OUTPUT_UNITS: u32 = 1_000;
+const OUTPUT_UNITS: usize = 1_000;
+
+/// What is kept of it when that is not enough.
+const OUTPUT_UNITS_LEAST: usize = 200;
+
+/// What is kept of other texts when nothing else is left to take away, in the policy's unit; one after the other, so
+/// that no more is taken than it needs.
+const TEXT_UNITS: [usize; 3] = [4_000, 1_000, 300];
+
+/// What is kept of any text at least.
+const UNITS_LEAST: usize = 60;
+
+/// What stands behind an output that was cut.
+const OUTPUT_MARKER: &str = "\n[Tool output truncated: omitted {omitted} chars]";
+
+/// What stands behind another text that was cut.
+const TEXT_MARKER: &str = "\n[Text truncated: omitted {omitted} chars]";
 
 /// A shortened view, and the messages that it leaves out.
 #[derive(Debug, Clone, PartialEq)]
@@ -24,78 +50,165 @@ pub struct Shorter {
 
 /// Cuts a view down to at most `budget_tokens`, as far as that can be done.
 pub fn shorten(policy: &Policy, view: View, budget_tokens: i64) -> Shorter {
-    let mut messages = view.messages;
-    let rule =
-        Truncate { max_units: OUTPUT_UNITS, marker: "\n[Tool output truncated: omitted {omitted} chars]".to_owned() };
-    let mut total = tokens::estimate_messages(policy, &messages);
-    for (message, part) in longest_outputs(policy, &messages) {
-        if total <= budget_tokens {
-            break;
-        }
-        let before = tokens::estimate_message(policy, &messages[message]);
-        cut(policy, &rule, &mut messages[message], part);
-        total -= before - tokens::estimate_message(policy, &messages[message]);
+    let total = tokens::estimate_messages(policy, &view.messages);
+    let mut cutter = Cutter { policy, messages: view.messages, total, budget_tokens, omitted: Vec::new() };
+    let last_request = cutter.messages.iter().rposition(|message| message.role == Role::User).unwrap_or(0);
+    cutter.cut(Texts::Outputs, OUTPUT_UNITS);
+    cutter.leave_out(0..last_request);
+    let newest = newest_group(&cutter.messages);
+    cutter.leave_out(group_end(&cutter.messages, last_request)..newest);
+    cutter.cut(Texts::Outputs, OUTPUT_UNITS_LEAST);
+    for units in TEXT_UNITS {
+        cutter.cut(Texts::Others, units);
     }
-    let mut omitted = Vec::new();
-    if total > budget_tokens {
-        // The running sum above is per message; the policy may measure ranges, so the end is measured whole.
-        let last_request = messages.iter().rposition(|message| message.role == Role::User).unwrap_or(0);
-        let mut keep = vec![true; messages.len()];
-        let mut index = 0;
-        while index < last_request && total > budget_tokens {
-            let end = group_end(&messages, index);
-            let fixed = messages[index].standing != Standing::Shown || messages[index].role == Role::System;
-            if !fixed && end <= last_request {
-                for position in index..end {
-                    keep[position] = false;
-                    total -= tokens::estimate_message(policy, &messages[position]);
-                    if messages[position].revision > 0 {
-                        omitted.push(messages[position].revision);
+    cutter.cut(Texts::Outputs, UNITS_LEAST);
+    cutter.cut(Texts::Others, UNITS_LEAST);
+    cutter.done()
+}
+
+/// Which texts are cut.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Texts {
+    /// What tools gave back.
+    Outputs,
+    /// What people and models said.
+    Others,
+}
+
+/// A view on its way to its budget. A message that is left out has no parts any more.
+struct Cutter<'a> {
+    policy: &'a Policy,
+    messages: Vec<ViewMessage>,
+    /// Tokens now. While messages change it is a sum of messages; the policy may measure ranges, so it is measured
+    /// whole before it is believed.
+    total: i64,
+    budget_tokens: i64,
+    omitted: Vec<Revision>,
+}
+
+impl Cutter<'_> {
+    fn fits(&mut self) -> bool {
+        if self.total <= self.budget_tokens {
+            self.total = tokens::estimate_messages(self.policy, &self.messages);
+        }
+        self.total <= self.budget_tokens
+    }
+
+    /// Cuts texts to so many units, the longest first, until the view fits.
+    fn cut(&mut self, texts: Texts, units: usize) {
+        for (index, position) in longest(self.policy, &self.messages, texts) {
+            if self.fits() {
+                return;
+            }
+            let message = &mut self.messages[index];
+            let before = tokens::estimate_message(self.policy, message);
+            cut(self.policy, &mut message.parts[position], units);
+            self.total -= before - tokens::estimate_message(self.policy, message);
+        }
+    }
+
+    /// Leaves out messages of a range, calls together with their results, the oldest first, until the view fits.
+    fn leave_out(&mut self, range: Range<usize>) {
+        let mut index = range.start;
+        while index < range.end && !self.fits() {
+            let end = group_end(&self.messages, index);
+            if !is_fixed(&self.messages[index]) && end <= range.end {
+                for message in &mut self.messages[index..end] {
+                    self.total -= tokens::estimate_message(self.policy, message);
+                    message.parts.clear();
+                    if message.revision > 0 {
+                        self.omitted.push(message.revision);
                     }
                 }
             }
             index = end;
         }
-        let mut keep = keep.into_iter();
-        messages.retain(|_| keep.next().unwrap_or(true));
     }
-    omitted.sort_unstable();
-    omitted.dedup();
-    let estimated_tokens = tokens::estimate_messages(policy, &messages);
-    Shorter { view: View { messages, estimated_tokens }, omitted }
+
+    fn done(self) -> Shorter {
+        let Self { policy, mut messages, mut omitted, .. } = self;
+        messages.retain(|message| !message.parts.is_empty());
+        omitted.sort_unstable();
+        omitted.dedup();
+        let estimated_tokens = tokens::estimate_messages(policy, &messages);
+        Shorter { view: View { messages, estimated_tokens }, omitted }
+    }
+}
+
+/// Whether a message stays as it is.
+fn is_fixed(message: &ViewMessage) -> bool {
+    message.role == Role::System || matches!(message.standing, Standing::Marker | Standing::Summary)
 }
 
 /// Where the group that begins at an index ends: an assistant message and the results behind it go together.
 fn group_end(messages: &[ViewMessage], start: usize) -> usize {
-    let mut end = start + 1;
-    while messages.get(end).is_some_and(|message| message.role == Role::Tool) {
-        end += 1;
-    }
-    end
+    let results = messages.iter().skip(start + 1).take_while(|message| message.role == Role::Tool);
+    start + 1 + results.count()
 }
 
-/// Tool outputs, the longest first.
-fn longest_outputs(policy: &Policy, messages: &[ViewMessage]) -> Vec<(usize, usize)> {
-    let mut outputs = Vec::new();
-    for (index, message) in messages.iter().enumerate() {
+/// Where the last group begins.
+fn newest_group(messages: &[ViewMessage]) -> usize {
+    messages.iter().rposition(|message| message.role != Role::Tool).unwrap_or(0)
+}
+
+/// The texts that may be cut, the longest first.
+fn longest(policy: &Policy, messages: &[ViewMessage], texts: Texts) -> Vec<(usize, usize)> {
+    let mut found = Vec::new();
+    for (index, message) in messages.iter().enumerate().filter(|(_, message)| !is_fixed(message)) {
         for (position, part) in message.parts.iter().enumerate() {
-            if let PartBody::ToolResult(result) = &part.body {
-                outputs.push((tokens::length(policy.counting.unit, &result.output), index, position));
-            }
+            let Some((_, text)) = text_of(&part.body).filter(|(which, _)| *which == texts) else { continue };
+            found.push((Reverse(tokens::length(policy.counting.unit, text)), index, position));
         }
     }
-    outputs.sort_by_key(|(length, index, position)| (std::cmp::Reverse(*length), *index, *position));
-    outputs.into_iter().map(|(_, index, position)| (index, position)).collect()
+    found.sort_unstable();
+    found.into_iter().map(|(_, index, position)| (index, position)).collect()
 }
 
-fn cut(policy: &Policy, rule: &Truncate, message: &mut ViewMessage, part: usize) {
-    let part = &mut message.parts[part];
-    let PartBody::ToolResult(result) = &mut part.body else { return };
-    if let Some((output, omitted)) = truncate::cut(rule, policy.counting.unit, &result.output) {
-        result.output = output;
-        result.attachments.clear();
-        part.shortened = Some(Shortened::Truncated { omitted_length: omitted });
+/// The text of a part that may be cut.
+fn text_of(body: &PartBody) -> Option<(Texts, &str)> {
+    match body {
+        PartBody::ToolResult(result) => Some((Texts::Outputs, &result.output)),
+        PartBody::Text(text) | PartBody::Reasoning(text) => Some((Texts::Others, text)),
+        PartBody::ToolCall(_)
+        | PartBody::Media(_)
+        | PartBody::Marker(_)
+        | PartBody::Step(_)
+        | PartBody::Opaque(_)
+        | PartBody::Record(_) => None,
     }
+}
+
+/// Cuts the text of one part to so many units, if that makes it shorter. Attachments of an output that is cut go too.
+fn cut(policy: &Policy, part: &mut ViewPart, units: usize) {
+    let Some((texts, text)) = text_of(&part.body) else { return };
+    let marker = match texts {
+        Texts::Outputs => OUTPUT_MARKER,
+        Texts::Others => TEXT_MARKER,
+    };
+    let unit = policy.counting.unit;
+    let (rest, omitted_before) = without_marker(policy, text, part.shortened, marker);
+    let (kept, kept_units) = truncate::prefix(unit, rest, units);
+    let omitted_length = omitted_before + (tokens::length(unit, rest) - kept_units) as i64;
+    let shorter = format!("{kept}{}", marker.replace(truncate::OMITTED, &omitted_length.to_string()));
+    if kept.len() == rest.len() || shorter.len() >= text.len() {
+        return;
+    }
+    if let PartBody::ToolResult(result) = &mut part.body {
+        result.output = shorter;
+        result.attachments.clear();
+    } else if let PartBody::Text(text) | PartBody::Reasoning(text) = &mut part.body {
+        *text = shorter;
+    }
+    part.shortened = Some(Shortened::Truncated { omitted_length });
+}
+
+/// The text without the marker of an earlier cut, and what that left out.
+fn without_marker<'a>(policy: &Policy, text: &'a str, shortened: Option<Shortened>, marker: &str) -> (&'a str, i64) {
+    let Some(Shortened::Truncated { omitted_length }) = shortened else { return (text, 0) };
+    let told = |marker: &str| marker.replace(truncate::OMITTED, &omitted_length.to_string());
+    let ours = text.strip_suffix(told(marker).as_str());
+    let theirs = policy.truncate.as_ref().and_then(|rule| text.strip_suffix(told(&rule.marker).as_str()));
+    (ours.or(theirs).unwrap_or(text), omitted_length)
 }
 
 #[cfg(test)]
@@ -135,5 +248,74 @@ mod tests {
         let view = render::render(&policy, &dsl::parse(TALK));
         let shorter = shorten(&policy, view.clone(), 1 << 40);
         assert_eq!(shorter, Shorter { view, omitted: Vec::new() });
+    }
+
+    /// One request, and many calls for it; the dots stand for the names of those in the middle.
+    fn one_long_turn() -> String {
+        let step = |step: usize| format!("a{step} \"step\"\n  tool bash#t{step} in=10t out=900t done\n");
+        let steps: String = (1..=30).map(step).collect();
+        format!("s1 \"be brief\"\nu1 3000t\na0 2000t\n{steps}")
+    }
+
+    #[test]
+    fn one_long_turn_fits_whatever_it_takes() {
+        for policy in [presets::pi::v1_5(), presets::opencode::seed()] {
+            let whole = render::render(&policy, &dsl::parse(&one_long_turn()));
+            let revisions = |view: &View| view.messages.iter().map(|message| message.revision).collect::<Vec<_>>();
+            for budget in [20_000, 5_000, 3_500, 1_000, 250] {
+                let shorter = shorten(&policy, whole.clone(), budget);
+                let View { messages, estimated_tokens } = &shorter.view;
+                assert!(*estimated_tokens <= budget, "{estimated_tokens} of {budget}");
+                assert_eq!(*estimated_tokens, tokens::estimate_messages(&policy, messages));
+                assert_eq!(pairing::violations(messages), Vec::<String>::new());
+                let mut all = [revisions(&shorter.view), shorter.omitted.clone()].concat();
+                all.sort_unstable();
+                all.dedup();
+                let mut before = revisions(&whole);
+                before.dedup();
+                assert_eq!(all, before, "what is not shown is named");
+                assert!(messages.starts_with(&whole.messages[..1]), "a system message stays whole");
+                assert_eq!(messages[1].role, Role::User);
+                assert_eq!(revisions(&shorter.view).last(), before.last(), "the newest calls stay");
+            }
+        }
+    }
+
+    #[test]
+    fn the_oldest_calls_of_the_last_turn_go_and_nothing_else_when_that_is_enough() {
+        let policy = presets::pi::v1_5();
+        let whole = render::render(&policy, &dsl::parse(&one_long_turn()));
+        let shorter = shorten(&policy, whole.clone(), 5_000);
+        let kept = shorter.view.messages.len() - 2;
+        assert_eq!(shorter.view.messages[1], whole.messages[1], "the request is whole");
+        let order =
+            |view: &View| view.messages.iter().rev().take(kept).map(|message| message.source).collect::<Vec<_>>();
+        assert_eq!(order(&shorter.view), order(&whole));
+    }
+
+    #[test]
+    fn what_is_cut_twice_says_how_much_is_left_out_in_all() {
+        let policy = presets::pi::v1_5();
+        let text = "u1 \"go\"\na1 \"hm\"\n  tool bash#t1 in=10t out=3000t done\n";
+        let original = render::render(&policy, &dsl::parse(text));
+        let length = |view: &View| text_of(&view.messages[2].parts[0].body).map(|(_, text)| text.len()).unwrap_or(0);
+        for budget in [500, 120] {
+            let shorter = shorten(&policy, original.clone(), budget);
+            let Some(Shortened::Truncated { omitted_length }) = shorter.view.messages[2].parts[0].shortened else {
+                panic!("the output is cut");
+            };
+            let marker = OUTPUT_MARKER.replace(truncate::OMITTED, &omitted_length.to_string());
+            assert_eq!(length(&shorter.view) - marker.len() + omitted_length as usize, length(&original));
+        }
+    }
+
+    #[test]
+    fn a_view_without_anybody_asking_is_shortened_by_whole_groups() {
+        let text = "a1 \"one\"\n  tool bash#t1 in=10t out=900t done\na2 \"two\"\n  tool bash#t2 in=10t out=900t done\n";
+        for budget in [0, 100, 300] {
+            assert_eq!(pairing::violations(&shortened(text, budget).view.messages), Vec::<String>::new());
+        }
+        let empty = Shorter { view: View::default(), omitted: Vec::new() };
+        assert_eq!(shorten(&presets::pi::v1_5(), View::default(), -1), empty);
     }
 }

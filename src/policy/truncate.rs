@@ -4,7 +4,7 @@ use super::tokens::length;
 use super::{LengthUnit, Truncate};
 
 /// What the marker text holds in place of the number of units left out.
-const OMITTED: &str = "{omitted}";
+pub(super) const OMITTED: &str = "{omitted}";
 
 /// The text as every view shows it, and how many units that leaves out; none when the text is short enough.
 ///

@@ -1,7 +1,7 @@
 //! What a reduction of a session would do: worked out from its view, before anything is claimed or written.
 
 use crate::model::Revision;
-use crate::model::compaction::RevisionRange;
+use crate::model::compaction::{RevisionRange, Trigger};
 use crate::model::ids::{CompactionId, MessageId, PartId};
 use crate::model::layout::{Layout, Place};
 use crate::model::message::{Finish, Message, MessageKind, Role};
@@ -123,6 +123,34 @@ pub fn summary(
         tail_start,
         tail_message: tail.first().map(|source| source.message.id),
     })
+}
+
+/// How often a tail is halved for a summary that would free too little.
+const NARROWER_MAX: usize = 5;
+
+/// The policy, and the same with smaller and smaller tails: what an automatic summary falls back on when the tail that
+/// the policy wants leaves too little to take away, and yet the view is too large. A request by hand gets the policy's
+/// own tail only.
+pub fn narrowings(policy: &Policy, trigger: Trigger) -> Vec<Policy> {
+    let mut policies = vec![policy.clone()];
+    let most = if trigger == Trigger::Threshold { NARROWER_MAX } else { 0 };
+    for _ in 0..most {
+        let Some(tail) = policies.last().and_then(|last| select::narrower(&last.tail)) else { break };
+        policies.push(Policy { tail, ..policy.clone() });
+    }
+    policies
+}
+
+/// Whether an automatic summary has anything to cover, with the policy's tail or a smaller one.
+pub fn can_summarize(
+    policy: &Policy,
+    window: &ModelWindow,
+    layout: &Layout,
+    sources: &[SourceMessage],
+    base: Revision,
+) -> bool {
+    let possible = |policy: &Policy| summary(policy, window, layout, sources, base).is_some();
+    narrowings(policy, Trigger::Threshold).iter().any(possible)
 }
 
 /// Whether a summary that somebody brings along may reach up to a boundary: it must not stand for a message that is still

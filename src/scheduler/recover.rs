@@ -30,11 +30,7 @@ pub(super) async fn take_up(store: &Store, clock: &Clock) -> Result<(), Error> {
 }
 
 /// Releases claims whose lease has run out and that no worker of this daemon holds, such as that of a worker that failed.
-pub(super) async fn release_expired(
-    store: &Store,
-    clock: &Clock,
-    in_hand: impl Fn(i64) -> bool,
-) -> Result<(), Error> {
+pub(super) async fn release_expired(store: &Store, clock: &Clock, in_hand: impl Fn(i64) -> bool) -> Result<(), Error> {
     let now = clock.now();
     for (job, until) in store.running_jobs().await? {
         if until < now && !in_hand(job) {

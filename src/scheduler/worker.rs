@@ -1,12 +1,14 @@
 //! One worker: looks at due sessions and carries out jobs.
 
-use super::{Error, plan, recover};
+use super::plan::{self, SummaryPlan};
+use super::{Error, recover};
 use crate::clock::Clock;
 use crate::limits;
 use crate::model::compaction::{CompactionKind, CompactionRequest, Failure, Trigger};
 use crate::policy::{Policy, overflow};
 use crate::store::{
-    self, Breaker, Caller, Condition, Claim, Commit, Committed, DueSession, Evaluation, Reduction, Source, Store, SummaryCommit,
+    self, Breaker, Caller, Claim, Commit, Committed, Condition, DueSession, Evaluation, Reduction, Source, Store,
+    SummaryCommit,
 };
 use crate::summarizer::{self, Extractive, Summarizer, SummaryInput, SummaryOutput};
 use std::sync::Arc;
@@ -76,7 +78,7 @@ impl Worker {
         let over = overflow::due_at(&policy, &due.window).is_some_and(|at| tokens >= at);
         let wanted = if !policy.trigger.auto || due.held {
             None
-        } else if over && plan::summary(&policy, &due.window, &source.layout, &source.messages, source.at).is_some() {
+        } else if over && plan::can_summarize(&policy, &due.window, &source.layout, &source.messages, source.at) {
             Some((CompactionKind::Summary, Trigger::Threshold))
         } else if !plan::prune(&policy, &source.messages).is_empty() {
             Some((CompactionKind::Prune, Trigger::Routine))
@@ -171,9 +173,32 @@ impl Worker {
         self.commit(commit).await
     }
 
+    /// Makes the summary that the policy wants; when that would free too little, one with a smaller tail.
     async fn summarize(&self, claim: &Claim, policy: &Policy, source: &Source) -> Result<(), Error> {
-        let planned = plan::summary(policy, &claim.window, &source.layout, &source.messages, source.at);
-        let Some(planned) = planned else { return self.nothing(claim, policy).await };
+        let mut refused = None;
+        for narrowed in plan::narrowings(policy, claim.request.trigger) {
+            let planned = plan::summary(&narrowed, &claim.window, &source.layout, &source.messages, source.at);
+            let Some(planned) = planned else { continue };
+            match self.propose(claim, policy, source, planned).await {
+                Ok(commit) => return self.commit(commit).await,
+                Err(Refusal::Final(why)) => refused = Some(why),
+                Err(why @ Refusal::Retry(..)) => return self.end(claim, Terms::of(policy), why).await,
+            }
+        }
+        match refused {
+            Some(why) => self.end(claim, Terms::of(policy), Refusal::Final(why)).await,
+            None => self.nothing(claim, policy).await,
+        }
+    }
+
+    /// Has a planned summary written, and measures what it would do.
+    async fn propose(
+        &self,
+        claim: &Claim,
+        policy: &Policy,
+        source: &Source,
+        planned: SummaryPlan,
+    ) -> Result<Commit, Refusal> {
         let before = plan::view(policy, &source.messages);
         let input = SummaryInput {
             messages: planned.head.clone(),
@@ -190,17 +215,14 @@ impl Worker {
             (plan::view(policy, &sources), sources)
         };
         let least = policy.guards.minimum_gain_tokens;
-        let made = self.write(&input, |output| {
+        let accept = |output: &SummaryOutput| {
             let gain = before.estimated_tokens - measure(output).0.estimated_tokens;
             (gain >= least.max(1)).then_some(()).ok_or(gain)
-        });
-        let output = match made.await {
-            Ok(output) => output,
-            Err(why) => return self.end(claim, Terms::of(policy), why).await,
         };
+        let output = self.write(&input, accept).await?;
         let (after, after_sources) = measure(&output);
         let count = planned.head.len() + planned.split_turn.len();
-        let commit = Commit {
+        Ok(Commit {
             claim: claim.clone(),
             rule: plan::rule(policy, &claim.window),
             tokens_before: before.estimated_tokens,
@@ -218,8 +240,7 @@ impl Worker {
                 summarizer: output.summarizer,
                 usage: output.usage,
             }),
-        };
-        self.commit(commit).await
+        })
     }
 
     /// Has a summary written, and refuses one that is empty or frees too little. The built-in summarizer is tried again

@@ -14,6 +14,7 @@ use crate::model::ids::{MessageId, PartId};
 use crate::model::message::{Finish, MessageKind, NewMessage, Role};
 use crate::model::part::{NewPart, Part, PartBody};
 use sqlx::Row as _;
+use sqlx::sqlite::SqliteRow;
 use uuid::Uuid;
 
 /// What one message or one set of parts weighs under the policy's counting.
@@ -23,6 +24,24 @@ pub struct Weight {
     pub tokens: i64,
     /// Those of them that a prune could take away later.
     pub output_tokens: i64,
+}
+
+/// A message that a client appends, with what it weighs.
+pub struct Weighed {
+    /// The message.
+    pub message: NewMessage,
+    /// What it weighs.
+    pub weight: Weight,
+    /// Whether its usage, if it has any, is of a view that was not shortened for it.
+    pub whole_view: bool,
+}
+
+/// How a message is sealed.
+pub struct Seal {
+    /// What the client said.
+    pub finish: Finish,
+    /// Whether its usage, if it has any, is of a view that was not shortened for it.
+    pub whole_view: bool,
 }
 
 /// Appends messages.
@@ -42,6 +61,8 @@ pub(crate) struct AppendMessage {
     pub(crate) original: NewMessage,
     pub(crate) input: MessageInput,
     pub(crate) weight: Weight,
+    /// Whether its usage is of a view that was not shortened for it.
+    pub(crate) whole_view: bool,
 }
 
 /// Adds closed parts to an open message.
@@ -74,16 +95,27 @@ pub(crate) struct WholePart {
 /// Says what the words of a draft weigh; the policy's counting, handed in by the caller.
 pub type Weigh = std::sync::Arc<dyn Fn(&PartBody) -> Weight + Send + Sync>;
 
+/// What a draft will be, and the words to add.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DraftWordsToAdd {
+    /// The draft; none begins one.
+    pub part: Option<PartId>,
+    /// The client's own id of the part, read when the draft begins: it begins once.
+    pub client_id: Option<String>,
+    /// Reasoning rather than text.
+    pub reasoning: bool,
+    /// Bytes of the draft that came before.
+    pub offset: i64,
+    /// The words.
+    pub delta: String,
+}
+
 /// Adds words to a draft.
 #[derive(Clone)]
 pub(crate) struct AppendDraft {
     pub(crate) session: SessionKey,
     pub(crate) message: MessageId,
-    /// None begins a draft.
-    pub(crate) part: Option<PartId>,
-    pub(crate) reasoning: bool,
-    pub(crate) offset: i64,
-    pub(crate) delta: String,
+    pub(crate) words: DraftWordsToAdd,
 }
 
 /// Seals an open message.
@@ -94,16 +126,26 @@ pub(crate) struct FinishMessage {
     pub(crate) rule: Rule,
     pub(crate) message: MessageId,
     pub(crate) finish: Finish,
+    /// Whether its usage is of a view that was not shortened for it.
+    pub(crate) whole_view: bool,
     pub(crate) weigh: Weigh,
 }
 
 const SELECT_REQUEST: &str = "select payload_hash, receipt from request where session_id = $1 and request_id = $2";
 const SELECT_CLIENTS: &str = "select m.client_id, m.public_id from json_each($2) wanted \
      join message m on m.session_id = $1 and m.client_id = wanted.value";
-const SELECT_DRAFTS: &str = "select public_id, kind, body from draft where message_id = $1 order by id";
+const SELECT_INHERITED: &str = "select m.client_id, m.public_id from segment s cross join json_each($2) wanted \
+     join message m on m.session_id = s.owner_id and m.client_id = wanted.value \
+     where s.session_id = $1 and s.has_messages = 1 and m.revision between s.first_revision and s.last_revision \
+     and m.sealed_revision <= s.last_revision";
+const SELECT_DRAFTS: &str = "select public_id, kind, body, client_id from draft where message_id = $1 order by id";
 const SELECT_DRAFT: &str = "select id, kind, octet_length(body) from draft where message_id = $1 and public_id = $2";
-const COUNT_DRAFTS: &str = "select count(*) from draft where message_id = $1";
-const INSERT_DRAFT: &str = "insert into draft (message_id, public_id, kind, body) values ($1, $2, $3, $4)";
+const COUNT_DRAFTS: &str = "select count(*), coalesce(sum(octet_length(body)), 0) from draft where message_id = $1";
+const SELECT_NAMED_DRAFT: &str = "select public_id, kind, octet_length(body), substr(cast(body as blob), 1, $3) \
+     from draft where message_id = $1 and client_id = $2";
+const HAS_NAMED_PART: &str = "select exists (select 1 from part where message_id = $1 and client_id = $2)";
+const INSERT_DRAFT: &str =
+    "insert into draft (message_id, public_id, client_id, kind, body) values ($1, $2, $3, $4, $5)";
 const EXTEND_DRAFT: &str = "update draft set body = body || $2 where id = $1";
 const DELETE_DRAFTS: &str = "delete from draft where message_id = $1";
 const DELETE_DRAFT: &str = "delete from draft where message_id = $1 and public_id = $2";
@@ -114,9 +156,12 @@ const SEAL: &str = "update message set sealed_revision = $2, seal = $3 where id 
 pub(crate) const STATEMENTS: &[&str] = &[
     SELECT_REQUEST,
     SELECT_CLIENTS,
+    SELECT_INHERITED,
     SELECT_DRAFTS,
     SELECT_DRAFT,
     COUNT_DRAFTS,
+    SELECT_NAMED_DRAFT,
+    HAS_NAMED_PART,
     INSERT_DRAFT,
     EXTEND_DRAFT,
     DELETE_DRAFTS,
@@ -141,7 +186,7 @@ pub(crate) async fn answered(tx: &mut Tx<'_>, key: i64, caller: &Caller) -> Resu
     Receipt::from_disk(receipt).map(Some)
 }
 
-/// Finds which of the client ids are taken, and by which message.
+/// Finds which of the client ids are taken in the session's history, and by which message.
 async fn taken(tx: &mut Tx<'_>, key: i64, messages: &[AppendMessage]) -> Result<Vec<Option<Uuid>>> {
     let wanted: Vec<&str> = messages.iter().filter_map(|message| message.original.client_id.as_deref()).collect();
     let mut taken = vec![None; messages.len()];
@@ -149,10 +194,13 @@ async fn taken(tx: &mut Tx<'_>, key: i64, messages: &[AppendMessage]) -> Result<
         return Ok(taken);
     }
     let list = serde_json::to_string(&wanted).unwrap_or_default();
-    let rows = sqlx::query(SELECT_CLIENTS).bind(key).bind(list).fetch_all(&mut *tx.conn).await?;
     let mut known = std::collections::HashMap::new();
-    for row in rows {
-        known.insert(row.try_get::<String, _>(0)?, codec::uuid(row.try_get(1)?)?);
+    // A fork's history begins with what it inherited.
+    let inherited = tx.loaded(key)?.fork_revision.map(|_| SELECT_INHERITED);
+    for statement in inherited.into_iter().chain([SELECT_CLIENTS]) {
+        for row in sqlx::query(statement).bind(key).bind(&list).fetch_all(&mut *tx.conn).await? {
+            known.insert(row.try_get::<String, _>(0)?, codec::uuid(row.try_get(1)?)?);
+        }
     }
     for (slot, message) in taken.iter_mut().zip(messages) {
         if let Some(client_id) = &message.original.client_id {
@@ -190,6 +238,9 @@ impl Append {
         let head = tx.loaded(key)?;
         head.writable()?;
         head.expect(self.expected_revision)?;
+        for finish in self.messages.iter().filter_map(|message| message.input.finish.as_ref()) {
+            head.check_context(finish.context_revision)?;
+        }
         let taken = taken(tx, key, &self.messages).await?;
         for (taken, message) in taken.iter().zip(&self.messages) {
             if let Some(id) = taken
@@ -216,7 +267,7 @@ impl Append {
 }
 
 fn append_one(tx: &mut Tx<'_>, key: i64, caller: &Caller, rule: &Rule, message: AppendMessage) -> Result<Uuid> {
-    let AppendMessage { original, input, weight } = message;
+    let AppendMessage { original, input, weight, whole_view } = message;
     let finish = input.finish.clone();
     let (id, _) = tx.message(key, caller, input)?;
     if original.kind == MessageKind::Normal {
@@ -224,32 +275,39 @@ fn append_one(tx: &mut Tx<'_>, key: i64, caller: &Caller, rule: &Rule, message: 
         head.weigh(weight.tokens, weight.output_tokens);
         if original.role == Role::User {
             head.hold_turns = (head.hold_turns - 1).max(0);
-            head.hold_breaker &= head.hold_turns > 0;
+            if head.hold_breaker && head.hold_turns == 0 {
+                head.hold_breaker = false;
+                head.failed_tokens = None;
+            }
         }
         if let Some(finish) = finish {
-            record_usage(tx, key, caller, rule, id, &finish, weight.tokens)?;
+            let reply = Reply { id: MessageId(id), finish: &finish, own_tokens: weight.tokens, whole_view };
+            record_usage(tx, key, caller, rule, &reply)?;
         }
         tx.loaded(key)?.judge(rule);
     }
     Ok(id)
 }
 
-/// Takes over a reply's usage, with an event that says whether it counts.
-fn record_usage(
-    tx: &mut Tx<'_>,
-    key: i64,
-    caller: &Caller,
-    rule: &Rule,
-    id: Uuid,
-    finish: &Finish,
+/// A reply whose usage is taken over.
+struct Reply<'a> {
+    id: MessageId,
+    finish: &'a Finish,
+    /// What it weighs itself.
     own_tokens: i64,
-) -> Result<()> {
+    /// Whether it answers a view that was not shortened for it.
+    whole_view: bool,
+}
+
+/// Takes over a reply's usage, with an event that says whether it counts.
+fn record_usage(tx: &mut Tx<'_>, key: i64, caller: &Caller, rule: &Rule, reply: &Reply<'_>) -> Result<()> {
+    let Reply { id, finish, own_tokens, whole_view } = *reply;
     let Some(usage) = finish.usage else { return Ok(()) };
     let head = tx.loaded(key)?;
-    let trusted = head.take_usage(usage.context_tokens(), finish.context_revision, own_tokens);
+    let trusted = whole_view && head.take_usage(usage.context_tokens(), finish.context_revision, own_tokens);
     head.judge(rule);
     let body = EventBody::UsageRecorded {
-        message: MessageId(id),
+        message: id,
         usage,
         trusted,
         context_tokens: head.context_tokens(),
@@ -277,16 +335,33 @@ fn draft_body(kind: i32, text: String) -> PartBody {
     if kind == 2 { PartBody::Reasoning(text) } else { PartBody::Text(text) }
 }
 
-/// The drafts of a message: id and body.
-async fn drafts(tx: &mut Tx<'_>, row: i64) -> Result<Vec<(Uuid, PartBody)>> {
-    let rows = sqlx::query(SELECT_DRAFTS).bind(row).fetch_all(&mut *tx.conn).await?;
-    rows.into_iter()
-        .map(|row| Ok((codec::uuid(row.try_get(0)?)?, draft_body(row.try_get(1)?, row.try_get(2)?))))
-        .collect()
+/// A draft of an open message.
+struct Draft {
+    id: Uuid,
+    client_id: Option<String>,
+    /// Bytes of its words.
+    length: i64,
+    body: PartBody,
 }
 
-fn draft_input(id: Uuid, body: &PartBody, metadata_json: Option<&str>) -> PartInput {
-    PartInput { public_id: id, client_id: None, encoded: codec::encode_part(body, metadata_json, salt()) }
+impl Draft {
+    /// The part that the draft becomes.
+    fn close(&self, metadata_json: Option<&str>) -> PartInput {
+        let encoded = codec::encode_part(&self.body, metadata_json, salt());
+        PartInput { public_id: self.id, client_id: self.client_id.clone(), encoded }
+    }
+}
+
+/// The drafts of a message.
+async fn drafts(tx: &mut Tx<'_>, row: i64) -> Result<Vec<Draft>> {
+    let rows = sqlx::query(SELECT_DRAFTS).bind(row).fetch_all(&mut *tx.conn).await?;
+    let draft = |row: SqliteRow| {
+        let words: String = row.try_get(2)?;
+        let length = i64::try_from(words.len()).unwrap_or(i64::MAX);
+        let body = draft_body(row.try_get(1)?, words);
+        Ok(Draft { id: codec::uuid(row.try_get(0)?)?, client_id: row.try_get(3)?, length, body })
+    };
+    rows.into_iter().map(draft).collect()
 }
 
 /// Adds parts to an open message, with their event.
@@ -302,8 +377,9 @@ fn close_parts(
     let open = head.open.get_mut(&message.0).ok_or(Error::MessageSealed)?;
     let (row, first) = (open.row, open.next_position);
     open.next_position += i64::try_from(parts.len()).unwrap_or(i64::MAX);
-    for (_, weight) in &parts {
+    for (part, weight) in &parts {
         open.tokens += weight.tokens;
+        open.bytes += part.encoded.bytes();
     }
     for (_, weight) in &parts {
         head.weigh(weight.tokens, weight.output_tokens);
@@ -332,6 +408,7 @@ impl AppendParts {
         let mut receipt = Receipt::default();
         let mut parts = Vec::with_capacity(self.parts.len());
         let mut closed = Vec::new();
+        let mut bytes = drafts.iter().map(|draft| draft.length).sum();
         for part in self.parts {
             let (input, weight) = match part {
                 AppendPart::Whole(whole) => {
@@ -341,21 +418,24 @@ impl AppendParts {
                         receipt.ids.push(id);
                         continue;
                     }
+                    not_a_drafts(&drafts, &original)?;
+                    bytes += input.encoded.bytes();
                     (input, weight)
                 }
                 AppendPart::Draft(id, metadata_json, weigh) => {
-                    let (_, body) = drafts
+                    let draft = drafts
                         .iter()
-                        .find(|(draft, _)| *draft == id.0 && !closed.contains(draft))
+                        .find(|draft| draft.id == id.0 && !closed.contains(&draft.id))
                         .ok_or_else(|| Error::not_found(Kind::Draft, id))?;
                     closed.push(id.0);
-                    (draft_input(id.0, body, metadata_json.as_deref()), weigh(body))
+                    bytes += metadata_json.as_ref().map_or(0, |json| i64::try_from(json.len()).unwrap_or(i64::MAX));
+                    (draft.close(metadata_json.as_deref()), weigh(&draft.body))
                 }
             };
             receipt.ids.push(input.public_id);
             parts.push((input, weight));
         }
-        within_message(tx.loaded(key)?, self.message, parts.len())?;
+        within_message(tx.loaded(key)?, self.message, parts.len(), bytes)?;
         for id in closed {
             sqlx::query(DELETE_DRAFT).bind(row).bind(id.as_bytes().to_vec()).execute(&mut *tx.conn).await?;
         }
@@ -389,15 +469,27 @@ fn existing_part(there: &[Part], sent: &NewPart) -> Result<Option<Uuid>> {
     }
 }
 
-/// Refuses more parts than one message may have.
-fn within_message(head: &Head, message: MessageId, added: usize) -> Result<()> {
-    let limit = i64::try_from(limits::MESSAGE_PARTS_MAX).unwrap_or(i64::MAX);
-    let there = head.open.get(&message.0).map_or(0, |open| open.next_position);
-    let actual = there.saturating_add(i64::try_from(added).unwrap_or(i64::MAX));
-    if actual > limit {
-        return Err(Error::LimitExceeded { what: "parts of one message", limit, actual });
+/// Refuses a part with the client id that a draft will give its part.
+fn not_a_drafts(drafts: &[Draft], sent: &NewPart) -> Result<()> {
+    match &sent.client_id {
+        Some(client_id) if drafts.iter().any(|draft| draft.client_id.as_ref() == Some(client_id)) => {
+            Err(Error::ClientIdReused { client_id: client_id.clone() })
+        }
+        _ => Ok(()),
     }
-    Ok(())
+}
+
+/// Refuses more parts than one message may have, and more bytes; its drafts are among those that are added.
+fn within_message(head: &Head, message: MessageId, parts: usize, bytes: i64) -> Result<()> {
+    let there = head.open.get(&message.0).map_or((0, 0), |open| (open.next_position, open.bytes));
+    let parts = i64::try_from(parts).unwrap_or(i64::MAX);
+    within("parts of one message", limits::MESSAGE_PARTS_MAX, there.0.saturating_add(parts))?;
+    within("bytes of one message", limits::MESSAGE_BYTES_MAX, there.1.saturating_add(bytes))
+}
+
+fn within(what: &'static str, limit: usize, actual: i64) -> Result<()> {
+    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+    if actual > limit { Err(Error::LimitExceeded { what, limit, actual }) } else { Ok(()) }
 }
 
 /// Where a draft stands after words were added.
@@ -407,6 +499,8 @@ pub struct DraftReceipt {
     pub part: PartId,
     /// Bytes of the draft now.
     pub length: i64,
+    /// It had begun before, with these words: nothing was added.
+    pub existed: bool,
 }
 
 impl AppendDraft {
@@ -414,30 +508,7 @@ impl AppendDraft {
     pub(crate) async fn apply(self, tx: &mut Tx<'_>) -> Result<DraftReceipt> {
         let row = open_message(tx, self.session.0, self.message).await?;
         tx.flush().await?;
-        let added = i64::try_from(self.delta.len()).unwrap_or(i64::MAX);
-        let limit = i64::try_from(limits::DRAFT_BYTES_MAX).unwrap_or(i64::MAX);
-        let Some(part) = self.part else {
-            if self.offset != 0 {
-                return Err(Error::OffsetMismatch { offset: self.offset, length: 0 });
-            }
-            let count: i64 = sqlx::query_scalar(COUNT_DRAFTS).bind(row).fetch_one(&mut *tx.conn).await?;
-            let most = i64::try_from(limits::MESSAGE_DRAFTS_MAX).unwrap_or(i64::MAX);
-            if count >= most {
-                return Err(Error::LimitExceeded { what: "drafts of one message", limit: most, actual: count + 1 });
-            }
-            if added > limit {
-                return Err(Error::LimitExceeded { what: "bytes of a draft", limit, actual: added });
-            }
-            let id = fresh_id();
-            sqlx::query(INSERT_DRAFT)
-                .bind(row)
-                .bind(id.as_bytes().to_vec())
-                .bind(if self.reasoning { 2 } else { 1 })
-                .bind(self.delta)
-                .execute(&mut *tx.conn)
-                .await?;
-            return Ok(DraftReceipt { part: PartId(id), length: added });
-        };
+        let Some(part) = self.words.part else { return self.begin(tx, row).await };
         let found = sqlx::query(SELECT_DRAFT)
             .bind(row)
             .bind(part.0.as_bytes().to_vec())
@@ -445,14 +516,66 @@ impl AppendDraft {
             .await?
             .ok_or_else(|| Error::not_found(Kind::Draft, part))?;
         let (draft, length): (i64, i64) = (found.try_get(0)?, found.try_get(2)?);
-        if length != self.offset {
-            return Err(Error::OffsetMismatch { offset: self.offset, length });
+        if length != self.words.offset {
+            return Err(Error::OffsetMismatch { offset: self.words.offset, length });
         }
-        if length + added > limit {
-            return Err(Error::LimitExceeded { what: "bytes of a draft", limit, actual: length + added });
+        let length = length + self.added();
+        within("bytes of a draft", limits::DRAFT_BYTES_MAX, length)?;
+        self.room(tx, row).await?;
+        sqlx::query(EXTEND_DRAFT).bind(draft).bind(self.words.delta).execute(&mut *tx.conn).await?;
+        Ok(DraftReceipt { part, length, existed: false })
+    }
+
+    async fn begin(self, tx: &mut Tx<'_>, row: i64) -> Result<DraftReceipt> {
+        if self.words.offset != 0 {
+            return Err(Error::OffsetMismatch { offset: self.words.offset, length: 0 });
         }
-        sqlx::query(EXTEND_DRAFT).bind(draft).bind(self.delta).execute(&mut *tx.conn).await?;
-        Ok(DraftReceipt { part, length: length + added })
+        if let Some(receipt) = self.begun(tx, row).await? {
+            return Ok(receipt);
+        }
+        let length = self.added();
+        within("bytes of a draft", limits::DRAFT_BYTES_MAX, length)?;
+        let count = self.room(tx, row).await?;
+        within("drafts of one message", limits::MESSAGE_DRAFTS_MAX, count + 1)?;
+        let id = fresh_id();
+        sqlx::query(INSERT_DRAFT)
+            .bind(row)
+            .bind(id.as_bytes().to_vec())
+            .bind(self.words.client_id)
+            .bind(if self.words.reasoning { 2 } else { 1 })
+            .bind(self.words.delta)
+            .execute(&mut *tx.conn)
+            .await?;
+        Ok(DraftReceipt { part: PartId(id), length, existed: false })
+    }
+
+    /// The draft that the same words began before: the answer was lost, or comes again.
+    async fn begun(&self, tx: &mut Tx<'_>, row: i64) -> Result<Option<DraftReceipt>> {
+        let Some(client_id) = &self.words.client_id else { return Ok(None) };
+        let reused = || Error::ClientIdReused { client_id: client_id.clone() };
+        let query = sqlx::query(SELECT_NAMED_DRAFT).bind(row).bind(client_id).bind(self.added());
+        if let Some(found) = query.fetch_optional(&mut *tx.conn).await? {
+            let (reasoning, begins) = (found.try_get::<i32, _>(1)? == 2, found.try_get::<Vec<u8>, _>(3)?);
+            if reasoning != self.words.reasoning || begins != self.words.delta.as_bytes() {
+                return Err(reused());
+            }
+            let part = PartId(codec::uuid(found.try_get(0)?)?);
+            return Ok(Some(DraftReceipt { part, length: found.try_get(2)?, existed: true }));
+        }
+        let closed = sqlx::query_scalar(HAS_NAMED_PART).bind(row).bind(client_id).fetch_one(&mut *tx.conn).await?;
+        if closed { Err(reused()) } else { Ok(None) }
+    }
+
+    fn added(&self) -> i64 {
+        i64::try_from(self.words.delta.len()).unwrap_or(i64::MAX)
+    }
+
+    /// Refuses words that make the message too long; says how many drafts it has.
+    async fn room(&self, tx: &mut Tx<'_>, row: i64) -> Result<i64> {
+        let drafts = sqlx::query(COUNT_DRAFTS).bind(row).fetch_one(&mut *tx.conn).await?;
+        let bytes = drafts.try_get::<i64, _>(1)? + self.added();
+        within_message(tx.loaded(self.session.0)?, self.message, 0, bytes)?;
+        Ok(drafts.try_get(0)?)
     }
 }
 
@@ -465,10 +588,11 @@ impl FinishMessage {
             return Ok(receipt);
         }
         let row = open_message(tx, key, self.message).await?;
+        tx.loaded(key)?.check_context(self.finish.context_revision)?;
         let drafts = drafts(tx, row).await?;
         if !drafts.is_empty() {
             sqlx::query(DELETE_DRAFTS).bind(row).execute(&mut *tx.conn).await?;
-            let parts = drafts.iter().map(|(id, body)| (draft_input(*id, body, None), (self.weigh)(body))).collect();
+            let parts = drafts.iter().map(|draft| (draft.close(None), (self.weigh)(&draft.body))).collect();
             close_parts(tx, key, &self.caller, self.message, parts)?;
         }
         // The row itself may still be waiting in this transaction.
@@ -480,7 +604,9 @@ impl FinishMessage {
         tx.event(key, &self.caller, &body, &digest)?;
         let open = tx.loaded(key)?.open.remove(&self.message.0);
         let own = open.map_or(0, |open| open.tokens);
-        record_usage(tx, key, &self.caller, &self.rule, self.message.0, &self.finish, own)?;
+        let (finish, whole_view) = (&self.finish, self.whole_view);
+        let reply = Reply { id: self.message, finish, own_tokens: own, whole_view };
+        record_usage(tx, key, &self.caller, &self.rule, &reply)?;
         let head = tx.loaded(key)?;
         head.judge(&self.rule);
         let receipt = Receipt { ids: vec![self.message.0], fill: head.fill(&self.rule), ..Receipt::default() };
@@ -492,8 +618,10 @@ impl FinishMessage {
 }
 
 /// Encodes what a client wants to append, in the client's own time rather than the writer's.
-pub(crate) fn encode(message: NewMessage, actor: &str, weight: Weight) -> AppendMessage {
-    AppendMessage { input: MessageInput::from_client(&message, actor, weight.tokens), original: message, weight }
+pub(crate) fn encode(new: Weighed, actor: &str) -> AppendMessage {
+    let Weighed { message, weight, whole_view } = new;
+    let input = MessageInput::from_client(&message, actor, weight.tokens);
+    AppendMessage { input, original: message, weight, whole_view }
 }
 
 /// Encodes a part that a client wants to append.

@@ -78,6 +78,15 @@ pub struct EventPage {
     pub more: bool,
 }
 
+/// The last event that a page looked at, whether it matched or not: the next page goes on behind it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Looked {
+    /// Its number.
+    pub seq: Seq,
+    /// The chain's hash at it.
+    pub hash: [u8; 32],
+}
+
 /// Events behind `after`, up to `head`. The page ends where a mutation ends, unless one alone is longer than a page.
 pub(crate) async fn tail(reader: &mut Reader<'_>, filter: &EventFilter, after: Seq, head: Seq) -> Result<EventPage> {
     let limit = limits::SUBSCRIPTION_PAGE_EVENTS;
@@ -108,42 +117,44 @@ pub(crate) async fn tail(reader: &mut Reader<'_>, filter: &EventFilter, after: S
     Ok(EventPage { events, scanned, more })
 }
 
-/// Events of a history by revision, those of ancestors included, oldest first.
+/// Events of a history by revision, those of ancestors included, oldest first, and the last one that was looked at when
+/// more may follow it.
 pub(crate) async fn of_history(
     reader: &mut Reader<'_>,
     lineage: &Lineage,
     kinds: &[EventKind],
     (first, last): (Revision, Revision),
     limit: i64,
-) -> Result<(Vec<Event>, Option<Revision>)> {
+) -> Result<(Vec<Event>, Option<Looked>)> {
     let mut events = Vec::new();
-    let mut scanned = first - 1;
+    let mut left = limits::EVENTS_SCAN_MAX;
     for (stretch, _) in lineage.all(reader).await? {
         let (from, to) = (first.max(stretch.first), last.min(stretch.last));
         if from > to {
             continue;
         }
         let mut from = from;
-        loop {
+        while from <= to {
             let query =
                 sqlx::query(OF_STRETCH).bind(stretch.owner).bind(from).bind(to).bind(limits::SUBSCRIPTION_PAGE_EVENTS);
             let rows = reader.all(query).await?;
             let full = i64::try_from(rows.len()).unwrap_or(i64::MAX) == limits::SUBSCRIPTION_PAGE_EVENTS;
             for row in &rows {
                 let (_, event) = from_row(row)?;
-                scanned = event.revision;
+                let looked = Looked { seq: event.seq, hash: event.hash };
+                from = event.revision + 1;
+                left -= 1;
                 if kinds.is_empty() || kinds.contains(&event.body.kind()) {
                     events.push(event);
                 }
-                if i64::try_from(events.len()).unwrap_or(i64::MAX) == limit {
-                    let next = (scanned < last.min(lineage.revision)).then_some(scanned + 1);
-                    return Ok((events, next));
+                if left == 0 || i64::try_from(events.len()).unwrap_or(i64::MAX) == limit {
+                    let more = from <= last.min(lineage.revision);
+                    return Ok((events, more.then_some(looked)));
                 }
             }
             if !full {
                 break;
             }
-            from = scanned + 1;
         }
     }
     Ok((events, None))

@@ -2,6 +2,8 @@
 
 use super::codec::{self, Number};
 use super::error::{Error, Kind, Result};
+use super::lineage::Reader;
+use crate::limits;
 use crate::model::ids::{CompactionId, SessionId};
 use crate::model::session::SessionState;
 use crate::model::time::Timestamp;
@@ -50,6 +52,8 @@ pub(crate) struct OpenMessage {
     pub(crate) next_position: i64,
     /// What its parts weigh so far.
     pub(crate) tokens: i64,
+    /// Bytes of its parts so far, drafts aside.
+    pub(crate) bytes: i64,
 }
 
 /// How many running totals a head remembers, to tie usage to the view it was measured on.
@@ -84,6 +88,8 @@ pub(crate) struct Head {
     pub(crate) hold_turns: i64,
     /// Whether the breaker holds them, rather than an undo.
     pub(crate) hold_breaker: bool,
+    /// What the view weighed when a summary last failed. The same view would fail the same way.
+    pub(crate) failed_tokens: Option<i64>,
     pub(crate) live_job: Option<CompactionId>,
     pub(crate) open: HashMap<Uuid, OpenMessage>,
     /// `(revision, appended_tokens)` of the last changes. Memory only: after a restart usage is tied to its own place.
@@ -92,7 +98,8 @@ pub(crate) struct Head {
 
 const SELECT: &str = "select id, public_id, fork_revision, title, state, metadata_json, window, revision, \
      history_revision, reduction_revision, chain_hash, message_count, update_time, view_tokens, appended_tokens, \
-     usage_tokens, usage_at, output_tokens, output_checked, due_revision, due_window, failures, hold_turns, hold_breaker \
+     usage_tokens, usage_at, output_tokens, output_checked, due_revision, due_window, failures, hold_turns, hold_breaker, \
+     failed_tokens \
      from session where id = $1";
 const SELECT_OPEN: &str = "select m.id, m.public_id, \
      (select count(*) from part p where p.message_id = m.id) \
@@ -101,7 +108,8 @@ const SELECT_LIVE_JOB: &str = "select public_id from job where session_id = $1 a
 const UPDATE: &str = "update session set title = $2, state = $3, metadata_json = $4, window = $5, revision = $6, \
      history_revision = $7, reduction_revision = $8, chain_hash = $9, message_count = $10, update_time = $11, \
      view_tokens = $12, appended_tokens = $13, usage_tokens = $14, usage_at = $15, output_tokens = $16, \
-     output_checked = $17, due_revision = $18, due_window = $19, failures = $20, hold_turns = $21, hold_breaker = $22 where id = $1";
+     output_checked = $17, due_revision = $18, due_window = $19, failures = $20, hold_turns = $21, hold_breaker = $22, \
+     failed_tokens = $23 where id = $1";
 
 /// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
@@ -118,7 +126,9 @@ impl Head {
         let hash: Vec<u8> = row.try_get("chain_hash")?;
         let mut open = HashMap::new();
         for row in sqlx::query(SELECT_OPEN).bind(key).fetch_all(&mut *conn).await? {
-            let message = OpenMessage { row: row.try_get(0)?, next_position: row.try_get(2)?, tokens: 0 };
+            let message = row.try_get(0)?;
+            let bytes = super::messages::bytes_of(&mut Reader::new(conn), message).await?;
+            let message = OpenMessage { row: message, next_position: row.try_get(2)?, tokens: 0, bytes };
             open.insert(codec::uuid(row.try_get(1)?)?, message);
         }
         let live: Option<Vec<u8>> = sqlx::query_scalar(SELECT_LIVE_JOB).bind(key).fetch_optional(&mut *conn).await?;
@@ -150,6 +160,7 @@ impl Head {
             failures: row.try_get("failures")?,
             hold_turns: row.try_get("hold_turns")?,
             hold_breaker: row.try_get("hold_breaker")?,
+            failed_tokens: row.try_get("failed_tokens")?,
             live_job: live.map(|id| codec::uuid(&id).map(CompactionId)).transpose()?,
             open,
             totals: VecDeque::new(),
@@ -181,6 +192,7 @@ impl Head {
             .bind(self.failures)
             .bind(self.hold_turns)
             .bind(self.hold_breaker)
+            .bind(self.failed_tokens)
             .execute(conn)
             .await?;
         Ok(())
@@ -202,6 +214,16 @@ impl Head {
             }
             Some(expected) if self.history_revision > expected => {
                 Err(Error::RevisionMismatch { expected, current: self.history_revision })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Refuses the revision of a view that nobody can have been given.
+    pub(crate) fn check_context(&self, revision: Option<Revision>) -> Result<()> {
+        match revision {
+            Some(revision) if !(0..=self.revision).contains(&revision) => {
+                Err(Error::RevisionOutOfRange { revision, newest: self.revision })
             }
             _ => Ok(()),
         }
@@ -249,20 +271,36 @@ impl Head {
     pub(crate) fn reduce(&mut self, at: Revision) {
         self.reduction_revision = at;
         self.usage_tokens = None;
+        self.failed_tokens = None;
     }
 
     /// Sets the due mark when the rule says so.
     pub(crate) fn judge(&mut self, rule: &Rule) {
-        if self.hold_turns > 0 || self.live_job.is_some() {
+        if self.live_job.is_some() || self.held_by_undo() {
             return;
         }
-        let summary = rule.due_tokens.is_some_and(|due| self.context_tokens() >= due);
+        let summary =
+            rule.due_tokens.is_some_and(|due| self.context_tokens() >= due) && self.may_summarize(&rule.window);
         let prune = rule.prune_tokens.is_some_and(|least| self.output_tokens > least)
             && self.output_tokens >= self.output_checked + rule.prune_step_tokens;
         if summary || prune {
             self.due_revision = Some(self.revision);
             self.due_window = (rule.window != self.window).then(|| rule.window.clone());
         }
+    }
+
+    /// Whether automatic reductions wait because somebody took one back.
+    pub(crate) fn held_by_undo(&self) -> bool {
+        self.hold_turns > 0 && !self.hold_breaker
+    }
+
+    /// Whether another automatic summary could do better than the last one that failed: the view must have grown by a
+    /// twentieth of the window, and by a tenth while the breaker holds, which user messages end too.
+    pub(crate) fn may_summarize(&self, window: &ModelWindow) -> bool {
+        let Some(failed) = self.failed_tokens else { return true };
+        let step = (window.context / limits::RETRY_GROWTH_PARTS).max(1);
+        let steps = if self.hold_breaker { 2 } else { 1 };
+        self.view_tokens >= failed + steps * step
     }
 
     /// Sets the due mark for whoever changed the picture: the scheduler measures it anew.

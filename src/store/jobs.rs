@@ -39,8 +39,13 @@ pub enum Condition {
     Possible(bool),
     /// By a trigger: while the session is due, and nothing is live.
     Due,
-    /// By a view that does not fit: unless the session was reduced after this revision, or something is live.
-    NotReducedSince(Revision),
+    /// By a view that does not fit: unless the session was reduced after it was read, or something is live.
+    DoesNotFit {
+        /// The revision of the view.
+        at: Revision,
+        /// Whether the caller cannot go on without it: such an overflow ends the hold that an undo leaves.
+        overflow: bool,
+    },
 }
 
 /// A job that was asked for.
@@ -161,9 +166,10 @@ const READY: &str = "select id, session_id, run_at from job where state = 1 and 
      order by run_at, id limit $2";
 const NEXT_RUN: &str = "select min(run_at) from job where state = 1 and queued = 0";
 const RUNNING: &str = "select id, session_id, lease_until from job where state = 2 order by lease_until";
-const DUE: &str = "select id, revision, appended_tokens, usage_tokens, usage_at, hold_turns, due_window, window from session \
+const DUE: &str = "select id, revision, appended_tokens, usage_tokens, usage_at, \
+     hold_turns > 0 and hold_breaker = 0, due_window, window from session \
      where due_revision is not null order by due_revision limit $1";
-const TRIGGERS: &str = "select usage_tokens is not null, hold_breaker from session where id = $1";
+const TRUSTED: &str = "select usage_tokens is not null from session where id = $1";
 const COUNTS: &str = "select (select count(*) from job where state = 1 and queued = 0) \
      + (select count(*) from job where state = 1 and queued = 1), \
      (select count(*) from job where state = 2)";
@@ -185,7 +191,7 @@ const PROMOTE: &str = "update job set queued = 0 where id = \
 /// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
 pub(crate) const STATEMENTS: &[&str] = &[
-    BY_ID, BY_ROW, OF_SESSION, LIVE, QUEUED, READY, NEXT_RUN, RUNNING, DUE, TRIGGERS, COUNTS, INSERT, CLAIM, HEARTBEAT,
+    BY_ID, BY_ROW, OF_SESSION, LIVE, QUEUED, READY, NEXT_RUN, RUNNING, DUE, TRUSTED, COUNTS, INSERT, CLAIM, HEARTBEAT,
     RETRY, FINISH, PROMOTE,
 ];
 
@@ -291,7 +297,7 @@ pub(crate) async fn due(reader: &mut Reader<'_>, limit: i64) -> Result<Vec<DueSe
                 revision: row.try_get(1)?,
                 appended_tokens: appended,
                 usage_tokens: usage.map(|usage| usage + (appended - usage_at).max(0)),
-                held: row.try_get::<i64, _>(5)? > 0,
+                held: row.try_get(5)?,
                 window: codec::decode_window(
                     &row.try_get::<Option<Vec<u8>>, _>(6)?.map_or_else(|| row.try_get(7), Ok)?,
                 )?,
@@ -306,10 +312,10 @@ pub(crate) async fn live(reader: &mut Reader<'_>, key: i64) -> Result<Option<Com
     row.map(|row| from_row(&row).map(|job| job.compaction.id)).transpose()
 }
 
-/// Whether a session's usage is trusted, and whether the breaker holds its automatic triggers.
-pub(crate) async fn triggers(reader: &mut Reader<'_>, key: i64) -> Result<(bool, bool)> {
-    let row = reader.one(sqlx::query(TRIGGERS).bind(key)).await?;
-    row.map_or(Ok((false, false)), |row| Ok((row.try_get(0)?, row.try_get(1)?)))
+/// Whether a session's newest usage is trusted.
+pub(crate) async fn trusted(reader: &mut Reader<'_>, key: i64) -> Result<bool> {
+    let row = reader.one(sqlx::query(TRUSTED).bind(key)).await?;
+    row.map_or(Ok(false), |row| Ok(row.try_get(0)?))
 }
 
 /// How many jobs wait, and how many run.
@@ -329,6 +335,7 @@ impl Enqueue {
             return Ok(Some(Enqueued { compaction: CompactionId(id), joined: receipt.existed_count > 0 }));
         }
         let head = tx.loaded(key)?;
+        let summary = self.request.kind == CompactionKind::Summary;
         let free = head.live_job.is_none() && head.state == SessionState::Active;
         match self.condition {
             Condition::Possible(true) => head.writable()?,
@@ -336,9 +343,16 @@ impl Enqueue {
                 head.writable()?;
                 return Err(Error::NothingToCompact);
             }
+            Condition::Due | Condition::DoesNotFit { .. } if summary && !head.may_summarize(&self.window) => {
+                return Ok(None);
+            }
             Condition::Due if !free || head.due_revision.is_none() => return Ok(None),
-            Condition::NotReducedSince(at) if !free || head.reduction_revision > at => return Ok(None),
-            Condition::Due | Condition::NotReducedSince(_) => {}
+            Condition::DoesNotFit { at, overflow }
+                if !free || head.reduction_revision > at || (head.held_by_undo() && !overflow) =>
+            {
+                return Ok(None);
+            }
+            Condition::Due | Condition::DoesNotFit { .. } => {}
         }
         let asked = head.revision;
         let (tokens, live) = (head.context_tokens(), head.live_job.is_some());
@@ -525,6 +539,7 @@ pub(super) async fn holds(tx: &mut Tx<'_>, claim: &Claim) -> Result<()> {
 pub(super) fn no_progress(tx: &mut Tx<'_>, key: i64, breaker: Breaker) -> Result<()> {
     let head = tx.loaded(key)?;
     head.failures += 1;
+    head.failed_tokens = Some(head.view_tokens);
     if head.failures >= breaker.failures_max {
         head.failures = 0;
         head.hold_turns = breaker.hold_turns;
@@ -631,7 +646,7 @@ pub(crate) async fn evaluated(tx: &mut Tx<'_>, key: SessionKey, found: Evaluatio
         head.output_checked = found.output_tokens;
     }
     // What ended the hold meanwhile may also be what makes it due: then the scheduler looks once more.
-    let released = found.held && head.hold_turns == 0;
+    let released = found.held && !head.held_by_undo();
     if head.due_revision.is_some_and(|due| due <= found.at) && !released {
         head.due_revision = None;
     }

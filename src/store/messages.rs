@@ -40,8 +40,12 @@ const LANE_BACKWARD: &str = select_message!(
 const PARTS: &str = "select p.message_id, p.id, p.public_id, p.client_id, p.revision, p.codec, p.length, p.body, \
      p.blob_hash from json_each($1) wanted join part p on p.message_id = wanted.value \
      order by p.message_id, p.position";
+const SIZES: &str = "select p.message_id, sum(p.length) from json_each($1) wanted \
+     join part p on p.message_id = wanted.value where p.revision <= $2 group by p.message_id";
 const PRUNED: &str = "select q.part_id, q.session_id, q.revision, q.compaction_id \
      from json_each($1) wanted join pruned q on q.part_id = wanted.value";
+const OF_MESSAGE: &str = "select codec, length, body, blob_hash from part where message_id = $1";
+const BLOB_LENGTH: &str = "select length from blob where hash = $1";
 const BLOB: &str = "select codec, length, data from blob where hash = $1";
 const LAYOUT: &str = "select body from layout where session_id = $1 and revision <= $2 order by revision desc limit 1";
 const DRAFTS: &str = "select d.public_id, d.kind, d.body from message m join draft d on d.message_id = m.id \
@@ -49,8 +53,21 @@ const DRAFTS: &str = "select d.public_id, d.kind, d.body from message m join dra
 
 /// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
-pub(crate) const STATEMENTS: &[&str] =
-    &[BY_ID, BY_CLIENT, BY_REVISION, LANE_FORWARD, LANE_BACKWARD, PARTS, PRUNED, BLOB, LAYOUT, DRAFTS];
+pub(crate) const STATEMENTS: &[&str] = &[
+    BY_ID,
+    BY_CLIENT,
+    BY_REVISION,
+    LANE_FORWARD,
+    LANE_BACKWARD,
+    PARTS,
+    SIZES,
+    PRUNED,
+    OF_MESSAGE,
+    BLOB_LENGTH,
+    BLOB,
+    LAYOUT,
+    DRAFTS,
+];
 
 /// A message's row, before its parts are read.
 struct Found {
@@ -111,35 +128,99 @@ pub(crate) async fn plain_body(reader: &mut Reader<'_>, row: &SqliteRow, first: 
     }
 }
 
-/// Reads the parts of messages that were closed by `at`; the rows of the parts come back beside them.
-async fn fill_parts(reader: &mut Reader<'_>, found: &mut [Found], at: Revision) -> Result<HashMap<i64, PartId>> {
-    let mut rows_of = HashMap::new();
-    if found.is_empty() {
-        return Ok(rows_of);
+/// How many bytes of messages a read may gather, so that it costs no more than it returns.
+struct Budget {
+    spent: usize,
+    most: usize,
+}
+
+impl Budget {
+    fn of(most: usize) -> Self {
+        Self { spent: 0, most }
     }
+
+    /// Whether so many bytes more are too many. The first message of a read is not, whatever it weighs.
+    fn refuses(&self, bytes: usize) -> bool {
+        self.spent > 0 && self.spent.saturating_add(bytes) > self.most
+    }
+}
+
+fn list_of(found: &[Found]) -> String {
     let wanted: Vec<i64> = found.iter().map(|found| found.row).collect();
-    let index: HashMap<i64, usize> = wanted.iter().copied().enumerate().map(|(index, row)| (row, index)).collect();
-    let list = serde_json::to_string(&wanted).unwrap_or_default();
-    for row in reader.all(sqlx::query(PARTS).bind(list)).await? {
-        let revision: Revision = row.try_get(4)?;
-        if revision > at {
-            continue;
+    serde_json::to_string(&wanted).unwrap_or_default()
+}
+
+/// What the parts of messages weigh on disk before compression, media beside them aside.
+async fn sizes(reader: &mut Reader<'_>, found: &[Found], at: Revision) -> Result<HashMap<i64, usize>> {
+    let rows = reader.all(sqlx::query(SIZES).bind(list_of(found)).bind(at)).await?;
+    let size = |row: SqliteRow| Ok((row.try_get(0)?, usize::try_from(row.try_get::<i64, _>(1)?).unwrap_or(0)));
+    rows.into_iter().map(size).collect()
+}
+
+/// How many of these messages one statement may read, so that its rows stay within `room`; at least one.
+fn together(found: &[Found], sizes: &HashMap<i64, usize>, room: usize) -> usize {
+    let mut bytes = 0_usize;
+    let fits = found.iter().take_while(|found| {
+        bytes = bytes.saturating_add(sizes.get(&found.row).copied().unwrap_or(0));
+        bytes <= room
+    });
+    fits.count().max(1)
+}
+
+/// Reads the parts, closed by `at`, of messages in their order, as long as the budget lasts: how many messages have
+/// theirs, and the rows of the parts beside their ids.
+async fn fill_parts(
+    reader: &mut Reader<'_>,
+    found: &mut [Found],
+    at: Revision,
+    budget: &mut Budget,
+) -> Result<(usize, HashMap<i64, PartId>)> {
+    let mut rows_of = HashMap::new();
+    // One message is read whole in any case.
+    let sizes = if found.len() > 1 { sizes(reader, found, at).await? } else { HashMap::new() };
+    let mut filled = 0;
+    while filled < found.len() {
+        let room = budget.most.saturating_sub(budget.spent).min(limits::PAGE_BYTES_MAX);
+        let end = filled + together(&found[filled..], &sizes, room);
+        if budget.refuses(sizes.get(&found[filled].row).copied().unwrap_or(0)) {
+            break;
         }
-        let plain = plain_body(reader, &row, 5).await?;
-        let mut media = HashMap::new();
-        for hash in codec::media_blobs(&plain)? {
-            let bytes = blob(reader, &hash).await?;
-            media.insert(hash, bytes);
+        let mut rows: HashMap<i64, Vec<SqliteRow>> = HashMap::new();
+        for row in reader.all(sqlx::query(PARTS).bind(list_of(&found[filled..end]))).await? {
+            rows.entry(row.try_get(0)?).or_default().push(row);
         }
-        let (body, metadata_json) = codec::decode_part(&plain, &|hash| media.get(hash).cloned())?;
-        let id = PartId(codec::uuid(row.try_get(2)?)?);
-        rows_of.insert(row.try_get(1)?, id);
-        let part = Part { id, client_id: row.try_get(3)?, revision, body, metadata_json };
-        let message: i64 = row.try_get(0)?;
-        let index = *index.get(&message).ok_or_else(|| Error::corrupt("part", "a part has no message"))?;
-        found[index].message.parts.push(part);
+        for found in &mut found[filled..end] {
+            for row in rows.remove(&found.row).unwrap_or_default() {
+                let Some(part) = part(reader, &row, at).await? else { continue };
+                rows_of.insert(row.try_get(1)?, part.id);
+                found.message.parts.push(part);
+            }
+            let bytes = weigh_bytes(&found.message);
+            if budget.refuses(bytes) {
+                return Ok((filled, rows_of));
+            }
+            budget.spent += bytes;
+            filled += 1;
+        }
     }
-    Ok(rows_of)
+    Ok((filled, rows_of))
+}
+
+/// A part from its row, if it was closed by `at`.
+async fn part(reader: &mut Reader<'_>, row: &SqliteRow, at: Revision) -> Result<Option<Part>> {
+    let revision: Revision = row.try_get(4)?;
+    if revision > at {
+        return Ok(None);
+    }
+    let plain = plain_body(reader, row, 5).await?;
+    let mut media = HashMap::new();
+    for hash in codec::media_blobs(&plain)? {
+        let bytes = blob(reader, &hash).await?;
+        media.insert(hash, bytes);
+    }
+    let (body, metadata_json) = codec::decode_part(&plain, &|hash| media.get(hash).cloned())?;
+    let id = PartId(codec::uuid(row.try_get(2)?)?);
+    Ok(Some(Part { id, client_id: row.try_get(3)?, revision, body, metadata_json }))
 }
 
 /// A message of one session's own rows, with all its parts. For the writer, which looks at what it wrote.
@@ -181,9 +262,22 @@ async fn locate(reader: &mut Reader<'_>, lineage: &Lineage, id: &str) -> Result<
 pub(crate) async fn get(reader: &mut Reader<'_>, lineage: &Lineage, id: &str) -> Result<Message> {
     let (found, at) = locate(reader, lineage, id).await?;
     let mut found = [found];
-    fill_parts(reader, &mut found, at).await?;
+    fill_parts(reader, &mut found, at, &mut Budget::of(usize::MAX)).await?;
     let [found] = found;
     Ok(found.message)
+}
+
+/// What the parts of a message count, their media included: bytes before compression.
+pub(crate) async fn bytes_of(reader: &mut Reader<'_>, message: i64) -> Result<i64> {
+    let mut bytes = 0;
+    for row in reader.all(sqlx::query(OF_MESSAGE).bind(message)).await? {
+        bytes += row.try_get::<i64, _>(1)?;
+        for hash in codec::media_blobs(&plain_body(reader, &row, 0).await?)? {
+            let row = reader.one(sqlx::query(BLOB_LENGTH).bind(hash)).await?;
+            bytes += row.map_or(Ok(0), |row| row.try_get::<i64, _>(0))?;
+        }
+    }
+    Ok(bytes)
 }
 
 /// Where a message stands and whether it is sealed: what marks need to know of it.
@@ -277,11 +371,11 @@ pub(crate) async fn page(
     page: &PageOf,
 ) -> Result<(Vec<Message>, Option<Revision>)> {
     let lanes = lanes(page);
-    // One more than asked for tells whether another page follows.
-    let mut wanted = page.limit + 1;
+    let limit = usize::try_from(page.limit).unwrap_or(usize::MAX);
+    let mut budget = Budget::of(limits::PAGE_BYTES_MAX);
     let mut from = page.from;
     let mut messages: Vec<Message> = Vec::new();
-    while wanted > 0 {
+    loop {
         let stretch = if page.backward {
             lineage.stretch_to(reader, from).await?
         } else if from > page.at {
@@ -291,36 +385,29 @@ pub(crate) async fn page(
         };
         let Some(stretch) = stretch else { break };
         let range = if page.backward { (0, from) } else { (from, i64::MAX) };
-        let mut found = stretch_rows(reader, &stretch, range, &lanes, page.backward, wanted, page.at).await?;
+        // One more than asked for tells whether another page follows; its parts are not read.
+        let room = limit - messages.len();
+        let most = i64::try_from(room).unwrap_or(i64::MAX).saturating_add(1).min(limits::PAGE_READ_MESSAGES);
+        let mut found = stretch_rows(reader, &stretch, range, &lanes, page.backward, most, page.at).await?;
+        let full = i64::try_from(found.len()).unwrap_or(i64::MAX) == most;
         let seen = page.at.min(stretch.sealed_by.unwrap_or(i64::MAX));
-        fill_parts(reader, &mut found, seen).await?;
-        wanted -= i64::try_from(found.len()).unwrap_or(i64::MAX);
-        messages.extend(found.into_iter().map(|found| found.message));
-        if page.backward {
-            if stretch.first == 0 {
-                break;
-            }
-            from = stretch.first - 1;
-        } else {
-            if stretch.last == i64::MAX {
-                break;
-            }
-            from = stretch.last + 1;
+        let wanted = found.len().min(room);
+        let (filled, _) = fill_parts(reader, &mut found[..wanted], seen, &mut budget).await?;
+        let next = found.get(filled).map(|found| found.message.revision);
+        let last = found.last().map(|found| found.message.revision);
+        messages.extend(found.into_iter().take(filled).map(|found| found.message));
+        if next.is_some() {
+            return Ok((messages, next));
         }
+        from = match (page.backward, last) {
+            (true, Some(last)) if full => last - 1,
+            (false, Some(last)) if full => last + 1,
+            (true, _) if stretch.first > 0 => stretch.first - 1,
+            (false, _) if stretch.last < i64::MAX => stretch.last + 1,
+            _ => break,
+        };
     }
-    let mut bytes = 0;
-    let limit = usize::try_from(page.limit).unwrap_or(usize::MAX);
-    let mut keep = messages.len().min(limit);
-    for (index, message) in messages.iter().enumerate().take(keep) {
-        bytes += weigh_bytes(message);
-        if bytes > limits::PAGE_BYTES_MAX && index > 0 {
-            keep = index;
-            break;
-        }
-    }
-    let next = messages.get(keep).map(|message| message.revision);
-    messages.truncate(keep);
-    Ok((messages, next))
+    Ok((messages, None))
 }
 
 /// Roughly how many bytes a message is on the wire.
@@ -370,11 +457,11 @@ pub(crate) async fn sources(
     at: Revision,
 ) -> Result<Vec<SourceMessage>> {
     let mut sources = Vec::new();
-    let mut bytes = 0;
+    let mut budget = Budget::of(limits::VIEW_BYTES_MAX);
     for span in &layout.spans {
         match *span {
             Span::Placed { revision, place } => {
-                if let Some(source) = placed(reader, lineage, layout, revision, place, at).await? {
+                if let Some(source) = placed(reader, lineage, layout, (revision, place), at, &mut budget).await? {
                     sources.push(source);
                 }
             }
@@ -389,17 +476,7 @@ pub(crate) async fn sources(
                     let full = i64::try_from(found.len()).unwrap_or(i64::MAX) == limit;
                     let newest = found.last().map(|found| found.message.revision);
                     let seen = at.min(stretch.sealed_by.unwrap_or(i64::MAX));
-                    for source in with_prunes(reader, lineage, layout, found, seen, at).await? {
-                        bytes += weigh_bytes(&source.message);
-                        sources.push(source);
-                    }
-                    if bytes > limits::VIEW_BYTES_MAX {
-                        return Err(Error::LimitExceeded {
-                            what: "bytes of a view",
-                            limit: i64::try_from(limits::VIEW_BYTES_MAX).unwrap_or(i64::MAX),
-                            actual: i64::try_from(bytes).unwrap_or(i64::MAX),
-                        });
-                    }
+                    sources.extend(with_prunes(reader, lineage, layout, found, (seen, at), &mut budget).await?);
                     from = match newest {
                         Some(newest) if full => newest + 1,
                         _ => stretch.last.saturating_add(1),
@@ -418,16 +495,16 @@ async fn placed(
     reader: &mut Reader<'_>,
     lineage: &Lineage,
     layout: &Layout,
-    revision: Revision,
-    place: Place,
+    (revision, place): (Revision, Place),
     at: Revision,
+    budget: &mut Budget,
 ) -> Result<Option<SourceMessage>> {
     let stretch = lineage.owner_at(reader, revision).await?;
     let row = reader.one(sqlx::query(BY_REVISION).bind(stretch.owner).bind(revision)).await?;
     let Some(row) = row else { return Ok(None) };
     let seen = at.min(stretch.sealed_by.unwrap_or(i64::MAX));
     let found = vec![Found::from_row(&row, seen)?];
-    let mut sources = with_prunes(reader, lineage, layout, found, seen, at).await?;
+    let mut sources = with_prunes(reader, lineage, layout, found, (seen, at), budget).await?;
     let source = sources.pop().map(|source| SourceMessage { place: Some(place), ..source });
     Ok(source)
 }
@@ -438,10 +515,18 @@ async fn with_prunes(
     lineage: &Lineage,
     layout: &Layout,
     mut found: Vec<Found>,
-    seen: Revision,
-    at: Revision,
+    (seen, at): (Revision, Revision),
+    budget: &mut Budget,
 ) -> Result<Vec<SourceMessage>> {
-    let rows_of = fill_parts(reader, &mut found, seen).await?;
+    let (filled, rows_of) = fill_parts(reader, &mut found, seen, budget).await?;
+    if let Some(refused) = found.get(filled) {
+        let bytes = budget.spent.saturating_add(weigh_bytes(&refused.message)).max(budget.most.saturating_add(1));
+        return Err(Error::LimitExceeded {
+            what: "bytes of a view",
+            limit: i64::try_from(budget.most).unwrap_or(i64::MAX),
+            actual: i64::try_from(bytes).unwrap_or(i64::MAX),
+        });
+    }
     let mut pruned: HashMap<PartId, CompactionId> = HashMap::new();
     if !rows_of.is_empty() {
         let wanted: Vec<i64> = rows_of.keys().copied().collect();

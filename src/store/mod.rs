@@ -21,9 +21,9 @@ mod tx;
 mod verify;
 mod writer;
 
-pub use append::{DraftReceipt, Weigh, Weight};
+pub use append::{DraftReceipt, DraftWordsToAdd, Seal, Weigh, Weighed, Weight};
 pub use error::{Error, Kind, Result};
-pub use events::{EventFilter, EventPage};
+pub use events::{EventFilter, EventPage, Looked};
 pub use head::{Fill, Receipt, Rule, SessionKey};
 pub use jobs::{Breaker, Claim, Condition, DueSession, Enqueued, Evaluation};
 pub use messages::{PageOf, weigh_bytes};
@@ -37,7 +37,7 @@ use crate::model::compaction::{Compaction, CompactionRequest, Failure};
 use crate::model::event::{Event, EventKind};
 use crate::model::ids::{CompactionId, MessageId, PartId};
 use crate::model::layout::Layout;
-use crate::model::message::{Finish, Message, NewMessage};
+use crate::model::message::Message;
 use crate::model::part::NewPart;
 use crate::model::session::Session;
 use crate::model::time::Timestamp;
@@ -230,10 +230,9 @@ impl Store {
         caller: Caller,
         expected_revision: Option<Revision>,
         rule: Rule,
-        messages: Vec<(NewMessage, Weight)>,
+        messages: Vec<Weighed>,
     ) -> Result<Receipt> {
-        let messages =
-            messages.into_iter().map(|(message, weight)| append::encode(message, &caller.actor, weight)).collect();
+        let messages = messages.into_iter().map(|message| append::encode(message, &caller.actor)).collect();
         self.receipt(Command::Append(append::Append { session, caller, expected_revision, rule, messages })).await
     }
 
@@ -258,17 +257,14 @@ impl Store {
         self.receipt(Command::AppendParts(append::AppendParts { session, caller, rule, message, parts })).await
     }
 
-    /// Adds words to a draft; no part id begins one.
+    /// Adds words to a draft; no part id begins one, once for each client id.
     pub async fn append_draft(
         &self,
         session: SessionKey,
         message: MessageId,
-        part: Option<PartId>,
-        reasoning: bool,
-        offset: i64,
-        delta: String,
+        words: DraftWordsToAdd,
     ) -> Result<DraftReceipt> {
-        let command = append::AppendDraft { session, message, part, reasoning, offset, delta };
+        let command = append::AppendDraft { session, message, words };
         match self.shared.writer.send(Command::AppendDraft(command)).await? {
             Reply::Draft(receipt) => Ok(receipt),
             _ => unexpected(),
@@ -282,10 +278,20 @@ impl Store {
         caller: Caller,
         rule: Rule,
         message: MessageId,
-        finish: Finish,
+        seal: Seal,
         weigh: Weigh,
     ) -> Result<Receipt> {
-        self.receipt(Command::Finish(append::FinishMessage { session, caller, rule, message, finish, weigh })).await
+        let Seal { finish, whole_view } = seal;
+        self.receipt(Command::Finish(append::FinishMessage {
+            session,
+            caller,
+            rule,
+            message,
+            finish,
+            whole_view,
+            weigh,
+        }))
+        .await
     }
 
     // ---- history ----
@@ -501,12 +507,7 @@ impl Store {
 
     /// Whether a session's newest usage counts.
     pub async fn has_trusted_usage(&self, session: SessionKey) -> Result<bool> {
-        self.reading(async |reader| jobs::triggers(reader, session.0).await.map(|(trusted, _)| trusted)).await
-    }
-
-    /// Whether the breaker holds a session's automatic triggers.
-    pub async fn is_broken(&self, session: SessionKey) -> Result<bool> {
-        self.reading(async |reader| jobs::triggers(reader, session.0).await.map(|(_, held)| held)).await
+        self.reading(async |reader| jobs::trusted(reader, session.0).await).await
     }
 
     /// Sessions whose due mark is set.
@@ -551,14 +552,15 @@ impl Store {
         self.reading(async |reader| events::tail(reader, filter, after, head).await).await
     }
 
-    /// Events of a history by revision, and where the next page begins.
+    /// Events of a history by revision, and what the next page begins behind. A page looks at a limited number of
+    /// events, so that one may be empty before the end.
     pub async fn history_events(
         &self,
         session: SessionKey,
         kinds: &[EventKind],
         range: (Revision, Revision),
         limit: i64,
-    ) -> Result<(Vec<Event>, Option<Revision>)> {
+    ) -> Result<(Vec<Event>, Option<Looked>)> {
         self.reading(async |reader| {
             let lineage = lineage::by_key(reader, session.0).await?;
             events::of_history(reader, &lineage, kinds, range, limit).await

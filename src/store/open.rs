@@ -10,6 +10,7 @@ use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, S
 use sqlx::{ConnectOptions as _, SqlSafeStr as _, SqliteConnection};
 use std::borrow::Cow;
 use std::fs::File;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
@@ -17,6 +18,8 @@ use std::time::Duration;
 
 /// The database file in the data directory.
 pub(crate) const DATABASE: &str = "longhand.db";
+/// Only the owner reads and writes.
+const PRIVATE: u32 = 0o600;
 const LOCK: &str = "longhand.lock";
 /// Says in the file's header whose it is ("LNGH").
 const APPLICATION_ID: &str = "1280198472";
@@ -100,11 +103,22 @@ fn lock(directory: &Path) -> Result<File> {
         .create(true)
         .truncate(false)
         .write(true)
+        .mode(PRIVATE)
         .open(&path)
         .map_err(|error| Error::Open(format!("cannot open {}: {error}", path.display())))?;
     rustix::fs::flock(&file, rustix::fs::FlockOperation::NonBlockingLockExclusive)
         .map_err(|_| Error::Open(format!("another daemon has the data directory {}", directory.display())))?;
     Ok(file)
+}
+
+/// Makes the database's file before SQLite does, so that only its owner can open it; SQLite gives its log the same mode.
+fn create_database(directory: &Path) -> Result<()> {
+    let path = directory.join(DATABASE);
+    match File::options().create_new(true).write(true).mode(PRIVATE).open(&path) {
+        Ok(_) => Ok(()),
+        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => Ok(()),
+        Err(error) => Err(Error::Open(format!("cannot make {}: {error}", path.display()))),
+    }
 }
 
 fn create_directory(directory: &Path) -> Result<()> {
@@ -134,6 +148,7 @@ impl Store {
         let Options { directory, durability } = options_given;
         create_directory(&directory)?;
         let held = lock(&directory)?;
+        create_database(&directory)?;
         let options = options(&directory, durability);
         let mut conn = options
             .clone()

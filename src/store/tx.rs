@@ -288,6 +288,7 @@ impl<'a> Tx<'a> {
             },
         );
         let part_count = i64::try_from(parts.len()).unwrap_or(i64::MAX);
+        let bytes = parts.iter().map(|part| part.encoded.bytes()).sum();
         for (position, part) in (0..).zip(parts) {
             self.part(&mut digest, row, position, revision, part);
         }
@@ -306,7 +307,7 @@ impl<'a> Tx<'a> {
         let create_time = self.now.0;
         let head = self.loaded(key)?;
         if seal.is_none() {
-            let open = OpenMessage { row, next_position: part_count, tokens };
+            let open = OpenMessage { row, next_position: part_count, tokens, bytes };
             head.open.insert(public_id, open);
         }
         if matches!(kind, MessageKind::Normal) {

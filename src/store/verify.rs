@@ -13,8 +13,8 @@ use crate::model::session::SessionState;
 use crate::model::time::Timestamp;
 use crate::model::usage::ModelWindow;
 use crate::model::{Revision, Seq};
-use sqlx::Row as _;
 use sqlx::sqlite::SqliteRow;
+use sqlx::{Connection as _, Row as _};
 use tokio::sync::mpsc;
 
 /// Something was altered, dropped or inserted.
@@ -97,8 +97,10 @@ pub(crate) async fn session_count(reader: &mut Reader<'_>) -> Result<i64> {
     row.map_or(Ok(0), |row| Ok(row.try_get(0)?))
 }
 
-/// Checks one session, and says what was found as it is found. A reader that is gone does not stop the check; whoever
-/// runs it drops it then.
+/// Checks one session as it stood at one moment, however much is written meanwhile, and then says what was found.
+///
+/// The snapshot is gone before a finding is sent: a caller that reads slowly must not keep the log from being cleared.
+/// A reader that is gone does not stop the check; whoever runs it drops it then.
 async fn session(
     reader: &mut Reader<'_>,
     key: i64,
@@ -106,14 +108,29 @@ async fn session(
     checked: &mut Checked,
 ) -> Result<()> {
     let mut check = Check::new(key);
-    check.session(reader).await?;
+    snapshot(reader, async |reader| check.session(reader).await).await?;
     checked.sessions += 1;
     checked.events += check.events;
-    for finding in check.findings {
+    tell(check.findings, found, checked).await;
+    Ok(())
+}
+
+/// Reads in one transaction, so that all of it sees the same rows. The transaction ends when it is dropped, so that
+/// neither an error nor a check that is given up leaves one behind.
+async fn snapshot<T>(reader: &mut Reader<'_>, read: impl AsyncFnOnce(&mut Reader<'_>) -> Result<T>) -> Result<T> {
+    let mut transaction = reader.conn.begin().await?;
+    let mut inner = Reader::new(&mut transaction);
+    let answer = read(&mut inner).await;
+    reader.rows += inner.rows;
+    transaction.rollback().await?;
+    answer
+}
+
+async fn tell(findings: Vec<Finding>, found: &mpsc::Sender<Finding>, checked: &mut Checked) {
+    for finding in findings {
         checked.findings += 1;
         drop(found.send(finding).await);
     }
-    Ok(())
 }
 
 /// Checks one session, or all and the log.
@@ -132,21 +149,26 @@ pub(crate) async fn run(reader: &mut Reader<'_>, only: Option<i64>, found: &mpsc
             session(reader, row.try_get(0)?, found, &mut checked).await?;
         }
     }
+    let findings = snapshot(reader, log).await?;
+    tell(findings, found, &mut checked).await;
+    Ok(checked)
+}
+
+/// Checks that the log has no gap, and no event without a session.
+async fn log(reader: &mut Reader<'_>) -> Result<Vec<Finding>> {
+    let mut findings = Vec::new();
+    let mut find = |message| findings.push(Finding { session: None, revision: 0, message });
     if let Some(row) = reader.one(sqlx::query(LOG)).await? {
         let (first, last, count): (Seq, Seq, i64) = (row.try_get(0)?, row.try_get(1)?, row.try_get(2)?);
         if first != 1 || last != count {
-            let message = format!("the log holds {count} events numbered {first} to {last}");
-            checked.findings += 1;
-            drop(found.send(Finding { session: None, revision: 0, message }).await);
+            find(format!("the log holds {count} events numbered {first} to {last}"));
         }
         let orphans: i64 = row.try_get(3)?;
         if orphans > 0 {
-            let message = format!("{orphans} events belong to a session that is not there");
-            checked.findings += 1;
-            drop(found.send(Finding { session: None, revision: 0, message }).await);
+            find(format!("{orphans} events belong to a session that is not there"));
         }
     }
-    Ok(checked)
+    Ok(findings)
 }
 
 /// What the events of a session say it is, to be held against its row.

@@ -11,7 +11,7 @@ use longhand::model::usage::Usage;
 use longhand::store::{Caller, DraftReceipt};
 
 fn adding(part: Option<PartId>, offset: i64, delta: &str) -> DraftWordsToAdd {
-    DraftWordsToAdd { part, reasoning: false, offset, delta: delta.to_owned() }
+    DraftWordsToAdd { part, client_id: None, reasoning: false, offset, delta: delta.to_owned() }
 }
 
 async fn draft(test: &TestApp, session: &str, words: DraftWordsToAdd) -> DraftReceipt {
@@ -24,7 +24,7 @@ async fn a_reply_grows_from_drafts_and_parts_and_is_sealed() {
     let session = test.quiet_session().await;
     test.append(&session, "u1 \"hello\"\na1 open").await;
     let before = test.revision(&session).await;
-    let DraftReceipt { part, length } = draft(&test, &session, adding(None, 0, "grüß")).await;
+    let DraftReceipt { part, length, .. } = draft(&test, &session, adding(None, 0, "grüß")).await;
     assert_eq!(length, 6, "an offset counts bytes");
     assert_eq!(draft(&test, &session, adding(Some(part), 6, " dich")).await.length, 11);
     assert_eq!(test.revision(&session).await, before, "drafts are outside history");
@@ -146,6 +146,46 @@ async fn a_parts_client_id_is_used_once_in_its_message() {
     let history = test.history(&session).await;
     assert_eq!((again.existed_count, history[0].parts.len()), (1, 1));
     assert_eq!(again.ids, [history[0].parts[0].id.0]);
+}
+
+#[tokio::test]
+async fn a_draft_with_a_client_id_begins_once() {
+    let test = TestApp::start().await;
+    let session = test.quiet_session().await;
+    test.append(&session, "a1 open").await;
+    let named = |id: &str, delta: &str| DraftWordsToAdd { client_id: Some(id.to_owned()), ..adding(None, 0, delta) };
+    let first = draft(&test, &session, named("p1", "grü")).await;
+    let again = draft(&test, &session, named("p1", "grü")).await;
+    assert_eq!((again.part, again.length, first.existed, again.existed), (first.part, 4, false, true));
+    draft(&test, &session, adding(Some(first.part), 4, "ße")).await;
+    let test = test.restart().await;
+    let again = draft(&test, &session, named("p1", "grü")).await;
+    assert_eq!((again.part, again.length), (first.part, 7), "so that the writer can go on from there");
+    let other = draft(&test, &session, named("p2", "grü")).await;
+    assert_ne!(other.part, first.part);
+    let refused = async |words| {
+        let refused = test.app.append_draft(&session, "a1", words).await.expect_err("refused");
+        assert_eq!(refused.reason, Reason::ClientIdReused);
+    };
+    refused(named("p1", "gra")).await;
+    refused(named("p1", "grüße!")).await;
+    refused(DraftWordsToAdd { reasoning: true, ..named("p1", "grü") }).await;
+    let mut part = text("grüße");
+    part.client_id = Some("p1".to_owned());
+    let whole = vec![OpenPart::Whole(part)];
+    let error = test.app.append_parts(&session, "a1", whole, Caller::default()).await.expect_err("a draft's");
+    assert_eq!(error.reason, Reason::ClientIdReused);
+    let long = named(&"x".repeat(limits::NAME_BYTES_MAX + 1), "x");
+    test.app.append_draft(&session, "a1", long).await.expect_err("too long an id");
+
+    let close = vec![OpenPart::Draft(first.part, None)];
+    test.app.append_parts(&session, "a1", close, Caller::default()).await.expect("closed");
+    refused(named("p1", "grü")).await;
+    test.app.finish_message(&session, "a1", Finish::default(), None, Caller::default()).await.expect("sealed");
+    let parts = test.history(&session).await.remove(0).parts;
+    let names: Vec<_> = parts.iter().map(|part| (part.id, part.client_id.as_deref())).collect();
+    assert_eq!(names, [(first.part, Some("p1")), (other.part, Some("p2"))], "a part keeps its draft's ids");
+    assert_eq!(test.findings().await, []);
 }
 
 #[tokio::test]

@@ -24,7 +24,8 @@ fn transcript(name: &str) -> Option<PathBuf> {
     None
 }
 
-/// A live import of a real session: what §7.2 of the first milestone asks to be shown.
+/// A live import of a real session: compacted while it is written, served whole in pairs and within the window, and every
+/// view there again when it is asked for by its revision.
 fn check_live(name: &str, preset: &str) {
     let Some(file) = transcript(name) else { return };
     let home = tempfile::tempdir().expect("a folder");
@@ -70,6 +71,11 @@ fn the_large_pi_session_lives_under_pi() {
 #[test]
 fn the_compacted_claude_code_session_lives_under_opencode() {
     check_live(CLAUDE_CODE, "opencode@seed");
+}
+
+#[test]
+fn the_compacted_claude_code_session_lives_under_pi() {
+    check_live(CLAUDE_CODE, "pi@1.5");
 }
 
 /// The texts of messages, in the pieces that the measure looks at: words, and inputs of calls.

@@ -38,7 +38,7 @@ async fn rich() -> TestApp {
     watch.wait_for(EventKind::Compacted).await;
     app.append(&session, large(), None, None, once("large", "large")).await.expect("appended");
     test.append(&session, "a11 \"be\" open").await;
-    let words = DraftWordsToAdd { part: None, reasoning: true, offset: 0, delta: "hm".to_owned() };
+    let words = DraftWordsToAdd { part: None, client_id: None, reasoning: true, offset: 0, delta: "hm".to_owned() };
     let draft = app.append_draft(&session, "a11", words).await.expect("drafted");
     let parts = vec![OpenPart::Draft(draft.part, None), OpenPart::Whole(text("gin"))];
     app.append_parts(&session, "a11", parts, by("bob")).await.expect("added");

@@ -316,7 +316,8 @@ pub(in crate::grpc) fn read_draft_words(request: pb::AppendDraftRequest) -> Resu
         pb::DraftKind::Reasoning => true,
     };
     let part = (!request.part_id.is_empty()).then(|| read_draft_id(&request.part_id)).transpose()?;
-    Ok(DraftWordsToAdd { part, reasoning, offset: request.offset_bytes, delta: request.delta })
+    let pb::AppendDraftRequest { client_id, offset_bytes: offset, delta, .. } = request;
+    Ok(DraftWordsToAdd { part, client_id, reasoning, offset, delta })
 }
 
 /// Which messages a list holds.

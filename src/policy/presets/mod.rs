@@ -34,9 +34,13 @@ pub fn all() -> Vec<Preset> {
     vec![opencode::SEED, pi::V1_5]
 }
 
-/// The preset with this name, version included.
+/// The preset with this name. Without a version it is the newest one: the last of its name in the list.
 pub fn find(name: &str) -> Option<Preset> {
-    all().into_iter().find(|preset| preset.name == name)
+    let matches = |preset: &Preset| match name.contains('@') {
+        true => preset.name == name,
+        false => preset.name.split('@').next() == Some(name),
+    };
+    all().into_iter().rev().find(matches)
 }
 
 #[cfg(test)]
@@ -75,7 +79,8 @@ mod tests {
             assert_eq!(find(preset.name).map(|found| found.policy()), Some(preset.policy()));
             assert_eq!(preset.policy().preset, preset.name);
         }
-        assert!(find("opencode").is_none());
+        assert_eq!(find("opencode").map(|preset| preset.name), Some("opencode@seed"));
+        assert!(find("opencod").is_none());
         assert!(find("").is_none());
     }
 

@@ -143,6 +143,14 @@ pub(crate) struct EncodedPart {
     pub(crate) blobs: Vec<EncodedBlob>,
 }
 
+impl EncodedPart {
+    /// What the part counts in its message, its media included: bytes before compression.
+    pub(crate) fn bytes(&self) -> i64 {
+        let media = self.blobs.iter().filter(|blob| Some(blob.hash) != self.blob_hash);
+        media.map(|blob| blob.length).sum::<i64>() + self.length
+    }
+}
+
 /// What the chain commits to in place of a body.
 pub(crate) fn commitment(salt: &[u8], plain: &[u8]) -> [u8; 32] {
     let mut hasher = blake3::Hasher::new();

@@ -260,8 +260,14 @@ fn an_open_message_takes_whole_parts_and_closes_drafts() {
 
 #[test]
 fn words_begin_a_draft_or_add_to_one() {
-    let words = pb::AppendDraftRequest { offset_bytes: 4, delta: "more".into(), ..pb::AppendDraftRequest::default() };
-    let begins = DraftWordsToAdd { part: None, reasoning: false, offset: 4, delta: "more".into() };
+    let words = pb::AppendDraftRequest {
+        offset_bytes: 4,
+        delta: "more".into(),
+        client_id: Some("p1".into()),
+        ..pb::AppendDraftRequest::default()
+    };
+    let client_id = Some("p1".to_owned());
+    let begins = DraftWordsToAdd { part: None, client_id, reasoning: false, offset: 4, delta: "more".into() };
     assert_eq!(read_draft_words(words.clone()), Ok(begins.clone()));
     let id = PartId(Uuid::from_u128(5));
     let goes_on =
