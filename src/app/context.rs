@@ -216,7 +216,7 @@ impl Longhand {
             }
             built = self.build(key, request).await?;
             if !built.fits() {
-                self.ask_for_reduction(key, &request, &mut built).await?;
+                self.ask_for_reduction(key, request, &mut built).await?;
             }
         }
         Ok(built)
