@@ -50,6 +50,8 @@ pub const VIEW_READ_MESSAGES: i64 = 512;
 pub const VIEW_BYTES_MAX: usize = 1024 * 1024 * 1024;
 /// Commands that wait for the writer.
 pub const WRITER_QUEUE_MAX: usize = 1_024;
+/// Content of the appends that wait for the writer.
+pub const WRITER_QUEUE_BYTES_MAX: usize = 256 * 1024 * 1024;
 /// Commands that the writer commits together.
 pub const WRITER_BATCH_MAX: usize = 256;
 /// Session heads that the writer keeps in memory.

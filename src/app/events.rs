@@ -5,11 +5,11 @@ use super::sessions::SessionInfo;
 use super::{Longhand, cursor, page_size, parse_policy};
 use crate::bus::{Next, Subscription};
 use crate::limits;
-use crate::model::Seq;
 use crate::model::event::{Event, EventKind};
 use crate::model::ids::{MessageId, PartId, SessionId};
 use crate::model::message::Message;
 use crate::model::view::ViewMessage;
+use crate::model::{Revision, Seq};
 use crate::scheduler::plan;
 use crate::store::{self, EventFilter, SessionKey};
 use std::collections::{HashMap, VecDeque};
@@ -126,6 +126,9 @@ pub struct EventStream {
     subscription: Subscription,
     /// Frames that are ready: the beginning of the stream.
     waiting: VecDeque<Frame>,
+    /// Sessions of the snapshot that are still to come, each with the revision it is shown at. Views are read one at a
+    /// time, when their reader is ready for them.
+    snapshot: VecDeque<(SessionKey, Revision)>,
     /// Events that were read and not sent yet: with their messages they are more than one frame takes.
     unsent: VecDeque<Event>,
     /// Whether the mutation of the last of them goes on in what is read next.
@@ -142,6 +145,15 @@ pub struct EventStream {
 impl EventStream {
     /// The next frame, or why the stream ends.
     pub async fn next(&mut self) -> Result<Frame> {
+        while self.waiting.is_empty()
+            && let Some((session, revision)) = self.snapshot.pop_front()
+        {
+            self.waiting.extend(self.app.snapshot_of(session, revision).await?);
+            if self.snapshot.is_empty() {
+                let cursor = cursor::at(self.app.store(), self.subscription.cursor()).await?;
+                self.waiting.push_back(Frame::SnapshotEnd { cursor });
+            }
+        }
         if let Some(frame) = self.waiting.pop_front() {
             return Ok(frame);
         }
@@ -264,14 +276,19 @@ impl Longhand {
             Start::Snapshot => head,
         };
         waiting.push_back(Frame::Ready { cursor: cursor::at(self.store(), after).await?, head });
+        let mut snapshot = VecDeque::new();
         if request.start == Start::Snapshot {
-            self.snapshot(&sessions, head, &mut waiting).await?;
+            // As they stood after event `head`: what follows the snapshot comes exactly behind it.
+            for key in sessions.keys() {
+                snapshot.push_back((*key, self.store().revision_before(*key, head).await?));
+            }
         }
         let filter = EventFilter { sessions: sessions.keys().copied().collect(), kinds: request.kinds };
         Ok(EventStream {
             app: self.clone(),
             subscription: Subscription::new(self.store().clone(), filter, after, progress),
             waiting,
+            snapshot,
             unsent: VecDeque::new(),
             unsent_more: false,
             content: request.content,
@@ -283,23 +300,15 @@ impl Longhand {
         })
     }
 
-    /// The sessions as they stood after event `head`: what follows the snapshot comes exactly behind it.
-    async fn snapshot(
-        &self,
-        sessions: &HashMap<SessionKey, SessionId>,
-        head: Seq,
-        frames: &mut VecDeque<Frame>,
-    ) -> Result<()> {
-        for (key, id) in sessions {
-            let revision = self.store().revision_before(*key, head).await?;
-            frames.push_back(Frame::SnapshotSession(Box::new(self.get_session(&id.to_string()).await?)));
-            let source = self.store().source(*key, Some(revision)).await?;
-            let policy = parse_policy(&source.policy)?;
-            let view = plan::view(&policy, &source.messages);
-            frames.extend(view.messages.into_iter().map(|message| Frame::SnapshotMessage(Box::new(message))));
-        }
-        frames.push_back(Frame::SnapshotEnd { cursor: cursor::at(self.store(), head).await? });
-        Ok(())
+    /// A session and its view at a revision, as frames.
+    async fn snapshot_of(&self, key: SessionKey, revision: Revision) -> Result<Vec<Frame>> {
+        let (session, policy) = self.store().session(key).await?;
+        let mut frames = vec![Frame::SnapshotSession(Box::new(SessionInfo { session, policy_json: policy.json }))];
+        let source = self.store().source(key, Some(revision)).await?;
+        let policy = parse_policy(&source.policy)?;
+        let view = plan::view(&policy, &source.messages);
+        frames.extend(view.messages.into_iter().map(|message| Frame::SnapshotMessage(Box::new(message))));
+        Ok(frames)
     }
 
     /// How many streams are open.
@@ -408,7 +417,7 @@ pub struct ListEvents {
     /// At most this many; zero for 100.
     pub page_size: i64,
     /// Up to this revision.
-    pub to_revision: Option<crate::model::Revision>,
+    pub to_revision: Option<Revision>,
     /// Fill in messages.
     pub content: bool,
 }

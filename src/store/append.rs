@@ -228,6 +228,11 @@ async fn same(tx: &mut Tx<'_>, key: i64, id: Uuid, sent: &NewMessage) -> Result<
 }
 
 impl Append {
+    /// The content that waits with it, in bytes.
+    pub(crate) fn bytes(&self) -> usize {
+        self.messages.iter().flat_map(|message| &message.input.parts).map(PartInput::bytes).sum()
+    }
+
     /// Validates first, then writes: an error leaves nothing behind.
     pub(crate) async fn apply(self, tx: &mut Tx<'_>) -> Result<Receipt> {
         let key = self.session.0;
@@ -395,6 +400,15 @@ fn close_parts(
 }
 
 impl AppendParts {
+    /// The content that waits with it, in bytes.
+    pub(crate) fn bytes(&self) -> usize {
+        let of = |part: &AppendPart| match part {
+            AppendPart::Whole(whole) => whole.input.bytes(),
+            AppendPart::Draft(..) => 0,
+        };
+        self.parts.iter().map(of).sum()
+    }
+
     /// Validates first, then writes.
     pub(crate) async fn apply(self, tx: &mut Tx<'_>) -> Result<Receipt> {
         let key = self.session.0;

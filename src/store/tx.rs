@@ -147,6 +147,11 @@ impl MessageInput {
 }
 
 impl PartInput {
+    /// Its content before compression, in bytes.
+    pub(crate) fn bytes(&self) -> usize {
+        usize::try_from(self.encoded.length).unwrap_or(usize::MAX)
+    }
+
     /// Encodes a part that a client wants to append.
     pub(crate) fn from_client(part: &crate::model::part::NewPart) -> Self {
         Self {

@@ -16,7 +16,7 @@ use crate::model::time::Timestamp;
 use sqlx::{Connection as _, SqliteConnection};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 use uuid::Uuid;
 
 /// What the writer can be asked. The set is closed.
@@ -81,11 +81,15 @@ struct Envelope {
 #[derive(Clone)]
 pub(crate) struct WriterHandle {
     commands: mpsc::Sender<Envelope>,
+    /// Kibibytes of content that may still join those that wait.
+    room: Arc<Semaphore>,
 }
 
 impl WriterHandle {
     /// Sends a command and waits until what it did is durable.
     pub(crate) async fn send(&self, command: Command) -> Result<Reply> {
+        // Given back when the answer is there: what is written waits no longer.
+        let _room = self.room.try_acquire_many(kibibytes(command.bytes())).map_err(|_| Error::Busy)?;
         let (reply, answer) = oneshot::channel();
         self.commands.try_send(Envelope { command, reply }).map_err(|error| match error {
             mpsc::error::TrySendError::Full(_) => Error::Busy,
@@ -126,7 +130,8 @@ impl Writer {
         let (sender, commands) = mpsc::channel(limits::WRITER_QUEUE_MAX);
         let (head_seq, watcher) = watch::channel(next_seq - 1);
         let writer = Self { conn, clock, heads: Heads::new(), counters, commands, head_seq, poisoned };
-        Ok((writer, WriterHandle { commands: sender }, watcher))
+        let room = Arc::new(Semaphore::new(limits::WRITER_QUEUE_BYTES_MAX / 1_024));
+        Ok((writer, WriterHandle { commands: sender, room }, watcher))
     }
 
     /// Commits what waits, batch by batch, until nobody can send any more.
@@ -222,7 +227,21 @@ fn is_io_error(error: &Error) -> bool {
     error.code().and_then(|code| code.parse::<i32>().ok()).is_some_and(|code| code & 0xff == SQLITE_IOERR)
 }
 
+/// Bytes as whole kibibytes, which is how the room before the writer is counted.
+fn kibibytes(bytes: usize) -> u32 {
+    u32::try_from(bytes.div_ceil(1_024)).unwrap_or(u32::MAX)
+}
+
 impl Command {
+    /// The content that the command carries, in bytes; only appends carry much.
+    fn bytes(&self) -> usize {
+        match self {
+            Self::Append(append) => append.bytes(),
+            Self::AppendParts(append) => append.bytes(),
+            _ => 0,
+        }
+    }
+
     /// Validates, then gathers what is to be written. An error leaves nothing behind, apart from those of the database,
     /// which undo the whole transaction.
     async fn apply(self, tx: &mut Tx<'_>) -> Result<Reply> {
