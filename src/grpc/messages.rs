@@ -56,6 +56,7 @@ impl MessageService for Messages {
             revision: appended.revision,
             seq: appended.seq,
             fill: Some(fill(&appended.fill)),
+            durability: durability(appended.durability).into(),
         }))
     }
 
@@ -84,6 +85,7 @@ impl MessageService for Messages {
             revision: sealed.revision,
             seq: sealed.seq,
             fill: Some(fill(&sealed.fill)),
+            durability: durability(sealed.durability).into(),
         }))
     }
 

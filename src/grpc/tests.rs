@@ -244,6 +244,7 @@ async fn an_open_message_grows_by_parts_and_drafts() {
     let close = pb::Part { part_id: draft.part_id.clone(), ..Default::default() };
     let closed = messages.append_parts(parts(vec![close])).await.expect("a closed draft").into_inner();
     assert_eq!(closed.part_ids, std::slice::from_ref(&draft.part_id));
+    assert_eq!(closed.durability(), pb::Durability::ProcessCrash);
 
     let reason = pb::FinishReason::Stop.into();
     let request = pb::FinishMessageRequest {
@@ -252,7 +253,8 @@ async fn an_open_message_grows_by_parts_and_drafts() {
         finish: Some(pb::Finish { reason, ..Default::default() }),
         ..Default::default()
     };
-    messages.finish_message(request).await.expect("a seal");
+    let sealed = messages.finish_message(request).await.expect("a seal").into_inner();
+    assert_eq!(sealed.durability(), pb::Durability::ProcessCrash);
     let request = pb::GetMessageRequest { session_id: "s".into(), message_id: "a1".into() };
     let got = messages.get_message(request).await.expect("a message").into_inner().message.expect("a message");
     assert_eq!((got.parts.len(), got.finish.expect("a finish").reason()), (2, pb::FinishReason::Stop));
