@@ -83,10 +83,7 @@ impl Longhand {
                 (revision, Some(message))
             }
         };
-        if !plan::boundary_is_safe(&source.messages, tail_start) {
-            let why = "an open message or a running call stands before the tail";
-            return Err(Error::new(Reason::BoundaryInvalid, why));
-        }
+        let boundary_is_safe = plan::boundary_is_safe(&source.messages, tail_start);
         let (covered, covered_count) = plan::supplied(&source.layout, &source.messages, tail_start);
         let before = plan::view(&policy, &source.messages);
         let after = plan::with_summary(&policy, &source.layout, &source.messages, tail_start, &new.text);
@@ -112,6 +109,7 @@ impl Longhand {
             caller,
             expected_revision: new.expected_revision,
             summary,
+            boundary_is_safe,
             until,
             evaluation,
             tokens_before: before.estimated_tokens,

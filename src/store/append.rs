@@ -186,6 +186,24 @@ pub(crate) async fn answered(tx: &mut Tx<'_>, key: i64, caller: &Caller) -> Resu
     Receipt::from_disk(receipt).map(Some)
 }
 
+/// How every change of history begins: the kept answer to a request that was seen before comes first, then what refuses a
+/// new one. Whatever else can refuse a request must come behind this, or a repeated one would be answered otherwise.
+pub(crate) async fn admitted(
+    tx: &mut Tx<'_>,
+    key: i64,
+    caller: &Caller,
+    expected_revision: Option<Revision>,
+) -> Result<Option<Receipt>> {
+    tx.head(key).await?;
+    let answer = answered(tx, key, caller).await?;
+    if answer.is_none() {
+        let head = tx.loaded(key)?;
+        head.writable()?;
+        head.expect(expected_revision)?;
+    }
+    Ok(answer)
+}
+
 /// Finds which of the client ids are taken in the session's history, and by which message.
 async fn taken(tx: &mut Tx<'_>, key: i64, messages: &[AppendMessage]) -> Result<Vec<Option<Uuid>>> {
     let wanted: Vec<&str> = messages.iter().filter_map(|message| message.original.client_id.as_deref()).collect();
@@ -236,13 +254,10 @@ impl Append {
     /// Validates first, then writes: an error leaves nothing behind.
     pub(crate) async fn apply(self, tx: &mut Tx<'_>) -> Result<Receipt> {
         let key = self.session.0;
-        tx.head(key).await?;
-        if let Some(receipt) = answered(tx, key, &self.caller).await? {
+        if let Some(receipt) = admitted(tx, key, &self.caller, self.expected_revision).await? {
             return Ok(receipt);
         }
         let head = tx.loaded(key)?;
-        head.writable()?;
-        head.expect(self.expected_revision)?;
         for finish in self.messages.iter().filter_map(|message| message.input.finish.as_ref()) {
             head.check_context(finish.context_revision)?;
         }

@@ -1,6 +1,6 @@
 //! Rewrites: rewind, edit, pin, undo. Each adds a mark and, when the picture changes, the layout it leads to.
 
-use super::append::answered;
+use super::append::admitted;
 use super::chain::{self, Digest};
 use super::codec;
 use super::error::{Error, Kind, Result};
@@ -103,13 +103,9 @@ impl Rewrite {
     /// Validates first, then writes.
     pub(crate) async fn apply(self, tx: &mut Tx<'_>) -> Result<Receipt> {
         let key = self.session.0;
-        tx.head(key).await?;
-        if let Some(receipt) = answered(tx, key, &self.caller).await? {
+        if let Some(receipt) = admitted(tx, key, &self.caller, self.expected_revision).await? {
             return Ok(receipt);
         }
-        let head = tx.loaded(key)?;
-        head.writable()?;
-        head.expect(self.expected_revision)?;
         let lineage = lineage_of(tx, key).await?;
         let mut marks = all(&mut Reader::new(tx.conn), &lineage).await?;
         let caller = &self.caller;

@@ -480,12 +480,22 @@ impl Store {
 
     /// Puts a finished summary in force. The receipt's id is the reduction's.
     pub async fn supply(&self, supply: SuppliedSummary) -> Result<Receipt> {
-        let SuppliedSummary { session, caller, expected_revision, summary, until, evaluation, tokens_before } = supply;
+        let SuppliedSummary {
+            session,
+            caller,
+            expected_revision,
+            summary,
+            boundary_is_safe,
+            until,
+            evaluation,
+            tokens_before,
+        } = supply;
         let command = reductions::Supply {
             session,
             caller,
             expected_revision,
             summary,
+            boundary_is_safe,
             until,
             tokens_before,
             tokens_after: evaluation.view_tokens,
@@ -632,6 +642,8 @@ pub struct SuppliedSummary {
     pub expected_revision: Option<Revision>,
     /// The summary and what it covers.
     pub summary: SummaryCommit,
+    /// Whether nothing in front of the tail is still being written or run.
+    pub boundary_is_safe: bool,
     /// The last revision that stood before the summary.
     pub until: Revision,
     /// What the view weighs with the summary in force, and when that was measured.

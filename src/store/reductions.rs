@@ -1,6 +1,6 @@
 //! Reductions on their way into the history: guarded, and committed together with the end of their job.
 
-use super::append::answered;
+use super::append::admitted;
 use super::chain::{self, Digest};
 use super::codec;
 use super::error::{Error, Result};
@@ -78,6 +78,8 @@ pub(crate) struct Supply {
     pub(crate) caller: Caller,
     pub(crate) expected_revision: Option<Revision>,
     pub(crate) summary: SummaryCommit,
+    /// Whether nothing in front of the tail is still being written or run.
+    pub(crate) boundary_is_safe: bool,
     /// Nothing from this revision on is covered.
     pub(crate) until: Revision,
     pub(crate) tokens_before: i64,
@@ -310,13 +312,13 @@ impl Supply {
     /// Validates first, then writes: the summary is in force when the call returns.
     pub(crate) async fn apply(self, tx: &mut Tx<'_>) -> Result<Receipt> {
         let key = self.session.0;
-        tx.head(key).await?;
-        if let Some(receipt) = answered(tx, key, &self.caller).await? {
+        if let Some(receipt) = admitted(tx, key, &self.caller, self.expected_revision).await? {
             return Ok(receipt);
         }
+        if !self.boundary_is_safe {
+            return Err(Error::BoundaryInvalid("an open message or a running call stands before the tail"));
+        }
         let head = tx.loaded(key)?;
-        head.writable()?;
-        head.expect(self.expected_revision)?;
         if head.reduction_revision > self.measured_at {
             return Err(Error::RevisionMismatch { expected: self.measured_at, current: head.reduction_revision });
         }

@@ -622,6 +622,25 @@ async fn a_summary_that_does_not_fit_the_session_is_refused() {
 }
 
 #[tokio::test]
+async fn a_summary_that_is_brought_along_stands_for_nothing_that_is_still_written() {
+    let test = TestApp::start().await;
+    let session = test.quiet_session().await;
+    test.append(&session, "u1 \"one\"\na1 \"two\"").await;
+    let supply = |new, caller| test.app.supply_summary(&session, new, caller);
+    let (first, receipt) = supply(summary("", ""), once("s", "1")).await.expect("supplied");
+
+    test.append(&session, "u2 \"three\"\na2 open").await;
+    let before = test.revision(&session).await;
+    let refused = supply(summary("", ""), Caller::default()).await.expect_err("a2 is still written");
+    assert_eq!(refused.reason, Reason::BoundaryInvalid);
+    assert_eq!(test.revision(&session).await, before);
+
+    // What was answered before is answered again, although the same would be refused now.
+    let again = supply(summary("", ""), once("s", "1")).await.expect("answered again");
+    assert_eq!((again.0.id, again.1), (first.id, receipt));
+}
+
+#[tokio::test]
 async fn a_session_of_another_preset_compacts_by_its_own_rules() {
     let test = TestApp::start().await;
     let session = test
