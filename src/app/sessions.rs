@@ -170,6 +170,11 @@ impl Longhand {
         let limit = crate::limits::SESSION_METADATA_BYTES_MAX;
         validate::json("metadata_json", change.metadata_json.as_deref(), limit)?;
         let key = self.store().find_session(id).await?;
+        // The new policy is worked out from the one in force, which may take the change no longer: a repeated request must
+        // not get that far.
+        if let Some(receipt) = self.store().kept_answer(key, &caller).await? {
+            return Ok(SessionChanged { info: self.info(key).await?, revision: receipt.revision, seq: receipt.seq });
+        }
         let receipt = loop {
             let update = self.update_of(key, &change).await?;
             match self.store().update_session(key, update, caller.clone()).await {

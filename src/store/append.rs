@@ -4,6 +4,7 @@ use super::chain::{self, Digest};
 use super::codec;
 use super::error::{Error, Kind, Result};
 use super::head::{Head, Receipt, Rule, SessionKey};
+use super::lineage::Reader;
 use super::messages;
 use super::tx::{Caller, MessageInput, PartInput, RequestKey, Tx, salt};
 use crate::clock::fresh_id;
@@ -171,11 +172,16 @@ pub(crate) const STATEMENTS: &[&str] = &[
 
 /// The kept answer to a request that was seen before, if it was.
 pub(crate) async fn answered(tx: &mut Tx<'_>, key: i64, caller: &Caller) -> Result<Option<Receipt>> {
-    let Some(RequestKey { id, payload_hash }) = &caller.request else { return Ok(None) };
     if let Some(answer) = caller.request.as_ref().and_then(|request| tx.fresh_request(key, request)) {
         return answer.map(Some);
     }
-    let row = sqlx::query(SELECT_REQUEST).bind(key).bind(id).fetch_optional(&mut *tx.conn).await?;
+    kept_answer(&mut Reader::new(tx.conn), key, caller).await
+}
+
+/// The answer to a request that was committed before, if it was.
+pub(crate) async fn kept_answer(reader: &mut Reader<'_>, key: i64, caller: &Caller) -> Result<Option<Receipt>> {
+    let Some(RequestKey { id, payload_hash }) = &caller.request else { return Ok(None) };
+    let row = reader.one(sqlx::query(SELECT_REQUEST).bind(key).bind(id)).await?;
     let Some(row) = row else { return Ok(None) };
     let kept: Vec<u8> = row.try_get(0)?;
     if kept != payload_hash {

@@ -203,6 +203,11 @@ impl Store {
         }
     }
 
+    /// The answer that a request got before, if it was seen before.
+    pub async fn kept_answer(&self, key: SessionKey, caller: &Caller) -> Result<Option<Receipt>> {
+        self.reading(async |reader| append::kept_answer(reader, key.0, caller).await).await
+    }
+
     /// Changes a session.
     pub async fn update_session(&self, key: SessionKey, update: UpdateSession, caller: Caller) -> Result<Receipt> {
         self.receipt(Command::Update(update, key, caller)).await

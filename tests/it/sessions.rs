@@ -55,6 +55,26 @@ async fn what_makes_no_session_is_refused() {
 }
 
 #[tokio::test]
+async fn a_change_of_policy_that_is_sent_again_is_answered_whatever_the_policy_is_by_now() {
+    let test = TestApp::start().await;
+    let session = test.create(named("one")).await;
+    let shorter = SessionChange {
+        policy_override_json: Some("{\"truncate\": {\"max_units\": 5}}".to_owned()),
+        ..SessionChange::default()
+    };
+    let update = |change: &SessionChange, caller| test.app.update_session(&session, change.clone(), caller);
+    let changed = update(&shorter, once("r", "1")).await.expect("changed");
+    let other = SessionChange { preset: Some("pi@1.5".to_owned()), ..SessionChange::default() };
+    update(&other, Caller::default()).await.expect("changed");
+    let refused = update(&shorter, Caller::default()).await.expect_err("pi has no cut that could be shorter");
+    assert_eq!(refused.reason, Reason::PolicyInvalid);
+    let again = update(&shorter, once("r", "1")).await.expect("answered again");
+    assert_eq!((again.revision, again.seq), (changed.revision, changed.seq));
+    let reused = update(&shorter, once("r", "2")).await.expect_err("another payload");
+    assert_eq!(reused.reason, Reason::RequestIdReused);
+}
+
+#[tokio::test]
 async fn a_change_sets_what_it_names_and_nothing_else() {
     let test = TestApp::start().await;
     let session = test.create(NewSession { window: window(10, 1), ..named("one") }).await;
