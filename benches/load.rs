@@ -12,7 +12,7 @@ use longhand::model::part::{NewPart, PartBody};
 use longhand::model::usage::ModelWindow;
 use longhand::scheduler::{Options, Scheduler};
 use longhand::store::{self, Caller, Store};
-use longhand::summarizer::Extractive;
+use longhand::summarizer::{Extractive, Levels};
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -100,9 +100,19 @@ async fn main() {
     let (store, writer) = Store::open(options, clock.clone()).await.expect("a store");
     tokio::spawn(writer);
     let workers = NonZeroUsize::new(2).expect("two is not zero");
-    let scheduler = Scheduler::new(store.clone(), clock.clone(), Arc::new(Extractive), Options { workers });
+    let scheduler = Scheduler::new(
+        store.clone(),
+        clock.clone(),
+        Levels::all(Arc::new(Extractive)),
+        Options { workers, vocabularies: Vec::new() },
+    );
     let stopping = CancellationToken::new();
-    let options = app::Options { default_preset: "opencode@seed".to_owned(), stopping: stopping.clone() };
+    let options = app::Options {
+        default_preset: "opencode@seed".to_owned(),
+        defaults: Vec::new(),
+        vocabularies: Vec::new(),
+        stopping: stopping.clone(),
+    };
     let app = Longhand::new(store.clone(), scheduler.handle(), &clock, options);
     tokio::spawn(scheduler.run(stopping.clone()));
 

@@ -1,8 +1,12 @@
 //! What an operator can set: defaults, then the file, then the command line.
 
+use crate::model::usage::Usage;
+use crate::policy::bpe::Vocabulary;
 use serde::Deserialize;
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// Why the configuration cannot be used. The process exits with code 64 before it touches anything.
 #[derive(Debug, thiserror::Error)]
@@ -39,6 +43,157 @@ pub enum Durability {
     ProcessCrash,
 }
 
+/// The summarizer that is always there.
+pub const BUILT_IN: &str = "extractive";
+
+/// How a summarizer writes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum SummarizerKind {
+    /// By a model behind OpenAI's chat completions, which Ollama, vLLM, llama.cpp, LM Studio and OpenRouter speak too.
+    OpenaiChat,
+    /// By a model behind OpenAI's responses.
+    OpenaiResponses,
+    /// By a model behind Anthropic's messages.
+    Anthropic,
+    /// By a model behind Gemini's generateContent.
+    Gemini,
+    /// Without a model, out of the history's own words.
+    Extractive,
+}
+
+/// What a model costs, in US dollars for a million tokens.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Prices {
+    /// Read.
+    pub input: f64,
+    /// Written, thoughts included.
+    pub output: f64,
+    /// Read from the provider's cache.
+    pub cache_read: f64,
+    /// Written to the provider's cache.
+    pub cache_write: f64,
+}
+
+impl Prices {
+    /// What a reply cost, in US dollars.
+    pub fn cost_usd(&self, usage: &Usage) -> f64 {
+        let cost = |tokens: i64, price: f64| tokens as f64 * price / 1e6;
+        cost(usage.input, self.input)
+            + cost(usage.output.saturating_add(usage.reasoning), self.output)
+            + cost(usage.cache_read, self.cache_read)
+            + cost(usage.cache_write, self.cache_write)
+    }
+}
+
+/// How long a provider is waited for, in milliseconds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Timeouts {
+    /// For a connection.
+    pub connect_ms: u64,
+    /// For the first byte, and from each to the next. A long request is read before the first byte comes.
+    pub idle_ms: u64,
+    /// For the whole reply.
+    pub total_ms: u64,
+}
+
+impl Default for Timeouts {
+    fn default() -> Self {
+        Self { connect_ms: 10_000, idle_ms: 120_000, total_ms: 300_000 }
+    }
+}
+
+/// A summarizer that sessions can be given.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SummarizerSettings {
+    /// How it writes.
+    pub kind: SummarizerKind,
+    /// Where the provider is, with the version in the path; absent: the provider's own address.
+    #[serde(default)]
+    pub base_url: Option<String>,
+    /// The model's name, as the provider spells it.
+    #[serde(default)]
+    pub model: String,
+    /// The variable of the environment that holds the key.
+    #[serde(default)]
+    pub api_key_env: Option<String>,
+    /// The file that holds the key and nothing else.
+    #[serde(default)]
+    pub api_key_file: Option<PathBuf>,
+    /// What the model can take, input and output together, in tokens. Servers that run a model with a smaller window
+    /// than it has, and cut what is longer without a word, need their own number here.
+    #[serde(default)]
+    pub window: i64,
+    /// What the model may write in one reply, thoughts included, in tokens.
+    #[serde(default = "default_max_output")]
+    pub max_output: i64,
+    /// What it costs; absent: unknown, unless the provider says.
+    #[serde(default)]
+    pub prices: Option<Prices>,
+    /// How long it is waited for.
+    #[serde(default)]
+    pub timeouts: Timeouts,
+    /// Requests that run at the same time, for all sessions together.
+    #[serde(default = "default_concurrency")]
+    pub concurrency: usize,
+    /// Whether the words of requests and replies are recorded, and not only their hashes.
+    #[serde(default)]
+    pub record_text: bool,
+    /// Fields that are added to every request, such as a temperature, or the effort of a model that thinks.
+    #[serde(default)]
+    pub extra: toml::Table,
+}
+
+fn default_max_output() -> i64 {
+    8_192
+}
+
+fn default_concurrency() -> usize {
+    4
+}
+
+impl SummarizerSettings {
+    /// Refuses values that do not go together.
+    fn validate(&self) -> Result<(), String> {
+        if self.kind == SummarizerKind::Extractive {
+            return Ok(());
+        }
+        if self.model.is_empty() {
+            return Err("model is missing".to_owned());
+        }
+        if self.max_output < 256 {
+            return Err(format!("max_output is {}, too little for a summary", self.max_output));
+        }
+        if self.window / 2 < self.max_output {
+            let Self { window, max_output, .. } = self;
+            return Err(format!("a window of {window} tokens has no room for {max_output} of output and a history"));
+        }
+        if self.concurrency == 0 || self.concurrency > 1_024 {
+            return Err(format!("concurrency is {}, not 1 to 1024", self.concurrency));
+        }
+        if [self.timeouts.connect_ms, self.timeouts.idle_ms, self.timeouts.total_ms].contains(&0) {
+            return Err("a timeout of 0 leaves no time for anything".to_owned());
+        }
+        Ok(())
+    }
+}
+
+/// Which summarizers write, by name. Where all of them fail, the built-in one does.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct SummarizerChoice {
+    /// For ordinary summaries; absent: the built-in one.
+    pub auto: Option<String>,
+    /// For thorough ones; absent: the one for ordinary ones.
+    pub deep: Option<String>,
+    /// What is tried after it, in order. A summary waits for a provider that asks for time; naming `extractive` here
+    /// has the built-in one write at once instead.
+    pub fallback: Vec<String>,
+}
+
 /// Everything an operator can set.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -55,6 +210,37 @@ pub struct Config {
     pub default_preset: String,
     /// Reductions that run at the same time.
     pub workers: usize,
+    /// Models that can write summaries, by name.
+    pub summarizers: BTreeMap<String, SummarizerSettings>,
+    /// Which of them do.
+    pub summarizer: SummarizerChoice,
+    /// Policies of sessions that name no preset, by model or project; the first that fits is taken.
+    pub policies: Vec<PolicyRule>,
+    /// Vocabularies for exact token counts, by the name under which policies know them: files of lines
+    /// `base64 rank`, as tiktoken and Qwen-Agent have them.
+    pub vocabularies: BTreeMap<String, PathBuf>,
+}
+
+/// The policy of sessions that name no preset, if they are about a model or a project.
+#[derive(Debug, Clone, PartialEq, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct PolicyRule {
+    /// The model of the session's window; `*` stands for any characters. Absent: any model.
+    pub model: Option<String>,
+    /// The session's project: the `project` of its metadata, or else their `cwd` and everything beneath. Absent: any.
+    pub project: Option<String>,
+    /// The preset; absent: the default preset.
+    pub preset: Option<String>,
+    /// Values that are laid over the preset, by the fields of a policy.
+    #[serde(rename = "override")]
+    pub changes: toml::Table,
+}
+
+impl PolicyRule {
+    /// The values as a JSON merge patch; empty for none.
+    pub fn override_json(&self) -> String {
+        if self.changes.is_empty() { String::new() } else { serde_json::to_string(&self.changes).unwrap_or_default() }
+    }
 }
 
 impl Default for Config {
@@ -66,6 +252,10 @@ impl Default for Config {
             durability: Durability::Full,
             default_preset: "opencode@seed".to_owned(),
             workers: 2,
+            summarizers: BTreeMap::new(),
+            summarizer: SummarizerChoice::default(),
+            policies: Vec::new(),
+            vocabularies: BTreeMap::new(),
         }
     }
 }
@@ -91,7 +281,48 @@ impl Config {
         if crate::policy::presets::find(&self.default_preset).is_none() {
             return Err(Error::Invalid(format!("default_preset {:?} is not a preset", self.default_preset)));
         }
+        for (index, rule) in self.policies.iter().enumerate() {
+            self.validate_policy(rule).map_err(|why| Error::Invalid(format!("policies.{index}.{why}")))?;
+        }
+        self.validate_summarizers()
+    }
+
+    /// What is wrong with a policy rule, behind its path.
+    fn validate_policy(&self, rule: &PolicyRule) -> Result<(), String> {
+        let name = rule.preset.as_ref().unwrap_or(&self.default_preset);
+        let preset = crate::policy::presets::find(name).ok_or_else(|| format!("preset {name:?} is not a preset"))?;
+        let changes = rule.override_json();
+        if !changes.is_empty() {
+            let changed = preset.policy().with_overrides(&changes);
+            changed.map_err(|error| format!("override.{}: {}", error.field, error.message))?;
+        }
         Ok(())
+    }
+
+    fn validate_summarizers(&self) -> Result<(), Error> {
+        for (name, settings) in &self.summarizers {
+            settings.validate().map_err(|message| Error::Invalid(format!("summarizers.{name}: {message}")))?;
+            if name == BUILT_IN && settings.kind != SummarizerKind::Extractive {
+                return Err(Error::Invalid(format!("summarizers.{name}: the name is the built-in summarizer's")));
+            }
+        }
+        let SummarizerChoice { auto, deep, fallback } = &self.summarizer;
+        let mut named = auto.iter().chain(deep).chain(fallback);
+        match named.find(|name| *name != BUILT_IN && !self.summarizers.contains_key(*name)) {
+            Some(name) => Err(Error::Invalid(format!("summarizer: {name:?} is not among the summarizers"))),
+            None => Ok(()),
+        }
+    }
+
+    /// Reads the vocabularies, before anything else is opened.
+    pub fn read_vocabularies(&self) -> Result<Vec<Arc<Vocabulary>>, Error> {
+        let read = |(name, path): (&String, &PathBuf)| {
+            let bytes = std::fs::read(path).map_err(|source| Error::Read { path: path.clone(), source })?;
+            let parse = Vocabulary::parse(name, &bytes);
+            let parse = parse.map_err(|error| Error::Parse { path: path.clone(), message: error.to_string() });
+            parse.map(Arc::new)
+        };
+        self.vocabularies.iter().map(read).collect()
     }
 
     /// The Unix socket in force.
@@ -111,5 +342,35 @@ pub fn default_data_dir() -> PathBuf {
         home.join("Library/Application Support/longhand")
     } else {
         home.join(".local/share/longhand")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(text: &str, problem: Option<&str>) {
+        let config: Config = toml::from_str(text).expect(text);
+        let actual = config.validate().err().map(|error| error.to_string());
+        assert_eq!(actual.is_some(), problem.is_some(), "{text}: {actual:?}");
+        let (actual, problem) = (actual.unwrap_or_default(), problem.unwrap_or_default());
+        assert!(actual.contains(problem), "{text}: {actual}");
+    }
+
+    #[test]
+    fn a_policy_rule_is_checked_before_anything_is_opened() {
+        let rule = |rest: &str| format!("[[policies]]\nmodel = \"gpt-*\"\n{rest}");
+        check(&rule("preset = \"pi\"\noverride = { trigger = { auto = false } }"), None);
+        check(&rule(""), None);
+        check(&rule("preset = \"nobody\""), Some("policies.0.preset"));
+        check(&rule("override = { trigger = { auto = 1 } }"), Some("policies.0.override.trigger.auto"));
+        check(&rule("override = { guards = { attempts_max = 0 } }"), Some("policies.0.override.guards.attempts_max"));
+    }
+
+    #[test]
+    fn a_vocabulary_that_cannot_be_read_is_named() {
+        let config: Config = toml::from_str("vocabularies = { mine = \"/nowhere/at/all\" }").expect("a configuration");
+        let error = config.read_vocabularies().expect_err("there is no such file");
+        assert!(error.to_string().contains("/nowhere/at/all"), "{error}");
     }
 }

@@ -1,18 +1,17 @@
 //! The composition root: open, recover, spawn, serve, drain.
 
-use crate::app::{self, Longhand};
+use crate::app::{self, DefaultPolicy, Longhand};
 use crate::clock::Clock;
-use crate::config::{Config, Durability};
+use crate::config::{Config, Durability, PolicyRule};
 use crate::grpc;
 use crate::limits;
 use crate::scheduler::{self, Scheduler};
 use crate::store::{self, Store};
-use crate::summarizer::{Extractive, Summarizer};
+use crate::summarizer::{self, Levels};
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::{TcpListener, UnixListener};
 use tokio_stream::wrappers::{TcpListenerStream, UnixListenerStream};
@@ -51,19 +50,32 @@ pub struct Listening {
     pub tcp: Option<SocketAddr>,
 }
 
-/// Runs the daemon until `shutdown` resolves; `ready` is called once it listens.
+/// Runs the daemon with the summarizers of its configuration until `shutdown` resolves; `ready` is called once it
+/// listens.
 pub async fn run(
     config: Config,
     shutdown: impl Future<Output = ()>,
     ready: impl FnOnce(&Listening),
 ) -> Result<(), Error> {
-    run_with(config, Arc::new(Extractive), shutdown, ready).await
+    config.validate()?;
+    let levels = summarizer::levels(&config, &Clock::default())?;
+    run_with(config, levels, shutdown, ready).await
 }
 
-/// Runs the daemon with a summarizer of the caller's.
+/// The policy of sessions that name no preset, as the configuration has it.
+fn default_policy(rule: &PolicyRule) -> DefaultPolicy {
+    DefaultPolicy {
+        model: rule.model.clone(),
+        project: rule.project.clone(),
+        preset: rule.preset.clone(),
+        override_json: rule.override_json(),
+    }
+}
+
+/// Runs the daemon with summarizers of the caller's.
 pub async fn run_with(
     config: Config,
-    summarizer: Arc<dyn Summarizer>,
+    summarizers: Levels,
     shutdown: impl Future<Output = ()>,
     ready: impl FnOnce(&Listening),
 ) -> Result<(), Error> {
@@ -74,6 +86,7 @@ pub async fn run_with(
         None => None,
     };
     let clock = Clock::default();
+    let vocabularies = config.read_vocabularies()?;
     let options = store::Options { directory: config.data_dir.clone(), durability: durability(config.durability) };
     let (store, writer) = Store::open(options, clock.clone()).await?;
     let tasks = TaskTracker::new();
@@ -81,8 +94,18 @@ pub async fn run_with(
 
     let stopping = CancellationToken::new();
     let workers = NonZeroUsize::new(config.workers).unwrap_or(NonZeroUsize::MIN);
-    let scheduler = Scheduler::new(store.clone(), clock.clone(), summarizer, scheduler::Options { workers });
-    let options = app::Options { default_preset: config.default_preset.clone(), stopping: stopping.clone() };
+    let scheduler = Scheduler::new(
+        store.clone(),
+        clock.clone(),
+        summarizers,
+        scheduler::Options { workers, vocabularies: vocabularies.clone() },
+    );
+    let options = app::Options {
+        default_preset: config.default_preset.clone(),
+        defaults: config.policies.iter().map(default_policy).collect(),
+        vocabularies,
+        stopping: stopping.clone(),
+    };
     let app = Longhand::new(store.clone(), scheduler.handle(), &clock, options);
 
     let socket = listen_unix(&config.socket_path())?;

@@ -48,6 +48,14 @@ pub const FRAME_BYTES_MAX: usize = 1024 * 1024;
 pub const VIEW_READ_MESSAGES: i64 = 512;
 /// A view, before rendering.
 pub const VIEW_BYTES_MAX: usize = 1024 * 1024 * 1024;
+/// Messages that are put into the index of words together, roughly: appends wait for no more than these.
+pub const INDEX_BATCH_BYTES: usize = 64 * 1024;
+/// Events that one look for such messages reads.
+pub const INDEX_BATCH_EVENTS: i64 = 256;
+/// Sessions that wait for the index; one that finds no place is filled in when it is next written to, or searched.
+pub const INDEX_QUEUE_MAX: usize = 10_000;
+/// Stretches of a fork's history that are searched, the newest. It decides what is found, so it stays.
+pub const SEARCH_STRETCHES_MAX: usize = 64;
 /// Commands that wait for the writer.
 pub const WRITER_QUEUE_MAX: usize = 1_024;
 /// Content of the appends that wait for the writer.

@@ -8,8 +8,8 @@ use crate::model::message::{Finish, Message, MessageKind, NewMessage, Role};
 use crate::model::part::{NewPart, PartBody};
 use crate::model::usage::ModelWindow;
 use crate::model::{Revision, Seq};
-use crate::policy::{Policy, tokens};
-use crate::scheduler::plan;
+use crate::policy::{Policy, Step, tokens};
+use crate::scheduler::rule;
 pub use crate::store::DraftWordsToAdd;
 use crate::store::{
     self, Caller, DraftWords, Durability, Fill, PageOf, PartAppend, Receipt, Seal, Weigh, Weighed, Weight,
@@ -79,8 +79,13 @@ fn weigh(policy: &Policy, role: Role, kind: MessageKind, parts: &[&PartBody]) ->
         PartBody::ToolResult(result) => Some(tokens::estimate_text(&policy.counting, &result.output)),
         _ => None,
     });
-    let output_tokens = if policy.prune.is_some() { outputs.sum() } else { 0 };
-    Weight { tokens: tokens::estimate_new(policy, role, parts), output_tokens }
+    let outputs: Vec<i64> = outputs.collect();
+    let clears = policy.routine.iter().any(|step| matches!(step, Step::Clear(_)));
+    Weight {
+        tokens: tokens::estimate_new(policy, role, parts),
+        output_tokens: if clears { outputs.iter().sum() } else { 0 },
+        output_count: i64::try_from(outputs.len()).unwrap_or(i64::MAX),
+    }
 }
 
 /// Weighs parts of replies whose words the store alone has.
@@ -120,7 +125,7 @@ impl Longhand {
             validate::window("window", window)?;
         }
         let known = self.known(session).await?;
-        let rule = plan::rule(&known.policy, window_in_force(&known.window, window.as_ref()));
+        let rule = rule(&known.policy, window_in_force(&known.window, window.as_ref()));
         let messages = messages
             .into_iter()
             .map(|message| {
@@ -130,6 +135,7 @@ impl Longhand {
             })
             .collect();
         let receipt = self.store().append(known.key, caller, expected_revision, rule, messages).await?;
+        self.note_written(&known);
         Ok(self.appended(receipt))
     }
 
@@ -155,7 +161,7 @@ impl Longhand {
         validate::parts("request", MessageKind::Normal, &whole)?;
         let known = self.known(session).await?;
         let (message, _, _) = self.store().place_of(known.key, message).await?;
-        let rule = plan::rule(&known.policy, &known.window);
+        let rule = rule(&known.policy, &known.window);
         let parts = parts
             .into_iter()
             .map(|part| match part {
@@ -208,10 +214,11 @@ impl Longhand {
         }
         let known = self.known(session).await?;
         let (message, _, _) = self.store().place_of(known.key, message).await?;
-        let rule = plan::rule(&known.policy, window_in_force(&known.window, window.as_ref()));
+        let rule = rule(&known.policy, window_in_force(&known.window, window.as_ref()));
         let weigh = weigher(&known);
         let seal = Seal { whole_view: self.answers_whole_view(&finish), finish };
         let receipt = self.store().finish_message(known.key, caller, rule, message, seal, weigh).await?;
+        self.note_written(&known);
         Ok(self.appended(receipt))
     }
 

@@ -1,13 +1,59 @@
 //! Reductions: asked for, brought along, listed, stopped, taken back.
 
 use super::error::{Error, Reason, Result};
-use super::{Longhand, check_caller, cursor, page_size, parse_policy, validate};
+use super::{Longhand, check_caller, cursor, page_size, validate, window_in_force};
 use crate::model::Revision;
-use crate::model::compaction::{Compaction, CompactionKind, CompactionRequest, Trigger};
+use crate::model::compaction::{Compaction, CompactionKind, CompactionRequest, CompactionState, Level, Trigger};
 use crate::model::ids::CompactionId;
+use crate::model::usage::ModelWindow;
 use crate::model::usage::Usage;
-use crate::scheduler::plan;
+use crate::policy::overflow_errors::{ProviderError, is_overflow};
+use crate::policy::plan::{self, Boundary, Scene};
+use crate::policy::{Policy, Rung, turns};
 use crate::store::{Caller, Condition, Evaluation, Receipt, SummaryCommit, SuppliedSummary};
+
+/// What somebody who asks for a reduction by hand wants.
+#[derive(Debug, Clone)]
+pub struct Wanted {
+    /// What to do. A summary takes a rung of the policy's ladder, a prune every clearing that the policy has.
+    pub kind: CompactionKind,
+    /// Which rung; none for the ordinary one, or the thorough one where the policy has no other.
+    pub level: Option<Level>,
+    /// Added to the summarizer's instructions; empty for none.
+    pub instructions: String,
+}
+
+impl Wanted {
+    /// A reduction of a kind, and nothing else said about it.
+    pub fn of(kind: CompactionKind) -> Self {
+        Self { kind, level: None, instructions: String::new() }
+    }
+}
+
+/// The rung that a request by hand takes, if the policy has it.
+fn rung_by_hand<'a>(policy: &'a Policy, wanted: &Wanted) -> Option<(Level, &'a Rung)> {
+    let levels = match wanted.level {
+        Some(level) => vec![level],
+        None => vec![Level::Auto, Level::Deep, Level::Micro],
+    };
+    levels.into_iter().find_map(|level| Some((level, policy.rung(level)?)))
+}
+
+/// What a provider said when it refused a view.
+#[derive(Debug, Clone, Default)]
+pub struct Overflow {
+    /// The HTTP status, if there was one.
+    pub status: Option<u16>,
+    /// The provider's code or type of the error, or empty.
+    pub code: String,
+    /// The provider's message or its whole answer.
+    pub message: String,
+    /// The window that the view was too large for; none for the session's.
+    pub window: Option<ModelWindow>,
+}
+
+/// How many of a session's newest reductions are looked through for one that answered the same request.
+const OVERFLOWS_LOOKED_AT: i64 = 50;
 
 /// A finished summary that a client brings along.
 #[derive(Debug, Clone, Default)]
@@ -33,28 +79,96 @@ fn from_receipt(receipt: &Receipt) -> Result<CompactionId> {
 
 impl Longhand {
     /// Asks for a reduction by hand; says whether it was there already.
-    pub async fn start_compaction(
-        &self,
-        session: &str,
-        kind: CompactionKind,
-        instructions: String,
-        caller: Caller,
-    ) -> Result<(Compaction, bool)> {
+    pub async fn start_compaction(&self, session: &str, wanted: Wanted, caller: Caller) -> Result<(Compaction, bool)> {
         check_caller(&caller)?;
-        validate::instructions(&instructions)?;
+        validate::instructions(&wanted.instructions)?;
         let key = self.store().find_session(session).await?;
         let (info, _) = self.store().session(key).await?;
         let source = self.store().source(key, None).await?;
-        let policy = parse_policy(&source.policy)?;
-        let possible = match kind {
-            CompactionKind::Prune => !plan::prune(&policy, &source.messages).is_empty(),
-            CompactionKind::Summary => {
-                plan::summary(&policy, &info.window, &source.layout, &source.messages, source.at).is_some()
-            }
+        let policy = self.parse_policy(&source.policy)?;
+        let scene = Scene {
+            policy: &policy,
+            window: &info.window,
+            layout: &source.layout,
+            sources: &source.messages,
+            base: source.at,
+            now: self.shared.clock.now(),
         };
-        let request = CompactionRequest { kind, trigger: Trigger::Manual, instructions };
-        let enqueued = self.store().enqueue(key, caller, request, info.window, Condition::Possible(possible)).await?;
+        let rung = rung_by_hand(&policy, &wanted).filter(|_| wanted.kind != CompactionKind::Prune);
+        let work = match rung {
+            Some((_, rung)) => {
+                plan::climb(scene, &Rung { stop_when_enough: false, ..rung.clone() }, info.context_tokens)
+            }
+            None if wanted.kind == CompactionKind::Prune => plan::clear_all(scene),
+            None => plan::Work::default(),
+        };
+        let condition = Condition::Possible(!work.is_empty());
+        let request = CompactionRequest {
+            kind: rung.map_or(CompactionKind::Prune, |(_, rung)| plan::kind(&rung.steps)),
+            trigger: Trigger::Manual,
+            level: rung.map(|(level, _)| level),
+            instructions: wanted.instructions,
+            notice: String::new(),
+        };
+        let enqueued = self.store().enqueue(key, caller, request, info.window, condition, None).await?;
         let enqueued = enqueued.ok_or_else(|| Error::internal("a request by hand was not taken"))?;
+        self.shared.scheduler.wake();
+        Ok((self.store().compaction(enqueued.compaction).await?, enqueued.joined))
+    }
+
+    /// Reduces a view that a provider found too large, its media included. Once for each user message: whoever reports
+    /// the same again has to shorten the request, or to take a model with a larger window.
+    pub async fn report_overflow(
+        &self,
+        session: &str,
+        overflow: Overflow,
+        caller: Caller,
+    ) -> Result<(Compaction, bool)> {
+        check_caller(&caller)?;
+        validate::name("code", &overflow.code)?;
+        validate::instructions(&overflow.message)?;
+        if let Some(window) = &overflow.window {
+            validate::window("window", window)?;
+        }
+        let said = ProviderError { status: overflow.status, code: &overflow.code, message: &overflow.message };
+        if !is_overflow(&said) {
+            return Err(Error::new(Reason::OverflowNotRecognized, "this does not say that the request was too large"));
+        }
+        let key = self.store().find_session(session).await?;
+        let (info, _) = self.store().session(key).await?;
+        let window = window_in_force(&info.window, overflow.window.as_ref()).clone();
+        let source = self.store().source(key, None).await?;
+        let policy = self.parse_policy(&source.policy)?;
+        if !policy.trigger.auto {
+            return Err(Error::new(Reason::AutomaticOff, "the policy lets nothing happen by itself"));
+        }
+        let requests = source.messages.iter().filter(|source| turns::is_request(&source.message));
+        let request = requests.map(|source| source.message.revision).max().unwrap_or(0);
+        let before = self.store().compactions(key, i64::MAX, OVERFLOWS_LOOKED_AT).await?;
+        let answered = |(_, compaction): &(i64, Compaction)| {
+            compaction.request.trigger == Trigger::Overflow
+                && compaction.state == CompactionState::Done
+                && compaction.base_revision.is_some_and(|base| base >= request)
+        };
+        if before.iter().any(answered) && self.store().kept_answer(key, &caller).await?.is_none() {
+            let message = "the view was reduced for this request already: shorten the request, or take a larger window";
+            return Err(Error::new(Reason::OverflowAgain, message));
+        }
+        let now = self.shared.clock.now();
+        let (layout, sources, base) = (&source.layout, &source.messages, source.at);
+        let scene = Scene { policy: &policy, window: &window, layout, sources, base, now };
+        let relief = plan::relief(scene, info.context_tokens);
+        let possible = relief.is_some() || !plan::without_media(scene).is_empty();
+        let request = CompactionRequest {
+            kind: relief.map_or(CompactionKind::Prune, |(_, kind)| kind),
+            trigger: Trigger::Overflow,
+            level: relief.map(|(level, _)| level),
+            instructions: String::new(),
+            notice: String::new(),
+        };
+        let condition = Condition::Possible(possible);
+        let enqueued = self.store().enqueue(key, caller, request, window, condition, None).await?;
+        let enqueued = enqueued.ok_or_else(|| Error::internal("a report of an overflow was not taken"))?;
         self.shared.scheduler.wake();
         Ok((self.store().compaction(enqueued.compaction).await?, enqueued.joined))
     }
@@ -71,7 +185,7 @@ impl Longhand {
         validate::name("summarizer", &new.summarizer)?;
         let key = self.store().find_session(session).await?;
         let source = self.store().source(key, None).await?;
-        let policy = parse_policy(&source.policy)?;
+        let policy = self.parse_policy(&source.policy)?;
         let until = match new.until.as_str() {
             "" => source.at,
             id => self.store().place_of(key, id).await?.1,
@@ -86,12 +200,15 @@ impl Longhand {
         let boundary_is_safe = plan::boundary_is_safe(&source.messages, tail_start);
         let (covered, covered_count) = plan::supplied(&source.layout, &source.messages, tail_start);
         let before = plan::view(&policy, &source.messages);
-        let after = plan::with_summary(&policy, &source.layout, &source.messages, tail_start, &new.text);
+        let boundary = Boundary { tail_start, retained: &[], retained_first: false };
+        let after = plan::with_summary(&policy, &source.layout, &source.messages, &boundary, &new.text, &[]);
         let evaluation = Evaluation {
             at: source.at,
             appended_tokens: 0,
             view_tokens: plan::view(&policy, &after).estimated_tokens,
             output_tokens: plan::output_tokens(&policy, &after),
+            output_count: plan::output_count(&after),
+            quiet_tokens: None,
             held: false,
         };
         let summary = SummaryCommit {
@@ -101,6 +218,9 @@ impl Longhand {
             tail_message,
             covered,
             covered_count,
+            retained: Vec::new(),
+            retained_first: false,
+            attachments: Vec::new(),
             summarizer: new.summarizer,
             usage: new.usage,
         };
@@ -136,6 +256,14 @@ impl Longhand {
         }
         let next = rows.last().filter(|_| more).map(|(row, _)| cursor::page_token(*row, &scope));
         Ok((rows.into_iter().map(|(_, compaction)| compaction).collect(), next.unwrap_or_default()))
+    }
+
+    /// Lets a reduction begin that waits for somebody to agree.
+    pub async fn confirm_compaction(&self, id: &str) -> Result<Compaction> {
+        let id = compaction_id(id)?;
+        self.store().confirm(id).await?;
+        self.shared.scheduler.wake();
+        Ok(self.store().compaction(id).await?)
     }
 
     /// Stops a reduction that waits or runs.

@@ -1,18 +1,18 @@
 //! Views for callers: what the model should see now, or saw then.
 
 use super::error::{Error, Result};
-use super::{Longhand, parse_policy, validate, window_in_force};
+use super::{Longhand, validate, window_in_force};
 use crate::limits;
 use crate::model::Revision;
-use crate::model::compaction::{CompactionKind, CompactionRequest, RevisionRange, Trigger};
+use crate::model::compaction::{CompactionRequest, RevisionRange, Trigger};
 use crate::model::ids::CompactionId;
 use crate::model::layout::{Covered, Omitted};
 use crate::model::message::Role;
 use crate::model::part::{MediaSource, PartBody};
 use crate::model::usage::ModelWindow;
 use crate::model::view::{Shortened, Standing, View, ViewMessage};
-use crate::policy::{Policy, overflow, shorten};
-use crate::scheduler::plan;
+use crate::policy::plan::{self, Scene};
+use crate::policy::{Policy, overflow, recall, shorten};
 use crate::store::{Caller, Condition, SessionKey, Source};
 use std::time::Duration;
 
@@ -76,11 +76,6 @@ pub struct Context {
     pub left_out: Vec<RevisionRange>,
 }
 
-/// The most input that leaves room for a reply; none when the window is unknown.
-fn room(window: &ModelWindow) -> Option<i64> {
-    (window.context > 0).then(|| window.input.unwrap_or(window.context - window.output.unwrap_or(0)).max(0))
-}
-
 /// A view with what it was made of.
 struct Built {
     source: Source,
@@ -93,7 +88,13 @@ struct Built {
 
 impl Built {
     fn fits(&self) -> bool {
-        room(&self.window).is_none_or(|room| self.context_tokens <= room)
+        overflow::room(&self.window).is_none_or(|room| self.context_tokens <= room)
+    }
+
+    /// Whether it would fit without what was brought back, which no reduction makes smaller.
+    fn fits_alone(&self) -> bool {
+        let (_, recalled_tokens) = recall::forget(&self.policy, self.view.clone());
+        overflow::room(&self.window).is_none_or(|room| self.context_tokens - recalled_tokens <= room)
     }
 }
 
@@ -119,7 +120,7 @@ impl Longhand {
         let mut whole_hash = None;
         if request.action == OverflowAction::Shorten
             && !built.fits()
-            && let Some(room) = room(&built.window)
+            && let Some(room) = overflow::room(&built.window)
         {
             // Reported usage counts what the estimate cannot see, such as a system prompt: keep the difference free.
             let unseen = (built.context_tokens - built.view.estimated_tokens).max(0);
@@ -158,8 +159,8 @@ impl Longhand {
         let pending = self.store().live_compaction(key).await?;
         let (session, _) = self.store().session(key).await?;
         let source = self.store().source(key, request.as_of).await?;
-        let policy = parse_policy(&source.policy)?;
-        let view = plan::view(&policy, &source.messages);
+        let policy = self.parse_policy(&source.policy)?;
+        let view = self.view_of(&source, &policy).await?;
         let window = window_in_force(&session.window, request.window.as_ref()).clone();
         // Usage is about the view of now; an older view has the policy's estimate.
         let now = request.as_of.is_none_or(|at| at == session.revision);
@@ -174,17 +175,28 @@ impl Longhand {
     /// A view that is too large for the caller's window deserves a reduction, whatever the session's own window says.
     async fn ask_for_reduction(&self, key: SessionKey, request: &ContextRequest, built: &mut Built) -> Result<()> {
         let Source { layout, messages, at, .. } = &built.source;
-        let possible = || plan::can_summarize(&built.policy, &built.window, layout, messages, *at);
-        if built.pending.is_some() || overflow::due_at(&built.policy, &built.window).is_none() || !possible() {
+        let nothing_is_due = overflow::due_at(&built.policy, &built.window).is_none() || built.fits_alone();
+        if built.pending.is_some() || nothing_is_due {
             return Ok(());
         }
+        let scene = Scene {
+            policy: &built.policy,
+            window: &built.window,
+            layout,
+            sources: messages,
+            base: *at,
+            now: self.shared.clock.now(),
+        };
+        let Some((level, kind)) = plan::relief(scene, built.context_tokens) else { return Ok(()) };
         let wanted = CompactionRequest {
-            kind: CompactionKind::Summary,
+            kind,
             trigger: Trigger::Threshold,
+            level: Some(level),
             instructions: String::new(),
+            notice: String::new(),
         };
         let condition = Condition::DoesNotFit { at: *at, overflow: request.action == OverflowAction::Wait };
-        let asked = self.store().enqueue(key, Caller::default(), wanted, built.window.clone(), condition).await;
+        let asked = self.store().enqueue(key, Caller::default(), wanted, built.window.clone(), condition, None).await;
         match asked {
             Ok(Some(enqueued)) => {
                 built.pending = Some(enqueued.compaction);
@@ -230,8 +242,8 @@ impl Longhand {
         }
         let Some(revision) = request.known_revision else { return Ok(0) };
         let source = self.store().source(key, Some(revision)).await?;
-        let policy = parse_policy(&source.policy)?;
-        let before = hashes(&plan::view(&policy, &source.messages).messages);
+        let policy = self.parse_policy(&source.policy)?;
+        let before = hashes(&self.view_of(&source, &policy).await?.messages);
         if before.last().is_none_or(|hash| hash.as_slice() != known) {
             // The caller holds something else, such as a view that was shortened for one call.
             return Ok(0);
@@ -286,6 +298,8 @@ impl Hasher {
             Standing::Marker => 2,
             Standing::Summary => 3,
             Standing::Paired => 4,
+            Standing::Filler => 5,
+            Standing::Retrieved => 6,
         });
         self.number(i64::try_from(message.parts.len()).unwrap_or(i64::MAX));
         for part in &message.parts {

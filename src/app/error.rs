@@ -52,6 +52,12 @@ pub enum Reason {
     NothingToUndo,
     /// The reduction has ended.
     CompactionEnded,
+    /// The policy lets nothing happen by itself.
+    AutomaticOff,
+    /// What the provider said does not mean that the request was too large.
+    OverflowNotRecognized,
+    /// The view was reduced for this request already, and is still too large for the provider.
+    OverflowAgain,
     /// A supplied summary's range does not fit the session.
     BoundaryInvalid,
     /// The view is too large to be read.
@@ -78,7 +84,7 @@ pub enum Reason {
 
 impl Reason {
     /// Every reason.
-    pub const ALL: [Self; 34] = [
+    pub const ALL: [Self; 37] = [
         Self::SessionNotFound,
         Self::MessageNotFound,
         Self::DraftNotFound,
@@ -102,6 +108,9 @@ impl Reason {
         Self::NothingToCompact,
         Self::NothingToUndo,
         Self::CompactionEnded,
+        Self::AutomaticOff,
+        Self::OverflowNotRecognized,
+        Self::OverflowAgain,
         Self::BoundaryInvalid,
         Self::ContextTooLarge,
         Self::TooManyStreams,
@@ -141,6 +150,9 @@ impl Reason {
             Self::NothingToCompact => "NOTHING_TO_COMPACT",
             Self::NothingToUndo => "NOTHING_TO_UNDO",
             Self::CompactionEnded => "COMPACTION_ENDED",
+            Self::AutomaticOff => "AUTOMATIC_OFF",
+            Self::OverflowNotRecognized => "OVERFLOW_NOT_RECOGNIZED",
+            Self::OverflowAgain => "OVERFLOW_AGAIN",
             Self::BoundaryInvalid => "BOUNDARY_INVALID",
             Self::ContextTooLarge => "CONTEXT_TOO_LARGE",
             Self::TooManyStreams => "TOO_MANY_STREAMS",

@@ -2,7 +2,7 @@
 
 use super::error::{Error, Reason, Result};
 use super::sessions::SessionInfo;
-use super::{Longhand, cursor, page_size, parse_policy};
+use super::{Longhand, cursor, page_size};
 use crate::bus::{Next, Subscription};
 use crate::limits;
 use crate::model::event::{Event, EventKind};
@@ -10,7 +10,6 @@ use crate::model::ids::{MessageId, PartId, SessionId};
 use crate::model::message::Message;
 use crate::model::view::ViewMessage;
 use crate::model::{Revision, Seq};
-use crate::scheduler::plan;
 use crate::store::{self, EventFilter, SessionKey};
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
@@ -305,8 +304,8 @@ impl Longhand {
         let (session, policy) = self.store().session(key).await?;
         let mut frames = vec![Frame::SnapshotSession(Box::new(SessionInfo { session, policy_json: policy.json }))];
         let source = self.store().source(key, Some(revision)).await?;
-        let policy = parse_policy(&source.policy)?;
-        let view = plan::view(&policy, &source.messages);
+        let policy = self.parse_policy(&source.policy)?;
+        let view = self.view_of(&source, &policy).await?;
         frames.extend(view.messages.into_iter().map(|message| Frame::SnapshotMessage(Box::new(message))));
         Ok(frames)
     }

@@ -8,6 +8,7 @@ pub mod context;
 pub mod cursor;
 pub mod error;
 pub mod events;
+mod recall;
 pub mod sessions;
 mod shortened;
 mod validate;
@@ -18,7 +19,8 @@ pub use error::{Error, Reason, Result};
 use crate::clock::Clock;
 use crate::model::time::Timestamp;
 use crate::model::usage::ModelWindow;
-use crate::policy::Policy;
+use crate::policy::bpe::Vocabulary;
+use crate::policy::{Policy, upgrade};
 use crate::scheduler::SchedulerHandle;
 use crate::store::{self, SessionKey, Store};
 use std::collections::HashMap;
@@ -36,7 +38,10 @@ struct Shared {
     store: Store,
     scheduler: SchedulerHandle,
     default_preset: String,
+    defaults: Vec<DefaultPolicy>,
+    vocabularies: Vec<Arc<Vocabulary>>,
     start_time: Timestamp,
+    clock: Clock,
     live: broadcast::Sender<events::LiveDelta>,
     /// Sessions in use, so that an append need not read its session's policy again. Only this process changes policies.
     known: Mutex<KnownSessions>,
@@ -64,10 +69,27 @@ struct Known {
 /// Sessions that are kept in mind.
 const KNOWN_MAX: usize = 10_000;
 
+/// The policy of sessions that name no preset, if they are about a model or a project.
+#[derive(Debug, Clone, Default)]
+pub struct DefaultPolicy {
+    /// The model of the session's window, with `*` for any characters; none for any model.
+    pub model: Option<String>,
+    /// The project in the session's metadata; none for any.
+    pub project: Option<String>,
+    /// The preset; none for the default one.
+    pub preset: Option<String>,
+    /// JSON merged over it; empty for none.
+    pub override_json: String,
+}
+
 /// How the API is built.
 pub struct Options {
-    /// The preset of sessions that name none.
+    /// The preset of sessions that name none and that no default is for.
     pub default_preset: String,
+    /// The policies of sessions that name no preset; the first that fits is taken.
+    pub defaults: Vec<DefaultPolicy>,
+    /// Vocabularies that policies may name.
+    pub vocabularies: Vec<Arc<Vocabulary>>,
     /// Ends event streams and waits when the daemon stops.
     pub stopping: CancellationToken,
 }
@@ -80,7 +102,10 @@ impl Longhand {
             store,
             scheduler,
             default_preset: options.default_preset,
+            defaults: options.defaults,
+            vocabularies: options.vocabularies,
             start_time: clock.now(),
+            clock: clock.clone(),
             live,
             known: Mutex::default(),
             shortened: shortened::ShortenedViews::default(),
@@ -106,7 +131,7 @@ impl Longhand {
         };
         let key = self.store().find_session(id).await?;
         let (session, policy) = self.store().session(key).await?;
-        let known = Arc::new(Known { key, policy: parse_policy(&policy)?, window: session.window });
+        let known = Arc::new(Known { key, policy: self.parse_policy(&policy)?, window: session.window });
         let mut all = self.known_sessions();
         if all.generation == generation {
             if all.sessions.len() >= KNOWN_MAX {
@@ -124,14 +149,19 @@ impl Longhand {
         all.generation += 1;
     }
 
+    /// Reads a stored policy, with the vocabulary that it names.
+    pub(crate) fn parse_policy(&self, text: &store::PolicyText) -> Result<Policy> {
+        parse_policy(text).map(|policy| policy.with_vocabularies(&self.shared.vocabularies))
+    }
+
     fn known_sessions(&self) -> std::sync::MutexGuard<'_, KnownSessions> {
         self.shared.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// Reads a stored policy. It was written by us, so anything else is damage.
-pub(crate) fn parse_policy(text: &store::PolicyText) -> Result<Policy> {
-    serde_json::from_str(&text.json)
+fn parse_policy(text: &store::PolicyText) -> Result<Policy> {
+    upgrade::parse(&text.json)
         .map_err(|error| Error::new(Reason::RowCorrupt, format!("a stored policy cannot be read: {error}")))
 }
 

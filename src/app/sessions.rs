@@ -1,11 +1,11 @@
 //! Sessions: made, found, changed, put away, forked.
 
 use super::error::{Error, Reason, Result};
-use super::{Longhand, check_caller, cursor, page_size, parse_policy, validate};
+use super::{DefaultPolicy, Longhand, check_caller, cursor, page_size, validate};
 use crate::model::Revision;
 use crate::model::session::Session;
 use crate::model::usage::ModelWindow;
-use crate::policy::{Policy, presets};
+use crate::policy::{Policy, TextWeight, presets, upgrade};
 use crate::store::{self, Caller, PolicyText, SessionKey};
 
 /// A session with its policy as text.
@@ -24,8 +24,10 @@ pub struct NewSession {
     pub client_id: Option<String>,
     /// What people call it.
     pub title: String,
-    /// The preset, with or without its version; empty for the default.
+    /// The preset, with or without its version; empty for the default of the model and the project.
     pub preset: String,
+    /// A whole policy in place of a preset; empty for none.
+    pub policy_json: String,
     /// JSON merged over the preset's policy; empty for none.
     pub policy_override_json: String,
     /// The window in force when a caller names none.
@@ -47,6 +49,8 @@ pub struct SessionChange {
     pub window: Option<ModelWindow>,
     /// The new preset.
     pub preset: Option<String>,
+    /// A whole policy in place of a preset.
+    pub policy_json: Option<String>,
     /// JSON merged over the policy in force, or over the new preset.
     pub policy_override_json: Option<String>,
     /// Refuse when history, marks or policy changed after this revision.
@@ -79,6 +83,53 @@ fn preset(name: &str) -> Result<Policy> {
         .ok_or_else(|| Error::new(Reason::PresetNotFound, format!("there is no preset {name}")).with("preset", name))
 }
 
+/// Reads a policy that a client gives whole, and refuses what does not make sense.
+fn whole_policy(json: &str) -> Result<Policy> {
+    crate::app::validate::policy_override(json)?;
+    let invalid = |field: &str, message: String| {
+        Error::new(Reason::PolicyInvalid, format!("policy_json: {field}: {message}")).with("field", field.to_owned())
+    };
+    let policy = upgrade::parse(json).map_err(|error| invalid("", error.to_string()))?;
+    match crate::policy::validate::validate(&policy).into_iter().next() {
+        Some(violation) => Err(invalid(&violation.field, violation.message)),
+        None => Ok(policy),
+    }
+}
+
+/// Where a policy comes from: a preset by its name, or a policy that is given whole, but not both.
+fn start_policy(name: &str, whole: &str) -> Result<Policy> {
+    match (name, whole) {
+        (name, "") => preset(name),
+        ("", whole) => whole_policy(whole),
+        _ => Err(Error::field("policy_json", "does not go with preset")),
+    }
+}
+
+/// Whether a text is what a pattern says, in which `*` stands for any characters.
+fn matches(pattern: &str, text: &str) -> bool {
+    let mut pieces = pattern.split('*');
+    let first = pieces.next().unwrap_or_default();
+    let Some(mut rest) = text.strip_prefix(first) else { return false };
+    let pieces: Vec<&str> = pieces.collect();
+    let Some((last, middle)) = pieces.split_last() else { return rest.is_empty() };
+    for piece in middle {
+        let Some(at) = rest.find(piece) else { return false };
+        rest = &rest[at + piece.len()..];
+    }
+    rest.len() >= last.len() && rest.ends_with(last)
+}
+
+/// Whether a session is about a project: its metadata name it, or a working directory that is it or lies beneath.
+fn is_about(project: &str, metadata_json: Option<&str>) -> bool {
+    let metadata: serde_json::Value =
+        metadata_json.and_then(|json| serde_json::from_str(json).ok()).unwrap_or(serde_json::Value::Null);
+    let directory = metadata["cwd"].as_str();
+    let beneath = |path: &str| {
+        path.strip_prefix(project.trim_end_matches('/')).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    };
+    metadata["project"].as_str() == Some(project) || directory.is_some_and(beneath)
+}
+
 /// Merges an override over a policy, and refuses what does not make sense.
 fn with_override(policy: Policy, json: &str) -> Result<Policy> {
     if json.is_empty() {
@@ -103,8 +154,12 @@ impl Longhand {
         validate::title(&new.title)?;
         validate::window("window", &new.window)?;
         validate::json("metadata_json", new.metadata_json.as_deref(), crate::limits::SESSION_METADATA_BYTES_MAX)?;
-        let name = if new.preset.is_empty() { &self.shared.default_preset } else { &new.preset };
-        let policy = with_override(preset(name)?, &new.policy_override_json)?;
+        let start = if new.preset.is_empty() && new.policy_json.is_empty() {
+            self.default_policy(&new)?
+        } else {
+            start_policy(&new.preset, &new.policy_json)?
+        };
+        let policy = self.usable(with_override(start, &new.policy_override_json)?)?;
         let parent = match &new.parent {
             Some(parent) => Some(self.store().find_session(parent).await?),
             None => None,
@@ -119,6 +174,28 @@ impl Longhand {
         };
         let (key, existed) = self.store().create_session(create, caller).await?;
         Ok((self.info(key).await?, existed))
+    }
+
+    /// The policy of a session that names none: that of the first default for its model and project.
+    fn default_policy(&self, new: &NewSession) -> Result<Policy> {
+        let fits = |default: &&DefaultPolicy| {
+            default.model.as_ref().is_none_or(|model| matches(model, &new.window.model))
+                && default.project.as_ref().is_none_or(|project| is_about(project, new.metadata_json.as_deref()))
+        };
+        let default = self.shared.defaults.iter().find(fits);
+        let name = default.and_then(|default| default.preset.as_ref()).unwrap_or(&self.shared.default_preset);
+        with_override(preset(name)?, default.map_or("", |default| &default.override_json))
+    }
+
+    /// Refuses a policy that counts by a vocabulary which the daemon does not have.
+    fn usable(&self, policy: Policy) -> Result<Policy> {
+        let TextWeight::Vocabulary { name, .. } = &policy.counting.text else { return Ok(policy) };
+        if self.shared.vocabularies.iter().any(|vocabulary| vocabulary.name() == name) {
+            return Ok(policy);
+        }
+        let field = "counting.text.vocabulary.name";
+        let message = format!("{field}: the daemon has no vocabulary {name:?}; its configuration names those it reads");
+        Err(Error::new(Reason::PolicyInvalid, message).with("field", field))
     }
 
     async fn info(&self, key: SessionKey) -> Result<SessionInfo> {
@@ -197,19 +274,21 @@ impl Longhand {
             policy_base: None,
             expected_revision: change.expected_revision,
         };
-        if change.preset.is_none() && change.policy_override_json.is_none() {
+        if change.preset.is_none() && change.policy_json.is_none() && change.policy_override_json.is_none() {
             return Ok(update);
         }
-        let start = match &change.preset {
-            Some(name) => preset(name)?,
-            None => {
+        let start = match (&change.preset, &change.policy_json) {
+            (Some(name), None) => preset(name)?,
+            (name, Some(whole)) => start_policy(name.as_deref().unwrap_or_default(), whole)?,
+            (None, None) => {
                 let base = self.store().session(key).await?.1;
-                let start = parse_policy(&base)?;
+                let start = self.parse_policy(&base)?;
                 update.policy_base = Some(base);
                 start
             }
         };
         let policy = with_override(start, change.policy_override_json.as_deref().unwrap_or_default())?;
+        let policy = self.usable(policy)?;
         update.policy = Some(policy_text(&policy)?);
         Ok(update)
     }

@@ -16,14 +16,46 @@ pub(super) struct StartArguments {
     /// The session, by id or client id
     session: String,
     /// Shorten old tool outputs instead of putting a summary in place of an old range
-    #[arg(long, conflicts_with = "instructions")]
+    #[arg(long, conflicts_with_all = ["instructions", "level"])]
     prune: bool,
+    /// Which rung of the policy's ladder to take: micro, auto, or deep (also called dream); default: the ordinary one
+    #[arg(long, value_name = "LEVEL")]
+    level: Option<Level>,
     /// Added to the summarizer's instructions
     #[arg(long, value_name = "TEXT", default_value = "")]
     instructions: String,
     /// Wait for its end
     #[arg(long)]
     wait: bool,
+}
+
+/// A rung of the ladder.
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+enum Level {
+    Micro,
+    Auto,
+    #[value(alias = "dream")]
+    Deep,
+}
+
+impl Level {
+    fn proto(self) -> pb::CompactionLevel {
+        match self {
+            Self::Micro => pb::CompactionLevel::Micro,
+            Self::Auto => pb::CompactionLevel::Auto,
+            Self::Deep => pb::CompactionLevel::Deep,
+        }
+    }
+}
+
+/// A reduction that waits for somebody to agree.
+#[derive(Debug, clap::Args)]
+pub(super) struct ConfirmArguments {
+    /// The reduction's id, as the event that proposes it tells
+    compaction: String,
+    /// Refuse it instead
+    #[arg(long)]
+    refuse: bool,
 }
 
 #[derive(Debug, clap::Args)]
@@ -46,6 +78,7 @@ pub(super) async fn start(globals: &Globals, arguments: StartArguments) -> anyho
         kind: if arguments.prune { pb::CompactionKind::Prune } else { pb::CompactionKind::Summary }.into(),
         instructions: arguments.instructions,
         request_id: String::new(),
+        level: arguments.level.map_or(pb::CompactionLevel::Unspecified, Level::proto).into(),
     };
     // The stream begins first, so that the end cannot pass unseen.
     let frames = if arguments.wait { Some(subscribe(&mut client, &arguments.session).await?) } else { None };
@@ -69,6 +102,22 @@ pub(super) async fn list(globals: &Globals, arguments: ListArguments) -> anyhow:
     } else {
         table(&compactions).print(&mut output)?;
     }
+    output.flush()?;
+    Ok(ExitCode::SUCCESS)
+}
+
+pub(super) async fn confirm(globals: &Globals, arguments: ConfirmArguments) -> anyhow::Result<ExitCode> {
+    let mut client = globals.client().await?;
+    let mut output = globals.output();
+    let compaction_id = arguments.compaction;
+    let compaction = if arguments.refuse {
+        let request = pb::CancelCompactionRequest { compaction_id };
+        client.compactions.cancel_compaction(request).await?.into_inner().compaction
+    } else {
+        let request = pb::ConfirmCompactionRequest { compaction_id };
+        client.compactions.confirm_compaction(request).await?.into_inner().compaction
+    };
+    print(&mut output, &compaction.unwrap_or_default())?;
     output.flush()?;
     Ok(ExitCode::SUCCESS)
 }

@@ -113,6 +113,8 @@ pub(super) fn heading(message: &pb::ContextMessage) -> String {
             format!("#{} {speaker} · {}", message.revision, message.message_id)
         }
         pb::Standing::Paired => format!("{speaker} (made by pairing)"),
+        pb::Standing::Filler => format!("{speaker} (words of the policy)"),
+        pb::Standing::Retrieved => format!("{speaker} (brought back from earlier)"),
         standing @ (pb::Standing::Marker | pb::Standing::Summary) => {
             let standing = word(standing.as_str_name(), "STANDING_");
             format!("#{} {speaker} ({standing}) · {}", message.revision, message.message_id)

@@ -38,17 +38,22 @@ pub(super) fn sentence(event: &pb::Event) -> String {
         }
         Body::MessagePinned(pinned) => format!("message pinned: {}", pinned.message_id),
         Body::MessageUnpinned(unpinned) => format!("pin taken away: {}", unpinned.message_id),
+        Body::CompactionProposed(proposed) => compaction_proposed(proposed),
         Body::CompactionStarted(started) => compaction_started(started),
         Body::CompactionRetried(retried) => {
             let why = failure(retried.failure.as_ref());
             format!("compaction retried: {} after attempt {}: {why}", retried.compaction_id, retried.attempt)
         }
         Body::PartsPruned(pruned) => {
-            format!("{} pruned: {}", count(pruned.part_ids.len() as i64, "tool output"), pruned.compaction_id)
+            let omitted = if pruned.omitted_ranges.is_empty() { "" } else { ", messages left out" };
+            let parts = count(pruned.part_ids.len() as i64, "part");
+            format!("{parts} shortened{omitted}: {}", pruned.compaction_id)
         }
         Body::Compacted(compacted) => {
             let numbers = compacted.outcome.as_ref().map(outcome).unwrap_or_default();
-            format!("{} done: {}: {numbers}", kind(compacted.kind()), compacted.compaction_id)
+            let level = level(compacted.level());
+            let notice = if compacted.notice.is_empty() { String::new() } else { format!(" · {}", compacted.notice) };
+            format!("{}{level} done: {}: {numbers}{notice}", kind(compacted.kind()), compacted.compaction_id)
         }
         Body::CompactionFailed(failed) => {
             format!("compaction failed: {}: {}", failed.compaction_id, failure(failed.failure.as_ref()))
@@ -93,10 +98,24 @@ fn usage_recorded(recorded: &pb::UsageRecorded) -> String {
     format!("usage: {usage}{trusted}; context {}{due}", fill(recorded.context_tokens, recorded.window_tokens))
 }
 
+fn compaction_proposed(proposed: &pb::CompactionProposed) -> String {
+    let (kind, level) = (kind(proposed.kind()), level(proposed.level()));
+    format!("{kind}{level} proposed: {}: {}", proposed.compaction_id, proposed.notice)
+}
+
+/// The rung of the ladder behind the name of what it does; nothing for the routine.
+pub(super) fn level(level: pb::CompactionLevel) -> String {
+    match level {
+        pb::CompactionLevel::Unspecified => String::new(),
+        level => format!(" ({})", word(level.as_str_name(), "COMPACTION_LEVEL_")),
+    }
+}
+
 fn compaction_started(started: &pb::CompactionStarted) -> String {
     let (kind, trigger) = (kind(started.kind()), trigger(started.trigger()));
     let fill = fill(started.context_tokens, started.window_tokens);
-    format!("{kind} started ({trigger}): {} at {fill}", started.compaction_id)
+    let level = level(started.level());
+    format!("{kind}{level} started ({trigger}): {} at {fill}", started.compaction_id)
 }
 
 /// What a reduction did, in numbers.
@@ -107,6 +126,9 @@ pub(super) fn outcome(outcome: &pb::CompactionOutcome) -> String {
     }
     if outcome.pruned_count > 0 {
         text += &format!(", {} shortened", count(outcome.pruned_count, "output"));
+    }
+    if outcome.omitted_count > 0 {
+        text += &format!(", {} left out", count(outcome.omitted_count, "message"));
     }
     if !outcome.summarizer.is_empty() {
         text += &format!(", by {}", outcome.summarizer);

@@ -21,6 +21,7 @@ mod replay;
 mod serve;
 mod sessions;
 mod show;
+mod simulate;
 mod status;
 mod view;
 
@@ -87,8 +88,12 @@ enum Command {
     Compactions(compactions::ListArguments),
     /// Take back the newest reduction in force
     Undo(compactions::UndoArguments),
-    /// List the presets, or print one whole
+    /// Agree to a reduction that waits for an answer, or refuse it
+    Confirm(compactions::ConfirmArguments),
+    /// List the presets, print one whole, or compare two
     Presets(presets::Arguments),
+    /// Run a transcript through presets, without a daemon and without a model, to choose one
+    Simulate(simulate::Arguments),
     /// Check hash chains, or export their heads
     Audit(audit::Arguments),
     /// Say what the daemon is and how it fares
@@ -127,7 +132,9 @@ async fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Compact(arguments) => compactions::start(globals, arguments).await,
         Command::Compactions(arguments) => compactions::list(globals, arguments).await,
         Command::Undo(arguments) => compactions::undo(globals, arguments).await,
+        Command::Confirm(arguments) => compactions::confirm(globals, arguments).await,
         Command::Presets(arguments) => presets::run(globals, arguments).await,
+        Command::Simulate(arguments) => simulate::run(globals, arguments),
         Command::Audit(arguments) => audit::run(globals, arguments).await,
         Command::Status => status::run(globals).await,
     }

@@ -1,13 +1,24 @@
-//! `longhand presets`: the presets the daemon has.
+//! `longhand presets`: the presets the daemon has, one of them whole, and how two of them differ.
 
 use super::Globals;
 use super::output::{Align, Output, Table, shorten};
 use crate::pb;
 use anyhow::anyhow;
+use serde::Serialize;
+use serde_json::Value;
 use std::process::ExitCode;
 
 /// How wide a description may be in the table.
 const DESCRIPTION_WIDTH: usize = 90;
+
+/// How wide a value may be where two stand side by side.
+const VALUE_WIDTH: usize = 60;
+
+/// The field under which a preset's notes name its deviations.
+const DEVIATION: &str = "deviation";
+
+/// What stands for a value that the other preset alone has.
+const ABSENT: &str = "-";
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
@@ -17,10 +28,17 @@ pub(super) struct Arguments {
 
 #[derive(Debug, clap::Subcommand)]
 enum Command {
-    /// Print a preset whole: its policy, and where its values come from
+    /// Print a preset whole: every value with where it comes from, and where it deviates on purpose
     Show {
         /// The preset's name, with or without its version
         name: String,
+    },
+    /// Print the values in which two presets differ
+    Diff {
+        /// A preset's name, with or without its version
+        from: String,
+        /// The other's
+        to: String,
     },
 }
 
@@ -30,9 +48,13 @@ pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Resu
     let presets = client.admin.list_presets(pb::ListPresetsRequest {}).await?.into_inner().presets;
     match arguments.command {
         Some(Command::Show { name }) => {
-            let unknown = || anyhow!("there is no preset {name:?}; `longhand presets` lists those there are");
-            let preset = find(&presets, &name).ok_or_else(unknown)?;
+            let preset = find(&presets, &name)?;
             if output.json() { output.message(preset)? } else { print(&mut output, preset)? }
+        }
+        Some(Command::Diff { from, to }) => {
+            let (from, to) = (find(&presets, &from)?, find(&presets, &to)?);
+            let difference = Difference { from: &from.name, to: &to.name, values: differences(from, to)? };
+            if output.json() { output.value(&difference)? } else { difference.print(&mut output)? }
         }
         None if output.json() => presets.iter().try_for_each(|preset| output.message(preset))?,
         None => table(&presets).print(&mut output)?,
@@ -42,9 +64,10 @@ pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Resu
 }
 
 /// A preset by its whole name, or by the name before the version: then the last version listed.
-fn find<'a>(presets: &'a [pb::Preset], name: &str) -> Option<&'a pb::Preset> {
+fn find<'a>(presets: &'a [pb::Preset], name: &str) -> anyhow::Result<&'a pb::Preset> {
     let unversioned = |preset: &&pb::Preset| preset.name.split_once('@').is_some_and(|(base, _)| base == name);
-    presets.iter().find(|preset| preset.name == name).or_else(|| presets.iter().rfind(unversioned))
+    let found = presets.iter().find(|preset| preset.name == name).or_else(|| presets.iter().rfind(unversioned));
+    found.ok_or_else(|| anyhow!("there is no preset {name:?}; `longhand presets` lists those there are"))
 }
 
 fn table(presets: &[pb::Preset]) -> Table {
@@ -61,25 +84,131 @@ fn table(presets: &[pb::Preset]) -> Table {
 
 fn print(output: &mut Output, preset: &pb::Preset) -> anyhow::Result<()> {
     output.line(&format!("{}: {}", preset.name, preset.description))?;
-    let policy: serde_json::Value = serde_json::from_str(&preset.policy_json)?;
-    output.line(&serde_json::to_string_pretty(&policy)?)?;
-    if !preset.notes.is_empty() {
-        let mut notes = Table::new(&[("FIELD", Align::Left), ("SOURCE", Align::Left)]);
-        preset.notes.iter().for_each(|note| notes.row(vec![note.field.clone(), note.source.clone()]));
+    output.line("")?;
+    values_table(preset)?.print(output)?;
+    let deviations: Vec<&str> = notes(preset, DEVIATION).collect();
+    if !deviations.is_empty() {
         output.line("")?;
-        notes.print(output)?;
+        output.line("Deviates on purpose:")?;
+        deviations.iter().try_for_each(|text| output.line(&format!("- {text}")))?;
     }
     Ok(())
+}
+
+/// Every value with its source. Values come last, since they may be long and are printed whole.
+fn values_table(preset: &pb::Preset) -> anyhow::Result<Table> {
+    let mut table = Table::new(&[("FIELD", Align::Left), ("SOURCE", Align::Left), ("VALUE", Align::Left)]);
+    for (field, value) in values(preset)? {
+        let source = source(preset, &field).unwrap_or(ABSENT).to_owned();
+        table.row(vec![field, source, value]);
+    }
+    Ok(table)
+}
+
+fn notes<'a>(preset: &'a pb::Preset, field: &str) -> impl Iterator<Item = &'a str> {
+    preset.notes.iter().filter(move |note| note.field == field).map(|note| note.source.as_str())
+}
+
+/// Where a value comes from: what is noted of the field, or else of the nearest one that it is in.
+fn source<'a>(preset: &'a pb::Preset, field: &str) -> Option<&'a str> {
+    let mut field = field;
+    loop {
+        if let Some(source) = notes(preset, field).next() {
+            return Some(source);
+        }
+        field = field.rsplit_once('.')?.0;
+    }
+}
+
+/// The values of a preset's policy, each with its path, in the order of the policy.
+fn values(preset: &pb::Preset) -> anyhow::Result<Vec<(String, String)>> {
+    let policy: Value = serde_json::from_str(&preset.policy_json)?;
+    let mut values = Vec::new();
+    flatten(String::new(), &policy, &mut values);
+    Ok(values)
+}
+
+fn flatten(path: String, value: &Value, values: &mut Vec<(String, String)>) {
+    let inside = |name: &str| if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") };
+    match value {
+        Value::Object(fields) if !fields.is_empty() => {
+            fields.iter().for_each(|(name, value)| flatten(inside(name), value, values));
+        }
+        Value::Array(items) if !items.is_empty() => {
+            items.iter().enumerate().for_each(|(index, value)| flatten(inside(&index.to_string()), value, values));
+        }
+        value => values.push((path, value.to_string())),
+    }
+}
+
+/// How two presets differ.
+#[derive(Debug, Serialize)]
+struct Difference<'a> {
+    from: &'a str,
+    to: &'a str,
+    values: Vec<DifferentValue>,
+}
+
+/// A value in which two presets differ, as JSON; none where a preset has no such field.
+#[derive(Debug, PartialEq, Eq, Serialize)]
+struct DifferentValue {
+    field: String,
+    from: Option<String>,
+    to: Option<String>,
+}
+
+/// The values that differ, in the order of the first policy; what only the second has follows.
+fn differences(from: &pb::Preset, to: &pb::Preset) -> anyhow::Result<Vec<DifferentValue>> {
+    let (from, to) = (values(from)?, values(to)?);
+    let of = |values: &[(String, String)], field: &str| {
+        values.iter().find(|(name, _)| name == field).map(|(_, value)| value.clone())
+    };
+    let only_to = to.iter().filter(|(field, _)| of(&from, field).is_none());
+    let fields = from.iter().chain(only_to).map(|(field, _)| field);
+    let values =
+        fields.map(|field| DifferentValue { field: field.clone(), from: of(&from, field), to: of(&to, field) });
+    // Their names differ in any case.
+    Ok(values.filter(|value| value.field != "preset" && value.from != value.to).collect())
+}
+
+impl Difference<'_> {
+    fn print(&self, output: &mut Output) -> anyhow::Result<()> {
+        if self.values.is_empty() {
+            return Ok(output.line(&format!("{} and {} are the same policy", self.from, self.to))?);
+        }
+        output.line(&format!("from {} to {}", self.from, self.to))?;
+        output.line("")?;
+        Ok(self.table().print(output)?)
+    }
+
+    fn table(&self) -> Table {
+        let mut table = Table::new(&[("FIELD", Align::Left), ("FROM", Align::Left), ("TO", Align::Left)]);
+        let told =
+            |value: &Option<String>| value.as_deref().map_or(ABSENT.to_owned(), |value| shorten(value, VALUE_WIDTH));
+        for value in &self.values {
+            table.row(vec![value.field.clone(), told(&value.from), told(&value.to)]);
+        }
+        table
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn preset(name: &str, policy_json: &str, notes: &[(&str, &str)]) -> pb::Preset {
+        let note = |(field, source): &(&str, &str)| pb::PresetNote { field: (*field).into(), source: (*source).into() };
+        pb::Preset {
+            name: name.into(),
+            policy_json: policy_json.into(),
+            notes: notes.iter().map(note).collect(),
+            ..Default::default()
+        }
+    }
+
     #[test]
     fn presets_are_found_with_and_without_a_version() {
-        let presets =
-            ["opencode@seed", "pi@1.4", "pi@1.5"].map(|name| pb::Preset { name: name.into(), ..Default::default() });
+        let presets = ["opencode@seed", "pi@1.4", "pi@1.5"].map(|name| preset(name, "", &[]));
         for (name, found) in [
             ("opencode@seed", Some("opencode@seed")),
             ("opencode", Some("opencode@seed")),
@@ -87,7 +216,35 @@ mod tests {
             ("pi@1.4", Some("pi@1.4")),
             ("open", None),
         ] {
-            assert_eq!(find(&presets, name).map(|preset| preset.name.as_str()), found);
+            assert_eq!(find(&presets, name).ok().map(|preset| preset.name.as_str()), found);
         }
+    }
+
+    #[test]
+    fn every_value_has_the_nearest_source() {
+        let policy = r#"{"a":{"b":1,"c":[{"d":"x y"},{"d":null}]},"ab":[],"e":{}}"#;
+        let notes = [("a", "all of a"), ("a.c.0", "the first"), ("ab", "none there"), (DEVIATION, "on purpose")];
+        let preset = preset("p@1", policy, &notes);
+        let lines = values_table(&preset).expect("a policy").lines();
+        let expected = [
+            "FIELD    SOURCE      VALUE",
+            "a.b      all of a    1",
+            "a.c.0.d  the first   \"x y\"",
+            "a.c.1.d  all of a    null",
+            "ab       none there  []",
+            "e        -           {}",
+        ];
+        assert_eq!(lines, expected);
+    }
+
+    #[test]
+    fn only_what_differs_is_told() {
+        let from = preset("p@1", r#"{"preset":"p@1","a":1,"b":{"c":"x","d":true},"e":[1,2]}"#, &[]);
+        let to = preset("p@2", r#"{"preset":"p@2","a":1,"b":{"c":"y"},"e":[1],"f":null}"#, &[]);
+        let difference = Difference { from: "p@1", to: "p@2", values: differences(&from, &to).expect("policies") };
+        let expected =
+            ["FIELD  FROM  TO", "b.c    \"x\"   \"y\"", "b.d    true  -", "e.1    2     -", "f      -     null"];
+        assert_eq!(difference.table().lines(), expected);
+        assert_eq!(differences(&from, &from).expect("policies"), []);
     }
 }

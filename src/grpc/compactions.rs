@@ -1,8 +1,9 @@
 //! Reductions over gRPC.
 
 use super::caller;
-use super::convert::compaction::{compaction, read_kind, read_summary};
+use super::convert::compaction::{compaction, read_kind, read_level, read_overflow, read_summary};
 use crate::app::Longhand;
+use crate::app::compactions::Wanted;
 use crate::pb;
 use crate::pb::compaction_service_server::CompactionService;
 use tonic::{Request, Response, Status};
@@ -25,9 +26,21 @@ impl CompactionService for Compactions {
         request: Request<pb::StartCompactionRequest>,
     ) -> Result<Response<pb::StartCompactionResponse>, Status> {
         let caller = caller(&request, &request.get_ref().request_id)?;
-        let pb::StartCompactionRequest { session_id, kind, instructions, .. } = request.into_inner();
-        let (started, joined) = self.app.start_compaction(&session_id, read_kind(kind)?, instructions, caller).await?;
+        let pb::StartCompactionRequest { session_id, kind, instructions, level, .. } = request.into_inner();
+        let wanted = Wanted { kind: read_kind(kind)?, level: read_level(level)?, instructions };
+        let (started, joined) = self.app.start_compaction(&session_id, wanted, caller).await?;
         Ok(Response::new(pb::StartCompactionResponse { compaction: Some(compaction(started)), joined }))
+    }
+
+    async fn report_overflow(
+        &self,
+        request: Request<pb::ReportOverflowRequest>,
+    ) -> Result<Response<pb::ReportOverflowResponse>, Status> {
+        let caller = caller(&request, &request.get_ref().request_id)?;
+        let mut request = request.into_inner();
+        let session = std::mem::take(&mut request.session_id);
+        let (started, joined) = self.app.report_overflow(&session, read_overflow(request), caller).await?;
+        Ok(Response::new(pb::ReportOverflowResponse { compaction: Some(compaction(started)), joined }))
     }
 
     async fn supply_summary(
@@ -61,6 +74,14 @@ impl CompactionService for Compactions {
         let (found, next_page_token) = self.app.list_compactions(&session_id, page_size.into(), &page_token).await?;
         let compactions = found.into_iter().map(compaction).collect();
         Ok(Response::new(pb::ListCompactionsResponse { compactions, next_page_token }))
+    }
+
+    async fn confirm_compaction(
+        &self,
+        request: Request<pb::ConfirmCompactionRequest>,
+    ) -> Result<Response<pb::ConfirmCompactionResponse>, Status> {
+        let confirmed = self.app.confirm_compaction(&request.get_ref().compaction_id).await?;
+        Ok(Response::new(pb::ConfirmCompactionResponse { compaction: Some(compaction(confirmed)) }))
     }
 
     async fn cancel_compaction(

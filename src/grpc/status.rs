@@ -24,7 +24,8 @@ fn code(reason: Reason) -> Code {
         | Reason::DraftNotFound
         | Reason::CompactionNotFound
         | Reason::PresetNotFound => Code::NotFound,
-        Reason::InvalidField
+        Reason::OverflowNotRecognized
+        | Reason::InvalidField
         | Reason::PolicyInvalid
         | Reason::LimitExceeded
         | Reason::RequestIdReused
@@ -42,6 +43,8 @@ fn code(reason: Reason) -> Code {
         | Reason::NothingToCompact
         | Reason::NothingToUndo
         | Reason::CompactionEnded
+        | Reason::AutomaticOff
+        | Reason::OverflowAgain
         | Reason::BoundaryInvalid => Code::FailedPrecondition,
         Reason::ContextTooLarge | Reason::TooManyStreams | Reason::RequestTooLarge => Code::ResourceExhausted,
         Reason::StoreBusy | Reason::StoreReadOnly | Reason::ShuttingDown => Code::Unavailable,

@@ -12,7 +12,7 @@ use crate::pb::message_service_client::MessageServiceClient;
 use crate::pb::session_service_client::SessionServiceClient;
 use crate::scheduler::{self, Scheduler};
 use crate::store::{self, Store};
-use crate::summarizer::Extractive;
+use crate::summarizer::{Extractive, Levels};
 use futures::StreamExt as _;
 use pb::get_context_response::Frame as ContextFrame;
 use pb::subscribe_events_response::Frame;
@@ -48,10 +48,15 @@ impl Served {
         let options = store::Options { directory: directory.path().to_owned(), durability };
         let (store, writer) = Store::open(options, clock.clone()).await.expect("the store opens");
         tokio::spawn(writer);
-        let workers = scheduler::Options { workers: NonZeroUsize::MIN };
-        let scheduler = Scheduler::new(store.clone(), clock.clone(), Arc::new(Extractive), workers);
+        let workers = scheduler::Options { workers: NonZeroUsize::MIN, vocabularies: Vec::new() };
+        let scheduler = Scheduler::new(store.clone(), clock.clone(), Levels::all(Arc::new(Extractive)), workers);
         let stopping = CancellationToken::new();
-        let options = app::Options { default_preset: "opencode@seed".to_owned(), stopping: stopping.clone() };
+        let options = app::Options {
+            default_preset: "opencode@seed".to_owned(),
+            defaults: Vec::new(),
+            vocabularies: Vec::new(),
+            stopping: stopping.clone(),
+        };
         let (routes, health) = router(Longhand::new(store, scheduler.handle(), &clock, options)).await;
         Self { routes, health, stopping, _directory: directory }
     }

@@ -6,12 +6,37 @@ use super::time::Timestamp;
 use super::usage::Usage;
 
 /// What a reduction does.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum CompactionKind {
     /// Shortens old tool outputs, without a model.
     Prune,
+    /// Cuts and leaves out messages until the rest fits, without a model.
+    Omission,
     /// Puts a summary in place of an old range.
     Summary,
+}
+
+/// A rung of the ladder of thresholds, or how thorough a reduction by hand is to be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
+pub enum Level {
+    /// Without a model: old outputs are cleared.
+    Micro,
+    /// The ordinary summary.
+    #[default]
+    Auto,
+    /// The thorough one.
+    Deep,
+}
+
+impl Level {
+    /// The level's name, as policies, the protocol and the command line spell it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Micro => "micro",
+            Self::Auto => "auto",
+            Self::Deep => "deep",
+        }
+    }
 }
 
 /// Who asked for a reduction.
@@ -25,6 +50,8 @@ pub enum Trigger {
     Manual,
     /// A client brought the summary along (an import, a hook).
     Supplied,
+    /// A provider refused the view because it was too large.
+    Overflow,
 }
 
 /// Where a reduction stands.
@@ -60,8 +87,12 @@ pub struct CompactionRequest {
     pub kind: CompactionKind,
     /// Who asks.
     pub trigger: Trigger,
+    /// Which rung of the ladder; none for the routine.
+    pub level: Option<Level>,
     /// Added to the summarizer's instructions; empty for none.
     pub instructions: String,
+    /// What people are told of it; empty for nothing.
+    pub notice: String,
 }
 
 /// An inclusive range of revisions.
@@ -98,6 +129,8 @@ pub struct Outcome {
     pub summary_message: Option<MessageId>,
     /// Parts that were shortened.
     pub pruned_count: i64,
+    /// Messages that were left out.
+    pub omitted_count: i64,
     /// Tokens of the view before, by the policy's estimate.
     pub tokens_before: i64,
     /// Tokens of the view after, by the same estimate.
@@ -142,6 +175,8 @@ pub struct Compaction {
     pub attempt: i64,
     /// What it did, once done.
     pub outcome: Option<Outcome>,
+    /// Until when somebody may agree or refuse, while it waits for that.
+    pub proposed_until: Option<Timestamp>,
     /// Why it did not, once failed, cancelled or superseded.
     pub failure: Option<Failure>,
     /// The revision at which it was undone, if it was.

@@ -1,6 +1,6 @@
 //! Events: one per committed change.
 
-use super::compaction::{CompactionKind, Failure, Outcome, Trigger};
+use super::compaction::{CompactionKind, Failure, Level, Outcome, RevisionRange, Trigger};
 use super::ids::{CompactionId, MessageId, PartId, SessionId};
 use super::message::{FinishReason, MessageKind, Role};
 use super::time::Timestamp;
@@ -135,10 +135,25 @@ pub enum EventBody {
         /// The message.
         message: MessageId,
     },
+    /// A reduction waits for somebody to agree, for a while.
+    CompactionProposed {
+        /// The reduction.
+        compaction: CompactionId,
+        /// What it does.
+        kind: CompactionKind,
+        /// Which rung of the ladder asks.
+        level: Option<Level>,
+        /// What people are asked.
+        notice: String,
+        /// When it goes on without an answer.
+        until: Timestamp,
+    },
     /// A reduction began.
     CompactionStarted {
         /// The reduction.
         compaction: CompactionId,
+        /// Which rung of the ladder asked.
+        level: Option<Level>,
         /// What it does.
         kind: CompactionKind,
         /// Who asked.
@@ -159,17 +174,23 @@ pub enum EventBody {
         /// Why.
         failure: Failure,
     },
-    /// Tool outputs were shortened.
+    /// Parts were shortened, and messages left out.
     PartsPruned {
         /// The reduction.
         compaction: CompactionId,
         /// The parts.
         parts: Vec<PartId>,
+        /// Messages that were left out.
+        omitted: Vec<RevisionRange>,
     },
     /// A reduction is in force.
     Compacted {
         /// The reduction.
         compaction: CompactionId,
+        /// Which rung of the ladder asked.
+        level: Option<Level>,
+        /// What people are told; empty for nothing.
+        notice: String,
         /// What it did.
         kind: CompactionKind,
         /// Who asked.
@@ -226,11 +247,12 @@ pub enum EventKind {
     CompactionFailed = 19,
     CompactionCancelled = 20,
     CompactionUndone = 21,
+    CompactionProposed = 22,
 }
 
 impl EventKind {
     /// Every kind.
-    pub const ALL: [Self; 21] = [
+    pub const ALL: [Self; 22] = [
         Self::SessionCreated,
         Self::SessionUpdated,
         Self::SessionArchived,
@@ -252,6 +274,7 @@ impl EventKind {
         Self::CompactionFailed,
         Self::CompactionCancelled,
         Self::CompactionUndone,
+        Self::CompactionProposed,
     ];
 
     /// The kind with this number, if there is one.
@@ -279,6 +302,7 @@ impl EventKind {
             | Self::SessionArchived
             | Self::SessionRestored
             | Self::UsageRecorded
+            | Self::CompactionProposed
             | Self::CompactionStarted
             | Self::CompactionRetried
             | Self::CompactionFailed
@@ -305,6 +329,7 @@ impl EventBody {
             Self::MessageEdited { .. } => EventKind::MessageEdited,
             Self::MessagePinned { .. } => EventKind::MessagePinned,
             Self::MessageUnpinned { .. } => EventKind::MessageUnpinned,
+            Self::CompactionProposed { .. } => EventKind::CompactionProposed,
             Self::CompactionStarted { .. } => EventKind::CompactionStarted,
             Self::CompactionRetried { .. } => EventKind::CompactionRetried,
             Self::PartsPruned { .. } => EventKind::PartsPruned,
@@ -333,6 +358,7 @@ impl EventBody {
             | Self::SessionForked { .. }
             | Self::PolicyChanged { .. }
             | Self::SessionRewound { .. }
+            | Self::CompactionProposed { .. }
             | Self::CompactionStarted { .. }
             | Self::CompactionRetried { .. }
             | Self::PartsPruned { .. }

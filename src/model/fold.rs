@@ -78,6 +78,9 @@ struct State<'a> {
     pinned: BTreeSet<Revision>,
     /// Prune marks that were taken back, ascending.
     undone_prunes: Vec<Revision>,
+    /// What reductions leave out and no rewind does: ascending, disjoint, each range with the first mark that left it
+    /// out.
+    reduced: Vec<Omitted>,
 }
 
 /// An edit that holds.
@@ -103,11 +106,13 @@ impl<'a> State<'a> {
             replacements: BTreeMap::new(),
             pinned: BTreeSet::new(),
             undone_prunes: Vec::new(),
+            reduced: Vec::new(),
         };
         for mark in marks {
             state.read(mark, undone.get(&mark.revision).copied());
         }
         state.hide_replacements(&undone);
+        state.reduced = state.left_out_by_reductions();
         state.pinned = state.pinned.iter().map(|target| *state.replacements.get(target).unwrap_or(target)).collect();
         state
     }
@@ -159,6 +164,28 @@ impl<'a> State<'a> {
         self.rewound.get(index).filter(|omitted| omitted.range.contains(revision)).map(|omitted| omitted.mark)
     }
 
+    /// What live reductions leave out, without what rewinds leave out as well.
+    fn left_out_by_reductions(&self) -> Vec<Omitted> {
+        let mut taken = self.rewound_ranges();
+        let mut reduced = Vec::new();
+        for mark in &self.live {
+            let MarkBody::Pruned { omitted, .. } = &mark.body else { continue };
+            for range in subtract(omitted, &taken) {
+                reduced.push(Omitted { range, mark: mark.revision, reason: OmitReason::Reduced });
+                let at = taken.partition_point(|before| before.first < range.first);
+                taken.insert(at, range);
+            }
+        }
+        reduced.sort_by_key(|omitted| omitted.range.first);
+        reduced
+    }
+
+    /// Whether a reduction leaves `revision` out.
+    fn is_reduced(&self, revision: Revision) -> bool {
+        let index = self.reduced.partition_point(|omitted| omitted.range.last < revision);
+        self.reduced.get(index).is_some_and(|omitted| omitted.range.contains(revision))
+    }
+
     /// The edits of messages that are still in the conversation, ascending by target.
     fn shown_edits(&self) -> impl Iterator<Item = (Revision, Edit)> {
         let edits = self.edits.iter().map(|(target, edit)| (*target, *edit));
@@ -177,7 +204,17 @@ impl<'a> State<'a> {
             mark: edit.mark,
             reason: OmitReason::Edited,
         });
-        let mut omitted: Vec<Omitted> = self.rewound.iter().chain(&self.hidden).cloned().chain(edited).collect();
+        let in_other_words: Vec<Omitted> = self.hidden.iter().cloned().chain(edited).collect();
+        let points: Vec<RevisionRange> = in_other_words.iter().map(|omitted| omitted.range).collect();
+        // A replacement goes by its own revision, wherever it stands; a message that was edited is left out as such.
+        let reduced = self.reduced.iter().flat_map(|omitted| {
+            let apart = |range| Omitted { range, ..omitted.clone() };
+            let mut points = points.clone();
+            points.sort_by_key(|range| range.first);
+            subtract(&[omitted.range], &points).into_iter().map(apart).collect::<Vec<_>>()
+        });
+        let mut omitted: Vec<Omitted> =
+            self.rewound.iter().cloned().chain(reduced).chain(in_other_words.iter().cloned()).collect();
         omitted.sort_by_key(|omitted| omitted.range.first);
         omitted
     }
@@ -195,9 +232,25 @@ fn undone(marks: &[Mark]) -> BTreeMap<Revision, Revision> {
             && !undone.contains_key(&mark.revision)
         {
             undone.entry(target).or_insert(mark.revision);
+            for sibling in siblings(marks, target) {
+                undone.entry(sibling).or_insert(mark.revision);
+            }
         }
     }
     undone
+}
+
+/// The marks that the same reduction made before a mark: what takes one back takes back all of them.
+fn siblings(marks: &[Mark], target: Revision) -> impl Iterator<Item = Revision> {
+    let compaction = |mark: &Mark| match &mark.body {
+        MarkBody::Compacted(compacted) => Some(compacted.compaction),
+        MarkBody::Pruned { compaction, .. } => Some(*compaction),
+        MarkBody::Rewound { .. } | MarkBody::Edited { .. } | MarkBody::Pinned { .. } | MarkBody::Undone { .. } => None,
+    };
+    let end = marks.partition_point(|mark| mark.revision < target);
+    let made_by = marks.get(end).filter(|mark| mark.revision == target).and_then(compaction);
+    let same = move |mark: &&Mark| made_by.is_some() && compaction(mark) == made_by;
+    marks[..end].iter().rev().take_while(same).map(|mark| mark.revision)
 }
 
 /// What live rewinds leave out: ascending and disjoint, the newest mark first where several leave out the same.
@@ -283,7 +336,15 @@ fn spans(state: &State<'_>, summary: Option<&CompactedMark>) -> Vec<Span> {
     if let Some(compacted) = summary {
         let marker = compacted.marker.map(|revision| Span::Placed { revision, place: Place::Marker });
         spans.extend(marker);
-        spans.push(Span::Placed { revision: compacted.summary, place: Place::Summary });
+        let retained = retained_spans(state, compacted);
+        let summary = Span::Placed { revision: compacted.summary, place: Place::Summary };
+        if compacted.retained_first {
+            spans.splice(0..0, retained);
+            spans.push(summary);
+        } else {
+            spans.push(summary);
+            spans.extend(retained);
+        }
         spans.extend(pinned_spans(state, compacted));
     }
     let tail_start = summary.map_or(0, |compacted| compacted.tail_start);
@@ -293,7 +354,18 @@ fn spans(state: &State<'_>, summary: Option<&CompactedMark>) -> Vec<Span> {
         let placed = Span::Placed { revision: edit.replacement, place: Place::Edit(target) };
         (RevisionRange { first: target, last: target }, Some(placed))
     });
-    let mut cuts: Vec<(RevisionRange, Option<Span>)> = rewound.chain(edited).collect();
+    // A replacement that a reduction left out is gone with its target; one that it did not stands although the reduction
+    // left out what was around it.
+    let edited: Vec<(RevisionRange, Option<Span>)> = edited
+        .map(|(range, placed)| match placed {
+            Some(Span::Placed { revision, .. }) if state.is_reduced(revision) => (range, None),
+            placed => (range, placed),
+        })
+        .collect();
+    let targets: Vec<RevisionRange> = edited.iter().map(|(range, _)| *range).collect();
+    let reduced: Vec<RevisionRange> = state.reduced.iter().map(|omitted| omitted.range).collect();
+    let reduced = subtract(&reduced, &targets).into_iter().map(|range| (range, None));
+    let mut cuts: Vec<(RevisionRange, Option<Span>)> = rewound.chain(edited).chain(reduced).collect();
     cuts.sort_by_key(|(range, _)| range.first);
     for (range, instead) in cuts.into_iter().filter(|(range, _)| range.last >= tail_start) {
         if next < range.first {
@@ -304,6 +376,15 @@ fn spans(state: &State<'_>, summary: Option<&CompactedMark>) -> Vec<Span> {
     }
     spans.push(Span::Inline { first: next, last: None });
     spans
+}
+
+/// The covered messages that the summary's tail retains, ascending by their place in the history.
+fn retained_spans(state: &State<'_>, compacted: &CompactedMark) -> Vec<Span> {
+    let stays = |revision: &&Revision| {
+        !state.pinned.contains(revision) && state.rewound_by(**revision).is_none() && !state.is_reduced(**revision)
+    };
+    let retained = compacted.retained.iter().filter(stays);
+    retained.map(|&revision| Span::Placed { revision, place: Place::Retained }).collect()
 }
 
 /// The pinned messages that the summary covers, ascending by their place in the history.

@@ -50,6 +50,8 @@ pub enum Place {
     Summary,
     /// It is pinned, and what stood around it is covered.
     Pinned,
+    /// The summary's tail retains it, and what stood around it is covered.
+    Retained,
     /// It replaces the edited message with this revision.
     Edit(Revision),
 }
@@ -85,6 +87,8 @@ pub enum OmitReason {
     Rewound,
     /// Another message stands in their place.
     Edited,
+    /// A reduction left them out to make the rest fit.
+    Reduced,
 }
 
 impl Default for Span {

@@ -18,12 +18,14 @@ pub struct Mark {
 pub enum MarkBody {
     /// A summary stands for ranges of history.
     Compacted(CompactedMark),
-    /// Tool outputs are shortened to placeholders. The parts are listed beside the mark.
+    /// Parts are shortened, and messages left out. The parts are listed beside the mark.
     Pruned {
         /// The reduction that did it.
         compaction: CompactionId,
         /// How many parts.
         part_count: i64,
+        /// The messages that are left out; sorted and disjoint.
+        omitted: Vec<RevisionRange>,
     },
     /// What came after `after`, up to the mark, is no longer part of the conversation.
     Rewound {
@@ -64,4 +66,8 @@ pub struct CompactedMark {
     pub marker: Option<Revision>,
     /// The summary message.
     pub summary: Revision,
+    /// Covered messages that the view shows all the same, ascending.
+    pub retained: Vec<Revision>,
+    /// Whether the retained messages stand in front of the summary, rather than behind it.
+    pub retained_first: bool,
 }

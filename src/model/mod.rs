@@ -3,6 +3,7 @@
 //! Nothing here knows about disks, wires, clocks or models, and nothing here decides anything.
 
 pub mod compaction;
+pub mod cut;
 pub mod event;
 pub mod fold;
 pub mod ids;

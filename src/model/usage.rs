@@ -29,6 +29,11 @@ impl Usage {
             _ => self.input + self.output + self.cache_read + self.cache_write,
         }
     }
+
+    /// What was sent: input and both cache counts.
+    pub fn prompt_tokens(&self) -> i64 {
+        self.input + self.cache_read + self.cache_write
+    }
 }
 
 /// How much a model can take. Counts are tokens; zero context means "unknown", which never triggers anything.

@@ -1,6 +1,7 @@
 //! Views: history as a model should see it.
 
 use super::Revision;
+use super::cut::Cut;
 use super::ids::{CompactionId, MessageId, PartId};
 use super::layout::Place;
 use super::message::{Message, Role};
@@ -13,8 +14,26 @@ pub struct SourceMessage {
     pub message: Message,
     /// Why it stands here, when that is not its own place.
     pub place: Option<Place>,
-    /// Its pruned parts, and the reduction that pruned each.
-    pub pruned: Vec<(PartId, CompactionId)>,
+    /// Its parts that a prune mark shortens.
+    pub pruned: Vec<Pruned>,
+}
+
+impl SourceMessage {
+    /// The prune mark in force on one of its parts.
+    pub fn pruned_part(&self, part: PartId) -> Option<&Pruned> {
+        self.pruned.iter().find(|pruned| pruned.part == part)
+    }
+}
+
+/// A part that a prune mark shortens.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Pruned {
+    /// The part.
+    pub part: PartId,
+    /// The reduction that shortened it.
+    pub compaction: CompactionId,
+    /// What a view shows of it; none for the placeholder of the policy in force.
+    pub cut: Option<Cut>,
 }
 
 /// A message of a view.
@@ -43,6 +62,11 @@ pub enum Standing {
     Summary,
     /// Made by pairing: the error result of a call that was never answered.
     Paired,
+    /// Words that the policy puts into somebody's mouth, such as the acknowledgement of a summary.
+    Filler,
+    /// Passages of dialogue that the view does not show otherwise, brought back for the last request. Each part names
+    /// the part that it is from.
+    Retrieved,
 }
 
 /// A part of a view message.

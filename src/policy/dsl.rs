@@ -14,7 +14,7 @@
 //!   result c2 out="words" done pruned       a result alone; pruned: an earlier prune cleared it
 //! a3 open                                   not sealed yet
 //! a4 500c finish=error by=alice             finish: stop, tool_calls, length, content_filter, error, aborted
-//! u5 edit=1 "better"                        stands in place of the message with revision 1; also: pinned
+//! u5 edit=1 "better"                        stands in place of the message with revision 1; also: pinned, retained
 //! u6 marker "What did we do so far?"        the derived marker and summary of a compaction
 //! a6 summary at=40 "S1"                     at: the revision; without it, one more than the highest before
 //! ```
@@ -29,7 +29,7 @@ use crate::model::message::{Finish, FinishReason, Message, MessageKind, Role};
 use crate::model::part::{Marker, Media, MediaSource, Opaque, Part, PartBody, ResultStatus, ToolCall, ToolResult};
 use crate::model::time::Timestamp;
 use crate::model::usage::Usage;
-use crate::model::view::SourceMessage;
+use crate::model::view::{Pruned, SourceMessage};
 use serde_json::value::RawValue;
 use std::collections::HashMap;
 use uuid::Uuid;
@@ -112,6 +112,7 @@ impl Parser {
             ("summary", "") => (message.kind, source.place) = (MessageKind::Summary, Some(Place::Summary)),
             ("marker", "") => (message.kind, source.place) = (MessageKind::Marker, Some(Place::Marker)),
             ("pinned", "") => source.place = Some(Place::Pinned),
+            ("retained", "") => source.place = Some(Place::Retained),
             ("edit", target) => {
                 message.kind = MessageKind::Edit;
                 source.place = Some(Place::Edit(number(target)?));
@@ -185,7 +186,8 @@ impl Parser {
         self.push(PartBody::ToolResult(result), Some(name))?;
         let source = self.last()?;
         if pruned {
-            source.pruned.extend(source.message.parts.last().map(|part| (part.id, PRUNED_BY)));
+            let of = |part: &Part| Pruned { part: part.id, compaction: PRUNED_BY, cut: None };
+            source.pruned.extend(source.message.parts.last().map(of));
         }
         Ok(())
     }
@@ -367,7 +369,8 @@ mod tests {
         assert_eq!((first.tool.as_str(), first.input_json.as_str()), ("bash", "{\"cmd\": \"a b\"}"));
         assert_eq!((result.output.as_str(), result.status), ("so = it", ResultStatus::Completed));
         assert_eq!((second.call_id.as_str(), second.input_json.len()), ("c2", 20));
-        assert_eq!(messages[0].pruned, [(messages[0].message.parts[1].id, PRUNED_BY)]);
+        let pruned = Pruned { part: messages[0].message.parts[1].id, compaction: PRUNED_BY, cut: None };
+        assert_eq!(messages[0].pruned, [pruned]);
         assert_eq!(messages[0].message.finish.reason, Some(FinishReason::ToolCalls));
         assert_eq!(part_names(&messages)[&messages[0].message.parts[1].id], "c1:result");
     }

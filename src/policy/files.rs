@@ -46,12 +46,17 @@ impl FileOperations {
     /// The file operations of all calls in the messages, whether or not they were answered.
     pub fn collect(tools: FileTools, messages: &[SourceMessage]) -> Self {
         let mut operations = Self::default();
-        for part in messages.iter().flat_map(|source| &source.message.parts) {
+        messages.iter().for_each(|source| operations.add_all(tools, source));
+        operations
+    }
+
+    /// Adds what the calls in one message do.
+    pub fn add_all(&mut self, tools: FileTools, source: &SourceMessage) {
+        for part in &source.message.parts {
             if let PartBody::ToolCall(call) = &part.body {
-                operations.add(tools, call);
+                self.add(tools, call);
             }
         }
-        operations
     }
 
     /// Adds what one call does, if it does anything to a file.

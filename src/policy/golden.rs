@@ -1,43 +1,66 @@
-//! Decisions written down beside the conversations they are made for: `tests/golden/<preset>/*.txt`.
+//! Decisions written down beside the conversations they are made for: `tests/golden/<preset>/*.txt`, the preset's name
+//! with `-` for `@`. Every preset has such a folder.
 //!
 //! A file begins with comments that say where the expected decisions come from. Then sections follow, each under a line
-//! `== name`, read from top to bottom. `policy` (a merge patch on the folder's preset), `window` and `input` (see
-//! `dsl`) set what the next ones are asked about; `due`, `tokens`, `prune` and `select` hold what must come out.
+//! `== name`, read from top to bottom. These say what the next ones are asked about:
+//!
+//! - `policy`: a merge patch on the folder's preset;
+//! - `window`: such as `context=200000 input=0 output=32000 model=gpt-5`;
+//! - `now`: the time, in seconds after the messages were written;
+//! - `input`: a conversation (see `dsl`).
+//!
+//! These hold what must come out:
+//!
+//! - `due`: at how many tokens each rung is due;
+//! - `tokens`: the estimate of each message and of all;
+//! - `prune`: what the routine's first step clears; `select`: where the last summary of the main rung cuts;
+//! - `routine`, `micro`, `auto`, `deep`: what the steps of that rung come to, `auto 90000` in a view of so many tokens;
+//! - `view`: the view as it stands; `view auto` and the like: the view when the rung has done its work, with the summary
+//!   `SUMMARY`.
+//!
 //! With `LONGHAND_BLESS=1` in the environment the files are rewritten with what does come out.
 
-use super::{Policy, dsl, overflow, presets, prune, select, tokens};
+use super::plan::{self, Boundary, Scene, Work};
+use super::{Policy, Step, clear, dsl, overflow, presets, select, tokens};
+use crate::model::compaction::Level;
+use crate::model::layout::Layout;
+use crate::model::part::PartBody;
+use crate::model::time::Timestamp;
 use crate::model::usage::ModelWindow;
-use crate::model::view::SourceMessage;
+use crate::model::view::{SourceMessage, View, ViewMessage};
 use std::fs;
 use std::path::{Path, PathBuf};
-
-/// The folders, and how few files each may have before something is wrong with the search itself.
-const FOLDERS: [(&str, &str, usize); 2] = [("opencode-seed", "opencode@seed", 5), ("pi-1.5", "pi@1.5", 4)];
 
 #[test]
 fn decisions_are_as_written_down() {
     let bless = std::env::var_os("LONGHAND_BLESS").is_some();
     let mut wrong = Vec::new();
-    for (folder, preset, at_least) in FOLDERS {
-        let files = files(folder);
-        assert!(files.len() >= at_least, "{folder} has {} files only", files.len());
-        for file in files {
+    for preset in presets::all() {
+        for file in files(&preset.name.replace('@', "-")) {
             let written = fs::read_to_string(&file).expect("a golden file can be read");
-            let actual = run(preset, &file, &written);
+            let actual = run(preset.name, &file, &written);
             if bless {
                 fs::write(&file, actual).expect("a golden file can be written");
             } else if actual != written {
-                wrong.push(format!("{}:\n{actual}", file.display()));
+                wrong.push(difference(&file, &written, &actual));
             }
         }
     }
     assert!(wrong.is_empty(), "other decisions than written down:\n{}", wrong.join("\n"));
 }
 
+/// The first lines that differ.
+fn difference(file: &Path, written: &str, actual: &str) -> String {
+    let same = written.lines().zip(actual.lines()).take_while(|(written, actual)| written == actual).count();
+    let from = |text: &str| text.lines().skip(same).take(12).collect::<Vec<_>>().join("\n");
+    format!("{}:{}: written:\n{}\nactual:\n{}", file.display(), same + 1, from(written), from(actual))
+}
+
 fn files(folder: &str) -> Vec<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(folder);
     let entries = fs::read_dir(&folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
     let mut files: Vec<PathBuf> = entries.map(|entry| entry.expect("a folder entry").path()).collect();
+    assert!(!files.is_empty(), "{} is empty", folder.display());
     files.sort();
     files
 }
@@ -48,7 +71,13 @@ fn run(preset: &str, file: &Path, written: &str) -> String {
     let cites = header.lines().all(|line| line.starts_with('#')) && header.contains('§');
     assert!(cites, "{}: the header does not say which section the decisions come from", file.display());
     let preset = presets::find(preset).expect("a preset").policy();
-    let mut case = Case { policy: preset.clone(), window: ModelWindow::default(), messages: Vec::new() };
+    let mut case = Case {
+        policy: preset.clone(),
+        window: ModelWindow::default(),
+        now: Timestamp(0),
+        layout: Layout::everything(),
+        messages: Vec::new(),
+    };
     let mut actual = header.to_owned();
     for section in sections.split("\n== ") {
         let (name, body) = section.split_once('\n').unwrap_or((section, ""));
@@ -59,6 +88,11 @@ fn run(preset: &str, file: &Path, written: &str) -> String {
             }
             "window" => {
                 case.window = window(body);
+                body.to_owned()
+            }
+            "now" => {
+                let seconds: i64 = body.trim().parse().unwrap_or_else(|error| panic!("{body}: {error}"));
+                case.now = Timestamp(seconds * 1_000_000);
                 body.to_owned()
             }
             "input" => {
@@ -76,21 +110,108 @@ fn run(preset: &str, file: &Path, written: &str) -> String {
 struct Case {
     policy: Policy,
     window: ModelWindow,
+    now: Timestamp,
+    layout: Layout,
     messages: Vec<SourceMessage>,
 }
 
 impl Case {
     fn answer(&self, section: &str) -> String {
-        match section {
-            "due" => match overflow::due_at(&self.policy, &self.window) {
-                Some(tokens) => format!("at {tokens}, usable {}", overflow::usable(&self.policy, &self.window)),
-                None => "never".to_owned(),
-            },
+        let (name, rest) = section.split_once(' ').unwrap_or((section, ""));
+        match name {
+            "due" => self.due(),
             "tokens" => self.tokens(),
             "prune" => self.prune(),
             "select" => self.select(),
+            "view" if rest.is_empty() => view_lines(&plan::view(&self.policy, &self.messages)),
+            "view" => self.view_after(rest),
+            "routine" | "micro" | "auto" | "deep" => self.work_lines(&self.work(section)),
             _ => panic!("unknown section {section}"),
         }
+    }
+
+    fn due(&self) -> String {
+        let Some(due) = overflow::due_at(&self.policy, &self.window) else { return "never".to_owned() };
+        if self.policy.ladder().count() == 1 {
+            return format!("at {due}, usable {}", overflow::usable(&self.policy, &self.window));
+        }
+        let rung = |level: Level, due| format!("{} at {due}", level.name());
+        let rungs =
+            self.policy.ladder().filter_map(|(level, at)| Some(rung(level, at.threshold.due_at(&self.window)?)));
+        rungs.collect::<Vec<_>>().join(", ")
+    }
+
+    fn scene(&self) -> Scene<'_> {
+        Scene {
+            policy: &self.policy,
+            window: &self.window,
+            layout: &self.layout,
+            sources: &self.messages,
+            base: self.messages.iter().map(|source| source.message.revision).max().unwrap_or(0),
+            now: self.now,
+        }
+    }
+
+    fn work(&self, section: &str) -> Work {
+        let (name, tokens) = section.split_once(' ').unwrap_or((section, ""));
+        let measured = plan::view(&self.policy, &self.messages).estimated_tokens;
+        let tokens = tokens.trim().parse().unwrap_or(measured);
+        let level = match name {
+            "routine" => return plan::routine(self.scene()),
+            "micro" => Level::Micro,
+            "auto" => Level::Auto,
+            "deep" => Level::Deep,
+            _ => panic!("unknown rung {name}"),
+        };
+        let rung = self.policy.rung(level).unwrap_or_else(|| panic!("the policy has no rung {name}"));
+        plan::climb(self.scene(), rung, tokens)
+    }
+
+    fn work_lines(&self, work: &Work) -> String {
+        if work.is_empty() {
+            return "nothing".to_owned();
+        }
+        let mut lines = Vec::new();
+        let names = dsl::part_names(&self.messages);
+        for (id, cut) in &work.cuts.parts {
+            let owner = self.messages.iter().find(|source| source.message.parts.iter().any(|part| part.id == *id));
+            let name = names.get(id).cloned().or(owner.map(|source| dsl::name(source).to_owned())).unwrap_or_default();
+            lines.push(format!("cut {name} {}+{} {:?}", cut.head, cut.tail, [&cut.before, &cut.middle, &cut.after]));
+        }
+        let omitted = self.messages.iter().filter(|source| work.cuts.omitted.contains(&source.message.revision));
+        let omitted: Vec<&str> = omitted.map(dsl::name).collect();
+        if !omitted.is_empty() {
+            lines.push(format!("omit {}", omitted.join(" ")));
+        }
+        if let Some(summary) = &work.summary {
+            let of = |messages: &[SourceMessage]| messages.iter().map(dsl::name).collect::<Vec<_>>().join(" ");
+            lines.push(format!("summarize {}", of(&summary.head)));
+            if !summary.split_turn.is_empty() {
+                lines.push(format!("and apart {}", of(&summary.split_turn)));
+            }
+            let retained: Vec<SourceMessage> =
+                self.messages.iter().filter(|m| summary.retained.contains(&m.message.revision)).cloned().collect();
+            if !retained.is_empty() {
+                lines.push(format!("retain {}", of(&retained)));
+            }
+        }
+        lines.join("\n")
+    }
+
+    /// The view when a rung has done its work.
+    fn view_after(&self, section: &str) -> String {
+        let work = self.work(section);
+        let mut sources = plan::with_cuts(&self.messages, &work.cuts, dsl::PRUNED_BY);
+        if let Some(summary) = &work.summary {
+            let boundary = Boundary {
+                tail_start: summary.tail_start,
+                retained: &summary.retained,
+                retained_first: summary.retained_first,
+            };
+            sources =
+                plan::with_summary(&self.policy, &self.layout, &sources, &boundary, "SUMMARY", &summary.attachments);
+        }
+        view_lines(&plan::view(&self.policy, &sources))
     }
 
     fn tokens(&self) -> String {
@@ -101,17 +222,19 @@ impl Case {
     }
 
     fn prune(&self) -> String {
-        let plan = prune::select(&self.policy, &self.messages);
-        if plan.parts.is_empty() {
+        let Some(Step::Clear(rule)) = self.policy.routine.first() else { return "nothing".to_owned() };
+        let plan = clear::select(&self.policy, rule, &self.window, self.now, &self.messages);
+        if plan.cuts.is_empty() {
             return "nothing".to_owned();
         }
         let names = dsl::part_names(&self.messages);
-        let parts: Vec<&str> = plan.parts.iter().map(|id| names[id].trim_end_matches(":result")).collect();
+        let parts: Vec<&str> = plan.cuts.parts.iter().map(|(id, _)| names[id].trim_end_matches(":result")).collect();
         format!("prune {} (freed {}t)", parts.join(" "), plan.freed_tokens)
     }
 
     fn select(&self) -> String {
-        let selection = select::select(&self.policy, &self.window, &self.messages);
+        let tail = &self.policy.summarize(Level::Auto).expect("the policy summarizes").tail;
+        let selection = select::select(&self.policy, tail, &self.window, &self.messages);
         let (head, tail) = self.messages.split_at(selection.head_end);
         let turn = selection.split_turn_start.map(|start| format!(" | splits {}", dsl::name(&self.messages[start])));
         format!("head {} | tail {}{}", span(head), span(tail), turn.unwrap_or_default())
@@ -127,10 +250,56 @@ fn span(messages: &[SourceMessage]) -> String {
     }
 }
 
-/// A line such as `context=200000 input=0 output=32000`.
+/// How much of a text a line of a view shows at each end.
+const SHOWN_CHARS: usize = 60;
+
+fn view_lines(view: &View) -> String {
+    view.messages.iter().map(view_line).collect::<Vec<_>>().join("\n")
+}
+
+/// A message of a view: who speaks, what it is if it is not simply shown, and its parts in short.
+fn view_line(message: &ViewMessage) -> String {
+    let standing = format!("{:?}", message.standing).to_lowercase();
+    let standing = if standing == "shown" { String::new() } else { format!(" ({standing})") };
+    let parts: Vec<String> = message.parts.iter().map(|part| part_in_short(&part.body)).collect();
+    format!("{}{standing}: {}", format!("{:?}", message.role).to_lowercase(), parts.join(", "))
+}
+
+fn part_in_short(body: &PartBody) -> String {
+    match body {
+        PartBody::Text(text) => in_short(text),
+        PartBody::Reasoning(text) => format!("reasoning {}", in_short(text)),
+        PartBody::ToolCall(call) => format!("call {}#{} {}", call.tool, call.call_id, in_short(&call.input_json)),
+        PartBody::ToolResult(result) => {
+            format!("result {} {}+{}", result.call_id, in_short(&result.output), result.attachments.len())
+        }
+        PartBody::Media(media) => format!("media {}", media.mime_type),
+        PartBody::Marker(marker) => format!("marker {}", in_short(&marker.text)),
+        PartBody::Step(_) => "step".to_owned(),
+        PartBody::Opaque(opaque) => format!("opaque {}", opaque.kind),
+        PartBody::Record(record) => format!("record {}", record.kind),
+    }
+}
+
+/// Both ends of a text and its length, or a short text whole.
+fn in_short(text: &str) -> String {
+    let count = text.chars().count();
+    if count <= 2 * SHOWN_CHARS {
+        return format!("{text:?}");
+    }
+    let start: String = text.chars().take(SHOWN_CHARS).collect();
+    let end: String = text.chars().skip(count - SHOWN_CHARS).collect();
+    format!("{start:?}..{count}..{end:?}")
+}
+
+/// A line such as `context=200000 input=0 output=32000 model=gpt-5`.
 fn window(text: &str) -> ModelWindow {
     let mut window = ModelWindow::default();
     for (key, value) in text.split_whitespace().filter_map(|word| word.split_once('=')) {
+        if key == "model" {
+            value.clone_into(&mut window.model);
+            continue;
+        }
         let tokens: i64 = value.parse().unwrap_or_else(|error| panic!("{value}: {error}"));
         match key {
             "context" => window.context = tokens,

@@ -1,27 +1,47 @@
 //! The verbs: every decision about what a view keeps, as total functions of their arguments.
 //!
-//! A policy is data; the strategies it names are here. Nothing in this module waits, fails, logs, reads a clock or rolls
-//! a die: "no decision" is a value.
+//! A policy is data; the strategies it names are here, each beside its parameters. Nothing in this module waits, fails,
+//! logs, reads a clock or rolls a die: "no decision" is a value.
 
+pub mod attachments;
+pub mod bpe;
+pub mod branch;
+pub mod clear;
 #[cfg(test)]
 mod dsl;
 pub mod files;
+pub mod fit;
+#[cfg(test)]
+mod laws;
 
 #[cfg(test)]
 mod golden;
 pub mod overflow;
+pub mod overflow_errors;
 pub mod overrides;
 pub mod pairing;
+pub mod plan;
 pub mod presets;
-pub mod prune;
+pub mod prompt;
+pub mod recall;
 pub mod render;
+pub mod retrieval;
 pub mod select;
 pub mod shorten;
 pub mod tokens;
 pub mod truncate;
 pub mod turns;
+pub mod upgrade;
 pub mod validate;
 
+pub use clear::Clear;
+pub use fit::Fit;
+pub use overflow::{Limit, Threshold};
+pub use select::Tail;
+pub use tokens::{CountPer, Counting, LengthUnit, MediaUnits, Rounding, TextWeight, UsageCount};
+pub use truncate::Truncate;
+
+use crate::model::compaction::Level;
 use serde::{Deserialize, Serialize};
 
 /// All parameters of reduction for one session.
@@ -36,154 +56,113 @@ pub struct Policy {
     pub render_version: u32,
     /// How text becomes tokens where no usage is reported or trusted.
     pub counting: Counting,
-    /// When a summary is due.
+    /// Whether and how often anything happens without being asked for.
     pub trigger: Trigger,
     /// How long outputs are cut in every view; absent: never.
     pub truncate: Option<Truncate>,
-    /// How old tool outputs are cleared; absent: never.
-    pub prune: Option<Prune>,
-    /// What is kept verbatim beside a summary.
-    pub tail: Tail,
-    /// What a summary looks like.
-    pub summary: Summary,
+    /// What is tried whenever it pays, however full the window is; each step says itself when it pays.
+    pub routine: Vec<Step>,
+    /// The lowest rung of the ladder: what happens first as the window fills.
+    pub micro: Option<Rung>,
+    /// The middle rung: for most agents the only one.
+    pub auto: Option<Rung>,
+    /// The highest rung, which is also what a thorough reduction by hand does.
+    pub deep: Option<Rung>,
+    /// How passages of what a view no longer shows come back when the last request asks for them; absent: never.
+    pub retrieval: Option<Retrieval>,
     /// How a summary appears in a view.
     pub view: ViewStyle,
     /// What ends a loop.
     pub guards: Guards,
 }
 
-/// How text becomes tokens.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Counting {
-    /// What a length counts.
-    pub unit: LengthUnit,
-    /// Units for one token. At least 1.
-    pub units_per_token: u32,
-    /// How a fraction of a token is rounded.
-    pub rounding: Rounding,
-    /// Where the rounding happens.
-    pub per: CountPer,
-    /// Units that one media item counts for.
-    pub media_units: u32,
+impl Policy {
+    /// The summary that a rung's steps end in, if it has one.
+    pub fn summarize(&self, level: Level) -> Option<&Summarize> {
+        self.rung(level)?.steps.iter().rev().find_map(|step| match step {
+            Step::Summarize(rule) => Some(rule.as_ref()),
+            Step::Clear(_) | Step::Fit(_) => None,
+        })
+    }
 }
 
-/// What a length counts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum LengthUnit {
-    /// UTF-16 code units, as JavaScript's `length`.
-    Utf16,
-    /// Unicode scalar values, as Python's `len`.
-    CodePoints,
-    /// UTF-8 bytes.
-    Bytes,
-}
-
-/// How a fraction of a token is rounded.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Rounding {
-    /// Up.
-    Ceil,
-    /// To the nearest, halves up.
-    HalfUp,
-    /// Down.
-    Floor,
-}
-
-/// What is measured as one text.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum CountPer {
-    /// Each message's own words: pi's estimate per message kind.
-    Message,
-    /// The JSON text of the provider messages, as OpenCode measures a range.
-    JsonRange,
-}
-
-/// When a summary is due.
+/// Whether and how often anything happens without being asked for.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Trigger {
-    /// Whether anything happens without being asked for.
+    /// Whether anything does. Requests by hand always work.
     pub auto: bool,
-    /// How much of the window may be used.
+    /// After a reduction that a rung of the ladder asked for, none of them asks again for so many seconds. An exceeded
+    /// window and requests by hand do not wait.
+    pub cool_down_seconds: u32,
+}
+
+/// A rung of the ladder: from which fill on which steps are taken.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Rung {
+    /// How full the window must be.
     pub threshold: Threshold,
+    /// What people are told.
+    pub notice: Notice,
+    /// What is done, in this order, in one reduction.
+    pub steps: Vec<Step>,
+    /// Whether the remaining steps are left out as soon as the view, measured again, is under the threshold.
+    pub stop_when_enough: bool,
 }
 
-/// How much of a window may be used before a summary is due.
+/// What people are told of a reduction.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum Notice {
+    /// Nothing.
+    None,
+    /// A line, once it is done.
+    Inform {
+        /// The line; `{percent}` becomes the fill of the window when it began, in whole percent.
+        text: String,
+    },
+    /// They are asked first; without an answer it goes on when the time is up.
+    Confirm {
+        /// The question; `{percent}` as in a line.
+        text: String,
+        /// How long an answer is waited for.
+        wait_seconds: u32,
+    },
+}
+
+/// One thing that a reduction does.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
-pub enum Threshold {
-    /// Due when the tokens reach `input - reserved` where the model has an input limit, else `context - output`.
-    ///
-    /// OpenCode's `usable`; `reserved` is the smaller of `buffer_tokens` and the output limit.
-    Usable {
-        /// Most tokens kept free under an input limit.
-        buffer_tokens: i64,
-        /// The output limit is cut to this, and is this when the model names none.
-        output_cap_tokens: i64,
-    },
-    /// Due when the tokens exceed `context - reserve_tokens`: pi's `shouldCompact`.
-    Reserve {
-        /// Tokens kept free.
-        reserve_tokens: i64,
-    },
+pub enum Step {
+    /// Replaces old tool outputs, thoughts or media by placeholders.
+    Clear(Clear),
+    /// Cuts and leaves out messages until the rest fits, without a model.
+    Fit(Fit),
+    /// Puts a summary in place of an old range.
+    Summarize(Box<Summarize>),
 }
 
-/// How long outputs are cut in every view.
+/// A summary in place of an old range.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Truncate {
-    /// Units that are kept from the start; 0 switches the cut off.
-    pub max_units: u32,
-    /// What stands behind the cut; `{omitted}` becomes the number of units left out.
-    pub marker: String,
+pub struct Summarize {
+    /// What is kept verbatim beside it.
+    pub tail: Tail,
+    /// What it looks like.
+    pub summary: Summary,
+    /// Whether messages that the tail retains stand in front of the summary, rather than behind it.
+    pub retained_first: bool,
+    /// What is done in its place when no summary can be made. Empty: the built-in summarizer stands in.
+    pub fallback: Vec<Fit>,
 }
 
-/// How old tool outputs are cleared.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Prune {
-    /// The newest outputs up to this many tokens stay.
-    pub protect_tokens: i64,
-    /// Nothing happens unless more than this many tokens can go.
-    pub minimum_tokens: i64,
-    /// Outputs of the last turns stay, counted by user messages from the end.
-    pub protect_turns: u32,
-    /// Outputs of these tools stay, and are not counted.
-    pub protected_tools: Vec<String>,
-    /// What a view shows in place of a cleared output.
-    pub placeholder: String,
-}
-
-/// What is kept verbatim beside a summary.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case", deny_unknown_fields)]
-pub enum Tail {
-    /// The last turns, as many as fit a budget; a turn that does not fit is split between its messages.
-    Turns {
-        /// At most this many turns; 0 keeps nothing.
-        turns: u32,
-        /// The budget is this share of the usable window …
-        budget_ratio: f64,
-        /// … but at least this …
-        budget_min_tokens: i64,
-        /// … and at most this.
-        budget_max_tokens: i64,
-    },
-    /// The newest messages whose tokens reach a budget, cut at a message that is no tool result.
-    Recent {
-        /// The budget.
-        keep_tokens: i64,
-    },
-}
-
-/// What a summary looks like.
+/// What a summary looks like, and what its writer is given.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Summary {
+    /// How its sections are set apart.
+    pub format: SummaryFormat,
     /// Its sections, in order.
     pub sections: Vec<Section>,
     /// What an empty section says.
@@ -194,6 +173,102 @@ pub struct Summary {
     pub file_tags: bool,
     /// Whether the front of a split turn gets a summary of its own, and the heading that introduces it.
     pub split_turn_heading: Option<String>,
+    /// Whether what the live summary says is given to the next one's writer. Without it old facts fade.
+    pub carry_previous: bool,
+    /// Whether a model is asked to check its summary against the history, and to give a better one.
+    pub verify: bool,
+    /// How the history is written out for a model.
+    pub transcript: Transcript,
+    /// What is attached to the summary word for word; absent: nothing.
+    pub attachments: Option<Attachments>,
+}
+
+/// How the sections of a summary are set apart.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum SummaryFormat {
+    /// Each under its heading; a heading begins with its `#`s.
+    Headings,
+    /// Each in an element with the heading as its name, all of them in one element.
+    Elements {
+        /// The name of the outer element.
+        root: String,
+    },
+    /// The sections are only told to a model; it answers in prose.
+    Prose,
+}
+
+/// How the history is written out for a model that summarizes it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Transcript {
+    /// At most so many units of each tool output; 0 for all of it.
+    pub output_units: u32,
+    /// What stands behind an output that was cut; `{omitted}` becomes the number of units left out.
+    pub output_marker: String,
+    /// Whether thoughts are written out.
+    pub reasoning: bool,
+    /// Whether the calls of tools are written out, or only what was said.
+    pub calls: bool,
+    /// What stands in place of a media item; `{mime}` and `{name}` are filled in. Empty leaves it out.
+    pub media_note: String,
+}
+
+/// What a summary carries along word for word.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Attachments {
+    /// At most so many files, those used last, as the history last showed them.
+    pub files: u32,
+    /// A file that is larger is only named.
+    pub file_tokens: i64,
+    /// All files together.
+    pub total_tokens: i64,
+    /// At most so many images, the last ones.
+    pub images: u32,
+    /// Tools whose calls name a file, with the field that does.
+    pub tools: Vec<FileTool>,
+}
+
+/// A tool whose calls name a file.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FileTool {
+    /// The tool.
+    pub tool: String,
+    /// The field of its input that holds the path.
+    pub field: String,
+    /// Where such a call shows what is in the file.
+    pub shows: FileText,
+}
+
+/// Where a call shows what is in the file that it names.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum FileText {
+    /// In its output, when the input says nothing besides the path.
+    Output {},
+    /// In another field of its input.
+    Input {
+        /// The field.
+        field: String,
+    },
+    /// Nowhere: it changes the file.
+    Nowhere {},
+}
+
+/// How passages of old dialogue come back into a view.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Retrieval {
+    /// All passages together, in tokens by the policy's counting.
+    pub budget_tokens: i64,
+    /// One passage.
+    pub passage_tokens: i64,
+    /// At most so many units of the last request are searched for.
+    pub query_units: u32,
+    /// What stands before the passages.
+    pub heading: String,
 }
 
 /// A section of a summary.
@@ -258,6 +333,10 @@ pub struct ViewStyle {
     pub summary_prefix: String,
     /// What stands behind it.
     pub summary_suffix: String,
+    /// What the model is said to have answered to the summary; absent: nothing.
+    pub acknowledgement: Option<String>,
+    /// What the user is said to say behind it when the tail begins with the model's own words; absent: nothing.
+    pub resume_text: Option<String>,
     /// The error result of a call that was never answered.
     pub interrupted_text: String,
 }

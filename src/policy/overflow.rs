@@ -1,43 +1,225 @@
-//! How much of a window may be used.
+//! How full a window may become, and which rung of the ladder that reaches.
 
-use super::{Policy, Threshold};
+use super::{Policy, Rung};
+use crate::model::compaction::Level;
 use crate::model::usage::ModelWindow;
+use serde::{Deserialize, Serialize};
 
-/// Tokens that may be used before a summary is due; 0 when the window is unknown or too small for the policy.
-pub fn usable(policy: &Policy, window: &ModelWindow) -> i64 {
-    if window.context <= 0 {
-        return 0;
-    }
-    let usable = match policy.trigger.threshold {
-        Threshold::Usable { buffer_tokens, output_cap_tokens } => {
-            let output = match window.output {
-                Some(output) if output > 0 => output.min(output_cap_tokens),
-                _ => output_cap_tokens,
-            };
-            // The buffer counts only under an input limit, as in OpenCode: without one the output limit is the reserve.
-            match window.input {
-                Some(input) if input > 0 => input.saturating_sub(output.min(buffer_tokens)),
-                _ => window.context.saturating_sub(output),
-            }
-        }
-        Threshold::Reserve { reserve_tokens } => window.context.saturating_sub(reserve_tokens),
-    };
-    usable.max(0)
+/// How many tokens make a rung due.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Threshold {
+    /// The limit, worked out from the window.
+    pub limit: Limit,
+    /// Whether it is due at the limit, or only above it.
+    pub inclusive: bool,
+    /// With fewer tokens than this it is never due, however small the window is.
+    pub minimum_tokens: i64,
 }
 
-/// The smallest number of tokens at which a summary is due; none when nothing is automatic or the window is unknown.
-///
-/// It is at least 1, so that an empty view is never due: there a threshold of 0 would start a reduction for ever.
-pub fn due_at(policy: &Policy, window: &ModelWindow) -> Option<i64> {
-    if !policy.trigger.auto || window.context <= 0 {
-        return None;
+/// How a limit follows from a window.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum Limit {
+    /// `input - reserved` where the model has an input limit, else `context - output`.
+    ///
+    /// OpenCode's `usable`; `reserved` is the smaller of `buffer_tokens` and the output limit.
+    Usable {
+        /// Most tokens kept free under an input limit.
+        buffer_tokens: i64,
+        /// The output limit is cut to this, and is this when the model names none.
+        output_cap_tokens: i64,
+    },
+    /// `context - reserve_tokens`: pi's `shouldCompact`.
+    Reserve {
+        /// Tokens kept free.
+        reserve_tokens: i64,
+    },
+    /// A share of the context.
+    Ratio {
+        /// The share, between 0 and 1.
+        ratio: f64,
+    },
+    /// A number of tokens, whatever the window.
+    Tokens {
+        /// The number.
+        tokens: i64,
+    },
+    /// A share of the context, or what a reserve leaves of it if that is less: Qwen Code's thresholds.
+    Buffered {
+        /// The share, between 0 and 1.
+        ratio: f64,
+        /// Tokens kept free.
+        reserve_tokens: i64,
+        /// Never less than this share of the context, or of the reserve if that is less, so that a window hardly larger
+        /// than the reserve is not due at once.
+        floor_ratio: f64,
+    },
+    /// Somewhat more or less than another limit, up to the context: Qwen Code's warning and its hard limit.
+    Beside {
+        /// The other limit.
+        limit: Box<Limit>,
+        /// Tokens above it; below it when negative.
+        offset_tokens: i64,
+        /// Not less than what this reserve leaves of the context; absent: not less than nothing.
+        reserve_tokens: Option<i64>,
+    },
+    /// By the model's name: the first entry whose words are in it, in lower case.
+    Models {
+        /// The entries, in order.
+        models: Vec<ModelLimit>,
+        /// For any other model.
+        otherwise_tokens: i64,
+    },
+    /// What a reserve leaves of the context, the reserve by the size of the context.
+    Steps {
+        /// The steps, largest context first.
+        steps: Vec<WindowStep>,
+        /// The reserve of a context that is smaller than every step.
+        otherwise_reserve_tokens: i64,
+    },
+}
+
+/// The limit of models whose name contains certain words.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ModelLimit {
+    /// The words, in lower case.
+    pub contains: String,
+    /// The limit.
+    pub tokens: i64,
+}
+
+/// The reserve of contexts from a size on.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct WindowStep {
+    /// The size.
+    pub context_tokens: i64,
+    /// The reserve.
+    pub reserve_tokens: i64,
+}
+
+impl Threshold {
+    /// The limit under a window in whole tokens, before it is made strict; 0 when the window is unknown or too small.
+    pub fn limit(&self, window: &ModelWindow) -> i64 {
+        self.limit.tokens(window).floor() as i64
     }
-    let usable = usable(policy, window);
-    let due = match policy.trigger.threshold {
-        Threshold::Usable { .. } => usable,
-        Threshold::Reserve { .. } => usable.saturating_add(1),
-    };
-    Some(due.max(1))
+
+    /// The smallest number of tokens at which it is due; none when the window is unknown.
+    ///
+    /// It is at least 1, so that an empty view is never due: there a threshold of 0 would start a reduction for ever.
+    pub fn due_at(&self, window: &ModelWindow) -> Option<i64> {
+        if window.context <= 0 && self.limit.needs_window() {
+            return None;
+        }
+        // A share need not be a whole number, and the number of tokens is.
+        let limit = self.limit.tokens(window);
+        let due = if self.inclusive { limit.ceil() as i64 } else { (limit.floor() as i64).saturating_add(1) };
+        Some(due.max(self.minimum_tokens).max(1))
+    }
+}
+
+impl Limit {
+    fn needs_window(&self) -> bool {
+        match self {
+            Self::Tokens { .. } | Self::Models { .. } => false,
+            Self::Usable { .. }
+            | Self::Reserve { .. }
+            | Self::Ratio { .. }
+            | Self::Buffered { .. }
+            | Self::Beside { .. }
+            | Self::Steps { .. } => true,
+        }
+    }
+
+    fn tokens(&self, window: &ModelWindow) -> f64 {
+        let context = window.context.max(0);
+        let limit = match self {
+            Self::Tokens { tokens } => *tokens as f64,
+            Self::Models { models, otherwise_tokens } => {
+                let name = window.model.to_lowercase();
+                let model = models.iter().find(|model| name.contains(&model.contains));
+                model.map_or(*otherwise_tokens, |model| model.tokens) as f64
+            }
+            _ if context == 0 => 0.0,
+            Self::Usable { buffer_tokens, output_cap_tokens } => {
+                let output = match window.output {
+                    Some(output) if output > 0 => output.min(*output_cap_tokens),
+                    _ => *output_cap_tokens,
+                };
+                // The buffer counts only under an input limit, as in OpenCode: without one the output is the reserve.
+                let usable = match window.input {
+                    Some(input) if input > 0 => input.saturating_sub(output.min(*buffer_tokens)),
+                    _ => context.saturating_sub(output),
+                };
+                usable as f64
+            }
+            Self::Reserve { reserve_tokens } => context.saturating_sub(*reserve_tokens) as f64,
+            Self::Ratio { ratio } => share(context, *ratio),
+            Self::Buffered { ratio, reserve_tokens, floor_ratio } => {
+                let free = context.saturating_sub(*reserve_tokens) as f64;
+                share(context, *ratio).min(free).max(share(context.min(*reserve_tokens), *floor_ratio))
+            }
+            Self::Beside { limit, offset_tokens, reserve_tokens } => {
+                let least = reserve_tokens.map_or(0, |reserve| context.saturating_sub(reserve)) as f64;
+                (limit.tokens(window) + *offset_tokens as f64).max(least).min(context as f64)
+            }
+            Self::Steps { steps, otherwise_reserve_tokens } => {
+                let step = steps.iter().find(|step| context >= step.context_tokens);
+                context.saturating_sub(step.map_or(*otherwise_reserve_tokens, |step| step.reserve_tokens)) as f64
+            }
+        };
+        limit.max(0.0)
+    }
+}
+
+/// A share of a number of tokens.
+fn share(tokens: i64, ratio: f64) -> f64 {
+    tokens as f64 * ratio
+}
+
+impl Policy {
+    /// A rung of the ladder, if the policy has it.
+    pub fn rung(&self, level: Level) -> Option<&Rung> {
+        match level {
+            Level::Micro => self.micro.as_ref(),
+            Level::Auto => self.auto.as_ref(),
+            Level::Deep => self.deep.as_ref(),
+        }
+    }
+
+    /// The rungs that the policy has, lowest first.
+    pub fn ladder(&self) -> impl DoubleEndedIterator<Item = (Level, &Rung)> {
+        [Level::Micro, Level::Auto, Level::Deep].into_iter().filter_map(|level| Some((level, self.rung(level)?)))
+    }
+}
+
+/// The most input that leaves room for a reply; none when the window is unknown.
+pub fn room(window: &ModelWindow) -> Option<i64> {
+    (window.context > 0).then(|| window.input.unwrap_or(window.context - window.output.unwrap_or(0)).max(0))
+}
+
+/// Tokens that the main rung lets a view have; 0 when the window is unknown or too small for the policy.
+pub fn usable(policy: &Policy, window: &ModelWindow) -> i64 {
+    let main = policy.auto.as_ref().or(policy.deep.as_ref()).or(policy.micro.as_ref());
+    main.map_or(window.context.max(0), |rung| rung.threshold.limit(window))
+}
+
+/// The smallest number of tokens at which any rung is due; none when nothing is automatic or the window is unknown.
+pub fn due_at(policy: &Policy, window: &ModelWindow) -> Option<i64> {
+    let ladder = policy.ladder().filter(|_| policy.trigger.auto);
+    ladder.filter_map(|(_, rung)| rung.threshold.due_at(window)).min()
+}
+
+/// The rungs that so many tokens reach, highest first.
+pub fn reached<'a>(
+    policy: &'a Policy,
+    window: &'a ModelWindow,
+    tokens: i64,
+) -> impl Iterator<Item = (Level, &'a Rung)> + 'a {
+    let reaches = move |rung: &Rung| rung.threshold.due_at(window).is_some_and(|due| tokens >= due);
+    policy.ladder().rev().filter(move |(_, rung)| reaches(rung))
 }
 
 #[cfg(test)]
@@ -49,9 +231,13 @@ mod tests {
         ModelWindow { model: String::new(), context, input, output }
     }
 
+    fn preset(name: &str) -> Policy {
+        presets::find(name).expect("a preset").policy()
+    }
+
     #[test]
     fn opencode_keeps_the_output_limit_free_or_the_buffer_under_an_input_limit() {
-        let policy = presets::opencode::seed();
+        let policy = preset("opencode@seed");
         for (context, input, output, expected) in [
             (200_000, None, Some(32_000), 168_000),
             (200_000, None, Some(64_000), 168_000),
@@ -71,14 +257,14 @@ mod tests {
 
     #[test]
     fn opencode_is_due_when_the_usable_window_is_reached() {
-        let policy = presets::opencode::seed();
+        let policy = preset("opencode@seed");
         assert_eq!(due_at(&policy, &window(200_000, None, Some(32_000))), Some(168_000));
         assert_eq!(due_at(&policy, &window(16_000, None, Some(32_000))), Some(1));
     }
 
     #[test]
     fn pi_is_due_when_the_reserve_is_entered() {
-        let policy = presets::pi::v1_5();
+        let policy = preset("pi@1.5");
         let window = window(200_000, None, Some(64_000));
         assert_eq!(usable(&policy, &window), 183_616);
         assert_eq!(due_at(&policy, &window), Some(183_617));
@@ -86,9 +272,104 @@ mod tests {
 
     #[test]
     fn nothing_is_due_without_a_window_or_when_switched_off() {
-        let mut policy = presets::opencode::seed();
+        let mut policy = preset("opencode@seed");
         assert_eq!(due_at(&policy, &ModelWindow::default()), None);
         policy.trigger.auto = false;
         assert_eq!(due_at(&policy, &window(200_000, None, None)), None);
+    }
+
+    fn due(limit: Limit, inclusive: bool, minimum_tokens: i64, window: &ModelWindow) -> Option<i64> {
+        Threshold { limit, inclusive, minimum_tokens }.due_at(window)
+    }
+
+    #[test]
+    fn each_limit_follows_from_the_window() {
+        let small = window(200_000, None, None);
+        let large = window(1_048_576, None, None);
+        let none = ModelWindow::default();
+        for (limit, inclusive, minimum, window, expected) in [
+            (Limit::Ratio { ratio: 0.7 }, false, 0, &small, Some(140_001)),
+            (Limit::Ratio { ratio: 0.7 }, true, 0, &small, Some(140_000)),
+            (Limit::Ratio { ratio: 0.7 }, true, 150_000, &small, Some(150_000)),
+            (Limit::Ratio { ratio: 0.7 }, true, 0, &none, None),
+            (Limit::Tokens { tokens: 100 }, false, 0, &none, Some(101)),
+            (Limit::Buffered { ratio: 0.85, reserve_tokens: 33_000, floor_ratio: 0.0 }, true, 0, &small, Some(167_000)),
+            (Limit::Ratio { ratio: 0.7 }, true, 0, &large, Some(734_004)),
+            (Limit::Ratio { ratio: 0.7 }, false, 0, &large, Some(734_004)),
+        ] {
+            let name = format!("{limit:?}");
+            assert_eq!(due(limit, inclusive, minimum, window), expected, "{name}");
+        }
+        let models = Limit::Models {
+            models: vec![
+                ModelLimit { contains: "sonnet".into(), tokens: 108_000 },
+                ModelLimit { contains: "gpt".into(), tokens: 100_000 },
+            ],
+            otherwise_tokens: 31_000,
+        };
+        for (model, expected) in [("Claude-Sonnet", 108_001), ("gpt-5", 100_001), ("", 31_001)] {
+            let window = ModelWindow { model: model.to_owned(), ..ModelWindow::default() };
+            assert_eq!(due(models.clone(), false, 0, &window), Some(expected), "{model}");
+        }
+        let steps = Limit::Steps {
+            steps: vec![
+                WindowStep { context_tokens: 400_000, reserve_tokens: 64_000 },
+                WindowStep { context_tokens: 200_000, reserve_tokens: 32_000 },
+            ],
+            otherwise_reserve_tokens: 8_000,
+        };
+        for (context, expected) in [(1_000_000, 936_000), (200_000, 168_000), (100_000, 92_000), (4_000, 1)] {
+            assert_eq!(due(steps.clone(), true, 0, &window(context, None, None)), Some(expected), "{context}");
+        }
+    }
+
+    #[test]
+    fn a_warning_and_a_hard_limit_stand_beside_a_buffered_limit() {
+        let auto = Limit::Buffered { ratio: 0.85, reserve_tokens: 33_000, floor_ratio: 0.85 };
+        let beside = |offset_tokens, reserve_tokens| Limit::Beside {
+            limit: Box::new(auto.clone()),
+            offset_tokens,
+            reserve_tokens,
+        };
+        let (warn, hard) = (beside(-20_000, None), beside(3_000, Some(23_000)));
+        // Where Qwen Code lets the limit fall just above its reserve, from 28050 to 1, it stays here.
+        for (context, expected) in [
+            (8_192, [1, 6_964, 8_192]),
+            (32_000, [7_200, 27_200, 30_200]),
+            (33_000, [8_050, 28_050, 31_050]),
+            (40_000, [8_050, 28_050, 31_050]),
+            (65_536, [12_536, 32_536, 42_536]),
+            (131_072, [78_072, 98_072, 108_072]),
+            (200_000, [147_000, 167_000, 177_000]),
+            (262_144, [202_823, 222_823, 239_144]),
+            (1_000_000, [830_000, 850_000, 977_000]),
+        ] {
+            let window = window(context, None, None);
+            let due = |limit: &Limit| {
+                let limit = limit.clone();
+                Threshold { limit, inclusive: true, minimum_tokens: 0 }.due_at(&window)
+            };
+            assert_eq!([&warn, &auto, &hard].map(due), expected.map(Some), "{context}");
+        }
+        let unknown = Threshold { limit: warn, inclusive: true, minimum_tokens: 0 };
+        assert_eq!(unknown.due_at(&window(0, None, None)), None);
+    }
+
+    #[test]
+    fn a_ladder_is_climbed_from_the_top() {
+        let mut policy = preset("pi@1.5");
+        let rung = policy.auto.clone().expect("a rung");
+        let at = |ratio| Rung {
+            threshold: Threshold { limit: Limit::Ratio { ratio }, inclusive: false, minimum_tokens: 0 },
+            ..rung.clone()
+        };
+        (policy.micro, policy.auto, policy.deep) = (Some(at(0.55)), Some(at(0.75)), Some(at(0.9)));
+        let window = window(1_000, None, None);
+        let levels = |tokens| reached(&policy, &window, tokens).map(|(level, _)| level).collect::<Vec<_>>();
+        assert_eq!(levels(550), []);
+        assert_eq!(levels(551), [Level::Micro]);
+        assert_eq!(levels(800), [Level::Auto, Level::Micro]);
+        assert_eq!(levels(901), [Level::Deep, Level::Auto, Level::Micro]);
+        assert_eq!(due_at(&policy, &window), Some(551));
     }
 }

@@ -21,7 +21,7 @@ impl Policy {
     /// The policy with the fields changed that the JSON merge patch names; null takes a field out.
     ///
     /// Where a field holds one of several strategies, naming another one replaces it: `{"tail":{"recent":{…}}}` needs
-    /// no null for `turns`. The outcome is a usable policy; the error names the first field that is not.
+    /// no null for `turns`. An item of a list is named by its number: `{"routine":{"0":{"clear":{…}}}}`. The outcome is a usable policy; the error names the first field that is not.
     pub fn with_overrides(&self, json: &str) -> Result<Self, OverrideError> {
         let patch: Value = serde_json::from_str(json).map_err(|error| refused("", &error.to_string()))?;
         let Value::Object(patch) = patch else {
@@ -33,7 +33,9 @@ impl Policy {
         let policy = serde_json::to_value(self).map_err(|error| refused("", &error.to_string()))?;
         let mut merged = policy.clone();
         for (path, value) in changes(&policy, patch) {
-            set(&mut merged, &path, value);
+            if !set(&mut merged, &path, value) {
+                return Err(refused(&path.join("."), "there is no such item"));
+            }
             // One change at a time, so that an error belongs to the field that causes it.
             serde_json::from_value::<Self>(merged.clone())
                 .map_err(|error| refused(&path.join("."), &error.to_string()))?;
@@ -54,8 +56,8 @@ fn refused(field: &str, message: &str) -> OverrideError {
 fn changes(target: &Value, patch: Map<String, Value>) -> Vec<(Vec<String>, Value)> {
     let mut changes = Vec::new();
     for (key, value) in patch {
-        match (target.get(&key), value) {
-            (Some(inner @ Value::Object(_)), Value::Object(patch)) if !replaces(inner, &patch) => {
+        match (child(target, &key), value) {
+            (Some(inner @ (Value::Object(_) | Value::Array(_))), Value::Object(patch)) if !replaces(inner, &patch) => {
                 for (mut path, value) in self::changes(inner, patch) {
                     path.insert(0, key.clone());
                     changes.push((path, value));
@@ -67,6 +69,21 @@ fn changes(target: &Value, patch: Map<String, Value>) -> Vec<(Vec<String>, Value
     changes
 }
 
+/// A field of an object, or an item of a list by its number.
+fn child<'a>(target: &'a Value, key: &str) -> Option<&'a Value> {
+    match target {
+        Value::Array(items) => items.get(key.parse::<usize>().ok()?),
+        other => other.get(key),
+    }
+}
+
+fn child_mut<'a>(target: &'a mut Value, key: &str) -> Option<&'a mut Value> {
+    match target {
+        Value::Array(items) => items.get_mut(key.parse::<usize>().ok()?),
+        other => other.get_mut(key),
+    }
+}
+
 /// Whether the patch names another strategy than the target, which has one name and its values in an object.
 fn replaces(target: &Value, patch: &Map<String, Value>) -> bool {
     let is_strategy =
@@ -74,23 +91,31 @@ fn replaces(target: &Value, patch: &Map<String, Value>) -> bool {
     is_strategy && patch.keys().all(|name| target.get(name).is_none())
 }
 
-fn set(target: &mut Value, path: &[String], value: Value) {
+/// Changes one value; says whether there was a place for it.
+fn set(target: &mut Value, path: &[String], value: Value) -> bool {
     let Some((field, outer)) = path.split_last() else {
-        return;
+        return false;
     };
-    let parent = outer.iter().try_fold(target, |parent, field| parent.get_mut(field)).and_then(Value::as_object_mut);
-    if let Some(parent) = parent {
-        if value.is_null() {
+    match outer.iter().try_fold(target, |parent, field| child_mut(parent, field)) {
+        Some(Value::Object(parent)) if value.is_null() => {
             parent.remove(field);
-        } else {
+        }
+        Some(Value::Object(parent)) => {
             parent.insert(field.clone(), value);
         }
+        Some(Value::Array(items)) => {
+            let Some(item) = field.parse::<usize>().ok().and_then(|index| items.get_mut(index)) else { return false };
+            *item = value;
+        }
+        _ => return false,
     }
+    true
 }
 
 #[cfg(test)]
 mod tests {
-    use crate::policy::{Tail, presets};
+    use crate::policy::select::{LargeResults, Recent};
+    use crate::policy::{Step, Tail, presets};
 
     fn check_error(json: &str, field: &str, message_part: &str) {
         let error = presets::opencode::seed().with_overrides(json).expect_err(json);
@@ -101,9 +126,12 @@ mod tests {
     #[test]
     fn named_fields_change_and_the_others_stay() {
         let seed = presets::opencode::seed();
-        let policy = seed.with_overrides(r#"{"prune":{"protect_turns":3},"trigger":{"auto":false}}"#).expect("valid");
+        let policy = seed
+            .with_overrides(r#"{"routine":{"0":{"clear":{"keep":{"turns":3}}}},"trigger":{"auto":false}}"#)
+            .expect("valid");
         let mut expected = seed.clone();
-        expected.prune.as_mut().expect("a prune rule").protect_turns = 3;
+        let Some(Step::Clear(clear)) = expected.routine.first_mut() else { panic!("a clearing") };
+        clear.keep.turns = 3;
         expected.trigger.auto = false;
         assert_eq!(policy, expected);
         assert_eq!(seed.with_overrides("{}"), Ok(seed));
@@ -111,34 +139,48 @@ mod tests {
 
     #[test]
     fn null_takes_a_field_out() {
-        let policy = presets::opencode::seed().with_overrides(r#"{"prune":null,"truncate":null}"#).expect("valid");
-        assert_eq!((policy.prune, policy.truncate), (None, None));
+        let policy = presets::opencode::seed().with_overrides(r#"{"routine":[],"truncate":null}"#).expect("valid");
+        assert_eq!((policy.routine, policy.truncate), (Vec::new(), None));
     }
 
     #[test]
     fn a_field_that_was_absent_can_be_set_whole() {
-        let json = r#"{"truncate":{"max_units":10,"marker":"…"}}"#;
+        let json = r#"{"truncate":{"max_units":10,"max_lines":0,"max_bytes":0,"head_share":1.0,
+            "before":"","marker":"…","after":""}}"#;
         let policy = presets::pi::v1_5().with_overrides(json).expect("valid");
         assert_eq!(policy.truncate.map(|truncate| truncate.max_units), Some(10));
     }
 
     #[test]
     fn another_strategy_replaces_the_one_in_force() {
-        let policy =
-            presets::opencode::seed().with_overrides(r#"{"tail":{"recent":{"keep_tokens":5}}}"#).expect("valid");
-        assert_eq!(policy.tail, Tail::Recent { keep_tokens: 5 });
+        let json = r#"{"auto":{"steps":{"0":{"summarize":{"tail":{"recent":{"keep_tokens":5}}}}}}}"#;
+        let policy = presets::opencode::seed().with_overrides(json).expect("valid");
+        let Some(Step::Summarize(rule)) = policy.auto.as_ref().and_then(|rung| rung.steps.first()) else {
+            panic!("a summary")
+        };
+        assert_eq!(rule.tail, Tail::Recent(Recent { keep_tokens: 5, large_results: LargeResults::WithCall }));
     }
 
     #[test]
     fn an_error_names_the_field() {
         check_error("{", "", "EOF");
         check_error("[]", "", "object");
-        check_error(r#"{"prnue":{}}"#, "prnue", "unknown field");
-        check_error(r#"{"prune":{"protect_turns":1,"protct":2}}"#, "prune.protct", "unknown field");
-        check_error(r#"{"prune":{"protect_turns":"two"}}"#, "prune.protect_turns", "invalid type");
-        check_error(r#"{"prune":{"protect_turns":-1}}"#, "prune.protect_turns", "invalid value");
-        check_error(r#"{"tail":{"turns":{"budget_ratio":null}}}"#, "tail.turns.budget_ratio", "missing field");
-        check_error(r#"{"tail":{"recent":{}}}"#, "tail", "missing field");
+        check_error(r#"{"routnie":{}}"#, "routnie", "unknown field");
+        let clear = |patch: &str| format!(r#"{{"routine":{{"0":{{"clear":{{"keep":{patch}}}}}}}}}"#);
+        check_error(&clear(r#"{"turns":1,"trns":2}"#), "routine.0.clear.keep.trns", "unknown field");
+        check_error(&clear(r#"{"turns":"two"}"#), "routine.0.clear.keep.turns", "invalid type");
+        check_error(&clear(r#"{"turns":-1}"#), "routine.0.clear.keep.turns", "invalid value");
+        check_error(&clear(r#"{"tokens":-1}"#), "routine.0.clear.keep.tokens", "negative");
+        let tail = |patch: &str| format!(r#"{{"auto":{{"steps":{{"0":{{"summarize":{{"tail":{patch}}}}}}}}}}}"#);
+        let path = "auto.steps.0.summarize.tail";
+        check_error(
+            &tail(r#"{"turns":{"budget_ratio":null}}"#),
+            &format!("{path}.turns.budget_ratio"),
+            "missing field",
+        );
+        check_error(&tail(r#"{"recent":{}}"#), path, "missing field");
+        check_error(r#"{"routine":{"1":{}}}"#, "routine.1", "no such item");
+        check_error(r#"{"routine":{"first":{}}}"#, "routine.first", "no such item");
         check_error(r#"{"preset":"mine"}"#, "preset", "cannot be changed");
         check_error(r#"{"counting":{"units_per_token":0}}"#, "counting.units_per_token", "at least 1");
     }

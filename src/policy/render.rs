@@ -1,13 +1,13 @@
 //! From stored messages to a view: what a model sees of each.
 //!
-//! This is version 1 of the code that policies name with `render_version`. Views that were served must keep their
-//! bytes, so a change of what it shows is a new version beside this one, not an edit.
+//! This is the code that policies name with `render_version` 1 and 2: the second can say more, and what the first can
+//! say looks the same under both. Views that were served must keep their bytes, so a change of what it shows is a new
+//! version beside this one, not an edit.
 
-use crate::model::ids::{CompactionId, PartId};
 use crate::model::layout::Place;
 use crate::model::message::{MessageKind, Role};
-use crate::model::part::{Part, PartBody, ToolResult};
-use crate::model::view::{Shortened, SourceMessage, Standing, View, ViewMessage, ViewPart};
+use crate::model::part::{Part, PartBody, ToolCall, ToolResult};
+use crate::model::view::{Pruned, Shortened, SourceMessage, Standing, View, ViewMessage, ViewPart};
 
 use super::{Policy, SummaryRole, pairing, tokens, truncate};
 
@@ -15,11 +15,7 @@ use super::{Policy, SummaryRole, pairing, tokens, truncate};
 mod tests;
 
 /// The newest version of rendering; a policy that names a later one cannot be honoured.
-pub const NEWEST_VERSION: u32 = 1;
-
-/// What stands in place of a pruned output when the policy in force has no words for it: the prune was made under an
-/// earlier policy, and what it cleared stays cleared.
-const PLACEHOLDER: &str = "[Old tool result content cleared]";
+pub const NEWEST_VERSION: u32 = 2;
 
 /// The view of `messages`, which stand in the order of their layout.
 ///
@@ -27,7 +23,8 @@ const PLACEHOLDER: &str = "[Old tool result content cleared]";
 /// parts.
 pub fn render(policy: &Policy, messages: &[SourceMessage]) -> View {
     let messages = messages.iter().filter(|source| source.message.kind != MessageKind::Record);
-    let messages = messages.map(|source| view_message(policy, source)).collect();
+    let mut messages: Vec<ViewMessage> = messages.map(|source| view_message(policy, source)).collect();
+    answer_summary(policy, &mut messages);
     let messages = pairing::pair(&policy.view.interrupted_text, messages);
     let estimated_tokens = tokens::estimate_messages(policy, &messages);
     View { messages, estimated_tokens }
@@ -39,17 +36,21 @@ fn view_message(policy: &Policy, source: &SourceMessage) -> ViewMessage {
     let standing = match source.place {
         Some(Place::Marker) => Standing::Marker,
         Some(Place::Summary) => Standing::Summary,
-        Some(Place::Pinned | Place::Edit(_)) | None => Standing::Shown,
+        Some(Place::Pinned | Place::Retained | Place::Edit(_)) | None => Standing::Shown,
     };
     let mut parts: Vec<ViewPart> =
-        message.parts.iter().filter_map(|part| view_part(policy, part, &source.pruned)).collect();
+        message.parts.iter().filter_map(|part| view_part(policy, part, source.pruned_part(part.id))).collect();
     if standing == Standing::Summary {
-        wrap(&mut parts, &policy.view.summary_prefix, &policy.view.summary_suffix);
+        // Where the model answers to the summary, what else it carries along stands behind that answer.
+        let own = if policy.view.acknowledgement.is_some() { parts.len().min(1) } else { parts.len() };
+        wrap(&mut parts[..own], &policy.view.summary_prefix, &policy.view.summary_suffix);
     }
     let role = match (standing, policy.view.summary_role) {
         (Standing::Summary, SummaryRole::User) => Role::User,
         (Standing::Summary, SummaryRole::Assistant) => Role::Assistant,
-        (Standing::Shown | Standing::Marker | Standing::Paired, _) => message.role,
+        (Standing::Shown | Standing::Marker | Standing::Paired | Standing::Filler | Standing::Retrieved, _) => {
+            message.role
+        }
     };
     ViewMessage { source: Some(message.id), revision: message.revision, role, standing, parts }
 }
@@ -70,41 +71,93 @@ fn wrap(parts: &mut [ViewPart], prefix: &str, suffix: &str) {
     }
 }
 
-/// What a view shows of one part, if anything.
-fn view_part(policy: &Policy, part: &Part, pruned: &[(PartId, CompactionId)]) -> Option<ViewPart> {
-    let (body, shortened) = match &part.body {
-        PartBody::Text(text) | PartBody::Reasoning(text) if text.is_empty() => return None,
-        PartBody::Marker(marker) if marker.text.is_empty() => return None,
-        PartBody::Step(_) | PartBody::Record(_) => return None,
-        PartBody::ToolResult(result) => {
-            let is_pruned = pruned.iter().any(|(id, _)| *id == part.id);
-            let (result, shortened) = if is_pruned { clear(policy, result) } else { cut(policy, result) };
-            (PartBody::ToolResult(result), shortened)
+/// Lets the model answer to the summary, where the policy has words for that, so that the turns of the two alternate.
+/// What the summary carries along word for word follows as a message of its own.
+fn answer_summary(policy: &Policy, messages: &mut Vec<ViewMessage>) {
+    let Some(at) = messages.iter().position(|message| message.standing == Standing::Summary) else { return };
+    let mut behind = Vec::new();
+    if let Some(words) = &policy.view.acknowledgement {
+        behind.push(filler(Role::Assistant, words));
+        let summary = &mut messages[at];
+        let attached = summary.parts.split_off(summary.parts.len().min(1));
+        if !attached.is_empty() {
+            behind.push(ViewMessage { role: Role::User, parts: attached, ..summary.clone() });
         }
-        PartBody::Text(_)
-        | PartBody::Reasoning(_)
-        | PartBody::ToolCall(_)
-        | PartBody::Media(_)
-        | PartBody::Marker(_)
-        | PartBody::Opaque(_) => (part.body.clone(), None),
-    };
-    Some(ViewPart { source: Some(part.id), body, shortened })
+    }
+    let next = messages[at + 1..].iter().find(|message| !message.parts.is_empty());
+    if let Some(words) = &policy.view.resume_text
+        && behind.last().is_none_or(|last| last.role == Role::Assistant)
+        && next.is_some_and(|next| next.role == Role::Assistant)
+    {
+        behind.push(filler(Role::User, words));
+    }
+    messages.splice(at + 1..at + 1, behind);
 }
 
-/// A pruned result: a placeholder, and no attachments.
-fn clear(policy: &Policy, result: &ToolResult) -> (ToolResult, Option<Shortened>) {
-    let placeholder = policy.prune.as_ref().map_or(PLACEHOLDER, |prune| &prune.placeholder);
-    let original_length = tokens::length(policy.counting.unit, &result.output);
-    let cleared = ToolResult { output: placeholder.to_owned(), attachments: Vec::new(), ..result.clone() };
-    (cleared, Some(Shortened::Pruned { original_length: i64::try_from(original_length).unwrap_or(i64::MAX) }))
+/// A message that nobody wrote.
+fn filler(role: Role, words: &str) -> ViewMessage {
+    let part = ViewPart { source: None, body: PartBody::Text(words.to_owned()), shortened: None };
+    ViewMessage { source: None, revision: 0, role, standing: Standing::Filler, parts: vec![part] }
+}
+
+/// What a view shows of one part, if anything.
+fn view_part(policy: &Policy, part: &Part, pruned: Option<&Pruned>) -> Option<ViewPart> {
+    let (body, shortened) = match (&part.body, pruned) {
+        (PartBody::Step(_) | PartBody::Record(_), _) => return None,
+        (PartBody::ToolResult(result), None) => {
+            let (result, shortened) = cut(policy, result);
+            (PartBody::ToolResult(result), shortened)
+        }
+        (body, None) => (body.clone(), None),
+        (body, Some(pruned)) => shorten(policy, body, pruned),
+    };
+    let says_nothing = match &body {
+        PartBody::Text(text) | PartBody::Reasoning(text) => text.is_empty(),
+        PartBody::Marker(marker) => marker.text.is_empty(),
+        PartBody::Opaque(_) => shortened.is_some(),
+        PartBody::ToolCall(_)
+        | PartBody::ToolResult(_)
+        | PartBody::Media(_)
+        | PartBody::Step(_)
+        | PartBody::Record(_) => false,
+    };
+    (!says_nothing).then_some(ViewPart { source: Some(part.id), body, shortened })
+}
+
+/// A part that a mark shortens: a result or a text as its cut says, a media item as words.
+fn shorten(policy: &Policy, body: &PartBody, pruned: &Pruned) -> (PartBody, Option<Shortened>) {
+    let unit = policy.counting.unit;
+    let apply = |text: &str| match &pruned.cut {
+        Some(cut) => cut.apply(text),
+        None => policy.placeholder().to_owned(),
+    };
+    let (body, original) = match body {
+        PartBody::Text(text) => (PartBody::Text(apply(text)), tokens::length(unit, text)),
+        PartBody::Reasoning(text) => (PartBody::Reasoning(apply(text)), tokens::length(unit, text)),
+        PartBody::ToolCall(call) => {
+            let shorter = ToolCall { input_json: apply(&call.input_json), ..call.clone() };
+            (PartBody::ToolCall(shorter), tokens::length(unit, &call.input_json))
+        }
+        PartBody::ToolResult(result) => {
+            let keeps_nothing = pruned.cut.as_ref().is_none_or(|cut| cut.keeps_nothing());
+            let attachments = if keeps_nothing { Vec::new() } else { result.attachments.clone() };
+            let shorter = ToolResult { output: apply(&result.output), attachments, ..result.clone() };
+            (PartBody::ToolResult(shorter), tokens::length(unit, &result.output))
+        }
+        PartBody::Media(_) => (PartBody::Text(apply("")), 0),
+        PartBody::Opaque(opaque) => (body.clone(), opaque.data.len()),
+        PartBody::Marker(_) | PartBody::Step(_) | PartBody::Record(_) => return (body.clone(), None),
+    };
+    (body, Some(Shortened::Pruned { original_length: i64::try_from(original).unwrap_or(i64::MAX) }))
 }
 
 /// A result as long as the policy lets it be.
 fn cut(policy: &Policy, result: &ToolResult) -> (ToolResult, Option<Shortened>) {
     let cut = policy.truncate.as_ref().and_then(|rule| truncate::cut(rule, policy.counting.unit, &result.output));
     match cut {
-        Some((output, omitted_length)) => {
-            (ToolResult { output, ..result.clone() }, Some(Shortened::Truncated { omitted_length }))
+        Some(cutting) => {
+            let output = cutting.cut.apply(&result.output);
+            (ToolResult { output, ..result.clone() }, Some(Shortened::Truncated { omitted_length: cutting.omitted }))
         }
         None => (result.clone(), None),
     }

@@ -1,23 +1,76 @@
 //! Where a compaction cuts: what is summarized, and what stays beside the summary.
 
-use super::overflow::usable;
-use super::tokens::{Weights, estimate_source};
-use super::turns::{only_brings_results, starts_turn, turns};
-use super::{Policy, Tail};
+mod fraction;
+mod last;
+mod recent;
+mod requests;
+mod turns;
+
+pub use fraction::{Fraction, FractionCut};
+pub use last::Last;
+pub use recent::{LargeResults, Recent};
+pub use requests::Requests;
+pub use turns::LastTurns;
+
+use super::Policy;
+use super::turns::starts_turn;
+use crate::model::cut::Cuts;
 use crate::model::message::{FinishReason, Message, Role};
 use crate::model::part::PartBody;
 use crate::model::usage::ModelWindow;
 use crate::model::view::SourceMessage;
+use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 
+/// What is kept verbatim beside a summary.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum Tail {
+    /// Nothing, apart from what nobody has answered yet.
+    Nothing {},
+    /// Nothing either, unless the history is shorter than that: then all of it stays, and there is no summary.
+    Whole {
+        /// How many messages a summary must be worth.
+        minimum_messages: u32,
+    },
+    /// The last turns, as many as fit a budget; a turn that does not fit is split between its messages.
+    Turns(LastTurns),
+    /// The newest messages whose tokens reach a budget, cut at a message that is no tool result.
+    Recent(Recent),
+    /// What stands behind a share of the history's characters.
+    Fraction(Fraction),
+    /// The last messages, by number.
+    Last(Last),
+    /// The newest requests, apart from what was done about them.
+    Requests(Requests),
+}
+
+impl Tail {
+    /// A tail of half the room, for a summary that did not free enough; none when there is nothing left to halve.
+    pub fn narrower(&self) -> Option<Self> {
+        match self {
+            Self::Nothing {} | Self::Whole { .. } => None,
+            Self::Turns(turns) => turns.narrower().map(Self::Turns),
+            Self::Recent(recent) => recent.narrower().map(Self::Recent),
+            Self::Fraction(fraction) => fraction.narrower().map(Self::Fraction),
+            Self::Last(last) => last.narrower().map(Self::Last),
+            Self::Requests(requests) => requests.narrower().map(Self::Requests),
+        }
+    }
+}
+
 /// Where a compaction cuts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Selection {
     /// `messages[..head_end]` are summarized, the others stay; 0 when there is nothing to summarize.
     pub head_end: usize,
     /// The user message whose turn the cut splits, if it splits one: `messages[split_turn_start..head_end]` is the
     /// front of the turn that goes on in the tail.
     pub split_turn_start: Option<usize>,
+    /// Messages among those that are summarized which a view shows all the same, beside the summary; ascending.
+    pub retained: Vec<usize>,
+    /// How retained messages and the tail are shortened.
+    pub cuts: Cuts,
 }
 
 /// Chooses the cut by the policy's tail, and moves it to where it does no harm.
@@ -32,25 +85,51 @@ pub struct Selection {
 ///   OpenCode summarizes these too when they do not fit, and a model would then have nothing to answer to.
 ///
 /// Because of that the tail may be larger than its budget.
-pub fn select(policy: &Policy, window: &ModelWindow, messages: &[SourceMessage]) -> Selection {
-    let cuts = Cuts::of(messages);
-    let proposed = match policy.tail {
-        Tail::Turns { turns, .. } => turns_cut(policy, window, turns, messages, &cuts),
-        Tail::Recent { keep_tokens } => recent_cut(policy, keep_tokens, messages),
+pub fn select(policy: &Policy, tail: &Tail, window: &ModelWindow, messages: &[SourceMessage]) -> Selection {
+    select_behind(policy, tail, window, None, messages)
+}
+
+/// The same with the live summary that stands in front of the messages, for tails that measure it too.
+pub fn select_behind(
+    policy: &Policy,
+    tail: &Tail,
+    window: &ModelWindow,
+    summary: Option<&SourceMessage>,
+    messages: &[SourceMessage],
+) -> Selection {
+    let cuts = SafeCuts::of(messages);
+    let proposed = match tail {
+        Tail::Nothing {} | Tail::Requests(_) => messages.len(),
+        Tail::Whole { minimum_messages } if messages.len() < *minimum_messages as usize => 0,
+        Tail::Whole { .. } => messages.len(),
+        Tail::Turns(tail) => tail.cut(policy, window, messages, &cuts),
+        Tail::Recent(tail) => tail.cut(policy, messages),
+        Tail::Fraction(tail) => tail.cut(policy, summary, &messages[..read(messages)]),
+        Tail::Last(tail) => tail.cut(messages),
     };
     let head_end = cuts.nearest(proposed);
-    Selection { head_end, split_turn_start: split_turn(messages, head_end) }
+    let (retained, shortened) = match tail {
+        Tail::Recent(_) => (Recent::retained(&messages[..head_end]), Cuts::default()),
+        Tail::Requests(tail) => tail.retained(policy, messages, head_end),
+        Tail::Nothing {} | Tail::Whole { .. } | Tail::Turns(_) | Tail::Fraction(_) | Tail::Last(_) => {
+            Default::default()
+        }
+    };
+    if retained.len() == head_end {
+        return Selection::default();
+    }
+    Selection { head_end, split_turn_start: split_turn(messages, head_end), retained, cuts: shortened }
 }
 
 /// Where a cut may be.
-struct Cuts {
+struct SafeCuts {
     /// For each cut, whether it leaves every result with its call.
     safe: Vec<bool>,
     /// The last cut that summarizes nothing unfinished.
     last: usize,
 }
 
-impl Cuts {
+impl SafeCuts {
     fn of(messages: &[SourceMessage]) -> Self {
         let pairs = Pairs::of(messages);
         let last = last_cut(messages, &pairs);
@@ -120,19 +199,31 @@ impl Pairs {
     }
 }
 
-/// A tail of half the room, for a summary that did not free enough; none when there is nothing left to halve.
-pub fn narrower(tail: &Tail) -> Option<Tail> {
-    match *tail {
-        Tail::Recent { keep_tokens } => (keep_tokens >= 2).then_some(Tail::Recent { keep_tokens: keep_tokens / 2 }),
-        Tail::Turns { turns, budget_ratio, budget_min_tokens, budget_max_tokens } => {
-            (turns > 0 && budget_max_tokens >= 2).then_some(Tail::Turns {
-                turns,
-                budget_ratio: budget_ratio / 2.0,
-                budget_min_tokens: budget_min_tokens / 2,
-                budget_max_tokens: budget_max_tokens / 2,
-            })
-        }
-    }
+/// The allowed cut nearest to a proposed one: earlier rather than later, 0 if there is none.
+pub fn nearest_safe_cut(messages: &[SourceMessage], proposed: usize) -> usize {
+    SafeCuts::of(messages).nearest(proposed)
+}
+
+/// Messages that stay together or go together.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Group {
+    /// Which, by index.
+    pub messages: std::ops::Range<usize>,
+    /// Whether they may go: nothing in them is open, running or unanswered.
+    pub may_go: bool,
+}
+
+/// The messages in the smallest groups that keep every result with its call.
+pub fn groups(messages: &[SourceMessage]) -> Vec<Group> {
+    let cuts = SafeCuts::of(messages);
+    let mut start = 0;
+    let ends = (1..=messages.len()).filter(|&end| cuts.safe[end]);
+    ends.map(|end| Group { messages: std::mem::replace(&mut start, end)..end, may_go: end <= cuts.last }).collect()
+}
+
+/// Which message answers a call of which, by index: the call's first, then the result's.
+pub(super) fn answered_calls(messages: &[SourceMessage]) -> Vec<(usize, usize)> {
+    Pairs::of(messages).answered
 }
 
 /// The last cut that summarizes no message that is still being written, and no call that still runs: as far as a summary
@@ -156,6 +247,14 @@ fn last_cut(messages: &[SourceMessage], pairs: &Pairs) -> usize {
     answered.min(settled(messages, pairs))
 }
 
+/// How many messages the model has read: all up to its last reply. Where no model speaks at all, nobody will read what
+/// is not read yet.
+pub(super) fn read(messages: &[SourceMessage]) -> usize {
+    let is_spoken = || messages.iter().any(|source| source.message.role == Role::Assistant);
+    let last = messages.iter().rposition(|source| is_reply(&source.message));
+    last.map_or_else(|| if is_spoken() { 0 } else { messages.len() }, |reply| reply + 1)
+}
+
 /// The last message that the model had heard when it last spoke; calls up to there run no more, answered or not.
 fn last_heard(messages: &[SourceMessage]) -> Option<usize> {
     let spoken = messages.iter().rposition(|source| source.message.role == Role::Assistant).unwrap_or(0);
@@ -170,73 +269,6 @@ fn is_reply(message: &Message) -> bool {
     message.role == Role::Assistant
         && message.sealed_revision.is_some()
         && message.finish.reason != Some(FinishReason::Error)
-}
-
-/// OpenCode's choice: the last turns as long as they fit, then the end of the turn that does not.
-///
-/// When no turn fits, or all of them do, there is no tail, and everything is summarized.
-fn turns_cut(policy: &Policy, window: &ModelWindow, limit: u32, messages: &[SourceMessage], cuts: &Cuts) -> usize {
-    let budget = tail_budget(policy, window);
-    let weights = Weights::of(policy, messages);
-    let turns = turns(messages);
-    let mut total = 0_i64;
-    let mut keep = None;
-    for turn in turns.iter().rev().take(limit as usize) {
-        let size = weights.tokens(turn.start..turn.end);
-        if total.saturating_add(size) <= budget {
-            total += size;
-            keep = Some(turn.start);
-            continue;
-        }
-        // Where results are messages of their own, a cut before one would part it from its call; in OpenCode the two
-        // are one message.
-        let remaining = budget - total;
-        let split = (turn.start + 1..turn.end)
-            .find(|&start| remaining > 0 && cuts.safe[start] && weights.tokens(start..turn.end) <= remaining);
-        keep = split.or(keep);
-        break;
-    }
-    match keep {
-        Some(start) if start > 0 => start,
-        _ => messages.len(),
-    }
-}
-
-/// The tokens that a tail of turns may have.
-fn tail_budget(policy: &Policy, window: &ModelWindow) -> i64 {
-    match policy.tail {
-        Tail::Turns { budget_ratio, budget_min_tokens, budget_max_tokens, .. } => {
-            let share = (usable(policy, window) as f64 * budget_ratio).floor() as i64;
-            share.max(budget_min_tokens).min(budget_max_tokens)
-        }
-        Tail::Recent { keep_tokens } => keep_tokens,
-    }
-}
-
-/// pi's choice: from the newest message back until the budget is reached, then forward to where a cut may be.
-fn recent_cut(policy: &Policy, keep_tokens: i64, messages: &[SourceMessage]) -> usize {
-    let points: Vec<usize> = (0..messages.len()).filter(|&index| is_cut_point(&messages[index].message)).collect();
-    let (Some(&first), Some(&last)) = (points.first(), points.last()) else {
-        return 0;
-    };
-    let mut kept = 0_i64;
-    for (index, source) in messages.iter().enumerate().rev() {
-        let tokens = estimate_source(policy, source);
-        kept = kept.saturating_add(tokens);
-        if tokens > 0 && kept >= keep_tokens {
-            // Behind the budget there may be results only; then their call stays with them.
-            return points.iter().copied().find(|&point| point >= index).unwrap_or(last);
-        }
-    }
-    first
-}
-
-/// Whether pi cuts before such a message: somebody speaks in it.
-fn is_cut_point(message: &Message) -> bool {
-    match message.role {
-        Role::User | Role::Assistant => !only_brings_results(message),
-        Role::Tool | Role::System => false,
-    }
 }
 
 /// The start of the turn that the cut splits, if it splits one.

@@ -3,16 +3,17 @@
 //! It never fails and never breaks a pair. It does as little as it can, in this order, and stops as soon as the view
 //! fits:
 //!
-//! 1. long tool outputs are cut, the longest first;
-//! 2. what stands before the last user message goes, the oldest first, calls together with their results;
-//! 3. the same with what stands behind it, except for the newest;
-//! 4. what is left is cut harder: outputs, then every other text that is not a summary or a system message.
+//! 1. passages that were brought back go;
+//! 2. long tool outputs are cut, the longest first;
+//! 3. what stands before the last user message goes, the oldest first, calls together with their results;
+//! 4. the same with what stands behind it, except for the newest;
+//! 5. what is left is cut harder: outputs, then every other text that is not a summary or a system message.
 //!
 //! System messages and what introduces or is a summary stay as they are; the last user message and the newest calls
 //! stay, cut at worst. Media and the inputs of calls cannot be cut. A view in which all that fits therefore ends within
 //! the budget, however long one turn, one text or one output is.
 
-use super::{Policy, tokens, truncate};
+use super::{Policy, recall, tokens, truncate};
 use crate::model::Revision;
 use crate::model::message::Role;
 use crate::model::part::PartBody;
@@ -50,6 +51,8 @@ pub struct Shorter {
 
 /// Cuts a view down to at most `budget_tokens`, as far as that can be done.
 pub fn shorten(policy: &Policy, view: View, budget_tokens: i64) -> Shorter {
+    let total = tokens::estimate_messages(policy, &view.messages);
+    let view = if total > budget_tokens { recall::forget(policy, view).0 } else { view };
     let total = tokens::estimate_messages(policy, &view.messages);
     let mut cutter = Cutter { policy, messages: view.messages, total, budget_tokens, omitted: Vec::new() };
     let last_request = cutter.messages.iter().rposition(|message| message.role == Role::User).unwrap_or(0);

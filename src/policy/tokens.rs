@@ -1,26 +1,211 @@
 //! How much text weighs, where no provider has said so.
 //!
-//! Two measures, by [`CountPer`]:
-//!
-//! - `Message`: the words of each message, as pi counts them: texts, reasoning, a call's tool name and input, a
-//!   result's output. Each message is rounded by itself. Blocks of other kinds weigh nothing, and neither does the
-//!   wrapper that a view puts around a summary.
-//! - `JsonRange`: the compact JSON of the messages as one array, rounded once. This is our own rendering:
-//!   `{"role":R,"content":[…]}` with parts `{"type":"text","text":T}`, `{"type":"reasoning","text":T}`,
-//!   `{"type":"tool-call","toolCallId":C,"toolName":N,"input":J}`,
-//!   `{"type":"tool-result","toolCallId":C,"output":{"type":"text","value":T}}`.
-//!
-//! In both, a media item weighs `media_units` however many bytes it has, the input of a call weighs its JSON without
-//! blanks between tokens, and a message in which a model would see nothing weighs nothing. Records, steps and empty
-//! texts are never seen. All of it is additive, so that a running total can be kept beside a history.
+//! Three things make a count: what a text weighs ([`TextWeight`], in units), which words of a message are weighed
+//! ([`CountPer`], one file each), and how units become tokens. Records, steps and empty texts are never seen by a model
+//! and weigh nothing, and so does a message in which nothing else is. All of it is additive, so that a running total
+//! can be kept beside a history.
 
-use super::truncate;
-use super::{CountPer, Counting, LengthUnit, Policy, Rounding};
+mod chat;
+mod contents;
+mod envelope;
+mod json;
+mod said;
+mod tally;
+mod words;
+
+pub use chat::ChatFormat;
+pub(super) use contents::{Content, contents};
+pub use envelope::{Detail, Envelope};
+pub use said::{NoteEnd, Said};
+pub use tally::Tally;
+
+use super::bpe::{self, Encoding, Tokenized, Vocabulary};
+use super::{Policy, truncate};
 use crate::model::message::Role;
-use crate::model::part::{PartBody, ToolResult};
-use crate::model::view::{SourceMessage, Standing, ViewMessage};
+use crate::model::part::{Media, Opaque, PartBody, ToolCall, ToolResult};
+use crate::model::usage::Usage;
+use crate::model::view::{Pruned, SourceMessage, Standing, ViewMessage};
+use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
+use std::fmt;
 use std::ops::Range;
+use std::sync::Arc;
+
+/// How text becomes tokens.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Counting {
+    /// What a length counts, also where texts are cut.
+    pub unit: LengthUnit,
+    /// What a text weighs, in units.
+    pub text: TextWeight,
+    /// Units for one token. At least 1.
+    pub units_per_token: u32,
+    /// How a fraction of a token is rounded.
+    pub rounding: Rounding,
+    /// Which words of a message are weighed, and where the rounding happens.
+    pub per: CountPer,
+    /// What media weigh.
+    pub media: MediaUnits,
+    /// Which fields of reported usage say how full the window is.
+    pub usage: UsageCount,
+}
+
+/// What a length counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LengthUnit {
+    /// UTF-16 code units, as JavaScript's `length`.
+    Utf16,
+    /// Unicode scalar values, as Python's `len`.
+    CodePoints,
+    /// UTF-8 bytes.
+    Bytes,
+}
+
+/// What a text weighs.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum TextWeight {
+    /// Its length.
+    Length,
+    /// One unit for each ASCII character and more for every other UTF-16 unit, up to a length: Gemini's estimate.
+    Mixed {
+        /// Units for each UTF-16 unit that is not ASCII.
+        other_units: u32,
+        /// A longer text weighs its length.
+        plain_above: u32,
+    },
+    /// One unit for each token of a built-in encoding: exact.
+    Bpe {
+        /// The encoding.
+        encoding: Encoding,
+    },
+    /// One unit for each token of a vocabulary that the user gives. While the process does not have it, a text weighs
+    /// its tokens in Qwen's encoding.
+    Vocabulary {
+        /// The name under which it is known.
+        name: String,
+        /// The vocabulary, once [`Policy::with_vocabularies`] has found it. It is no part of the policy's text.
+        #[serde(skip)]
+        attached: Attached,
+    },
+}
+
+/// A vocabulary beside its name. Policies are the same whether or not it is there.
+#[derive(Clone, Default)]
+pub struct Attached(Option<Arc<Vocabulary>>);
+
+impl PartialEq for Attached {
+    fn eq(&self, _other: &Self) -> bool {
+        true
+    }
+}
+
+impl fmt::Debug for Attached {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(if self.0.is_some() { "attached" } else { "missing" })
+    }
+}
+
+impl Policy {
+    /// The same policy with the vocabulary that it names, if it is among these.
+    pub fn with_vocabularies(mut self, vocabularies: &[Arc<Vocabulary>]) -> Self {
+        if let TextWeight::Vocabulary { name, attached } = &mut self.counting.text {
+            *attached = Attached(vocabularies.iter().find(|vocabulary| vocabulary.name() == name).cloned());
+        }
+        self
+    }
+}
+
+/// How a fraction of a token is rounded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Rounding {
+    /// Up.
+    Ceil,
+    /// To the nearest, halves up.
+    HalfUp,
+    /// Down.
+    Floor,
+}
+
+/// Which words of a message are weighed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CountPer {
+    /// Its own words, rounded message by message: pi's estimate per message kind.
+    Message,
+    /// The JSON text of the provider messages, rounded once for a range, as OpenCode measures one.
+    JsonRange,
+    /// The words of texts and the JSON of calls and results, rounded once for a range, as Gemini measures parts.
+    Contents,
+    /// The words of texts and outputs and the JSON of calls, rounded once for a range, as Qwen Code counts characters.
+    Characters,
+    /// The texts of a message and what a chat format puts around them, rounded once for a range, as litellm counts.
+    Chat(ChatFormat),
+    /// What is said and what tools gave back, without thoughts, as Qwen-Agent counts.
+    Said(Said),
+    /// The length of each message with its envelope, rounded once for a range, as JoyAgent counts.
+    Envelope(Envelope),
+}
+
+/// What media weigh, in units.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MediaUnits {
+    /// An image in a message.
+    pub image: u32,
+    /// A document, such as a PDF, in a message.
+    pub document: u32,
+    /// Any other media item in a message.
+    pub other: u32,
+    /// A media item that came with the result of a tool.
+    pub attachment: u32,
+}
+
+/// Which fields of reported usage say how full the window is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum UsageCount {
+    /// The provider's total, or else input, output and both cache counts.
+    Total,
+    /// What was sent: input and both cache counts.
+    Prompt,
+    /// None: the policy's own count decides, as in agents that count every request themselves.
+    Nothing,
+}
+
+impl UsageCount {
+    /// The tokens that usage says are in the window; 0 when it says nothing.
+    pub fn tokens(self, usage: &Usage) -> i64 {
+        match self {
+            Self::Total => usage.context_tokens(),
+            Self::Prompt => usage.prompt_tokens(),
+            Self::Nothing => 0,
+        }
+    }
+}
+
+impl MediaUnits {
+    /// Every media item weighs the same.
+    pub const fn all(units: u32) -> Self {
+        Self { image: units, document: units, other: units, attachment: units }
+    }
+
+    fn of(&self, media: &Media) -> i64 {
+        let units = match media.mime_type.as_str() {
+            mime if mime.starts_with("image/") => self.image,
+            "application/pdf" => self.document,
+            _ => self.other,
+        };
+        i64::from(units)
+    }
+
+    fn of_attachments(&self, attachments: &[Media]) -> i64 {
+        i64::from(self.attachment).saturating_mul(attachments.len() as i64)
+    }
+}
 
 /// The length of a text in the given unit.
 pub fn length(unit: LengthUnit, text: &str) -> usize {
@@ -31,9 +216,37 @@ pub fn length(unit: LengthUnit, text: &str) -> usize {
     }
 }
 
+/// What a text weighs, in units.
+pub fn weight(counting: &Counting, text: &str) -> i64 {
+    match &counting.text {
+        TextWeight::Length => length(counting.unit, text) as i64,
+        TextWeight::Mixed { other_units, plain_above } => {
+            let units = length(LengthUnit::Utf16, text) as i64;
+            if units > i64::from(*plain_above) {
+                return units;
+            }
+            let ascii = text.bytes().filter(u8::is_ascii).count() as i64;
+            ascii.saturating_add((units - ascii).saturating_mul(i64::from(*other_units)))
+        }
+        TextWeight::Bpe { encoding } => bpe::count(*encoding, text),
+        TextWeight::Vocabulary { attached: Attached(Some(vocabulary)), .. } => vocabulary.count(text),
+        TextWeight::Vocabulary { attached: Attached(None), .. } => bpe::count(Encoding::Qwen, text),
+    }
+}
+
+/// A text with the places where its tokens end; none where a policy only estimates them.
+pub fn tokenize<'a>(counting: &Counting, text: &'a str) -> Option<Tokenized<'a>> {
+    match &counting.text {
+        TextWeight::Length | TextWeight::Mixed { .. } => None,
+        TextWeight::Bpe { encoding } => Some(encoding.tokenize(text)),
+        TextWeight::Vocabulary { attached: Attached(Some(vocabulary)), .. } => Some(vocabulary.tokenize(text)),
+        TextWeight::Vocabulary { attached: Attached(None), .. } => Some(Encoding::Qwen.tokenize(text)),
+    }
+}
+
 /// The tokens of a text.
 pub fn estimate_text(counting: &Counting, text: &str) -> i64 {
-    tokens_of(counting, length(counting.unit, text) as i64)
+    tokens_of(counting, weight(counting, text))
 }
 
 /// The tokens of a message as a view shows it.
@@ -53,14 +266,32 @@ pub fn estimate_source(policy: &Policy, message: &SourceMessage) -> i64 {
 
 /// The tokens that new parts will weigh in a view, once cut. For running totals.
 pub fn estimate_new(policy: &Policy, role: Role, parts: &[&PartBody]) -> i64 {
-    tokens_of(&policy.counting, units(policy, role, parts.iter().map(|body| (*body, Output::Cut))))
+    let shown: Vec<Shown<'_>> = parts.iter().filter_map(|body| shown(policy, body, None)).collect();
+    tokens_of(&policy.counting, units(&policy.counting, role, &shown))
+}
+
+/// The tokens of some parts of a stored message, by index, as if they were all of it.
+pub fn estimate_parts(policy: &Policy, source: &SourceMessage, parts: &[usize]) -> i64 {
+    let parts = parts.iter().filter_map(|&part| source.message.parts.get(part));
+    let shown: Vec<Shown<'_>> =
+        parts.filter_map(|part| shown(policy, &part.body, source.pruned_part(part.id))).collect();
+    tokens_of(&policy.counting, units(&policy.counting, source.message.role, &shown))
+}
+
+/// The tokens of one part as a view will show it, pruned and cut, in a message of its own. `tool` is the tool of a
+/// result, whose name some agents weigh with it.
+pub fn estimate_part(policy: &Policy, role: Role, body: &PartBody, pruned: Option<&Pruned>, tool: Option<&str>) -> i64 {
+    let shown: Vec<Shown<'_>> = shown(policy, body, pruned).into_iter().collect();
+    let named = tool.filter(|_| policy.counting.per == CountPer::Contents);
+    let name = named.map_or(0, |tool| length(LengthUnit::Utf16, tool) as i64);
+    tokens_of(&policy.counting, units(&policy.counting, role, &shown).saturating_add(name))
 }
 
 /// The weights of a list of messages, such that any range can be asked for at once.
 #[derive(Debug, Clone)]
 pub struct Weights<'a> {
     counting: &'a Counting,
-    /// Weight of everything before each index: tokens or units, by what is measured as one text.
+    /// Weight of everything before each index: tokens or units, by where the rounding happens.
     before: Vec<i64>,
 }
 
@@ -75,12 +306,7 @@ impl<'a> Weights<'a> {
         let mut before = vec![0];
         let mut sum = 0_i64;
         for units in units {
-            sum = sum.saturating_add(match counting.per {
-                CountPer::Message => tokens_of(counting, units),
-                // The comma behind it, or the bracket.
-                CountPer::JsonRange if units > 0 => units.saturating_add(1),
-                CountPer::JsonRange => 0,
-            });
+            sum = sum.saturating_add(addend(counting, units));
             before.push(sum);
         }
         Self { counting, before }
@@ -88,12 +314,39 @@ impl<'a> Weights<'a> {
 
     /// The tokens of a range of messages.
     pub fn tokens(&self, range: Range<usize>) -> i64 {
-        let weight = self.before[range.end] - self.before[range.start];
-        match self.counting.per {
-            CountPer::Message => weight,
-            CountPer::JsonRange if weight > 0 => tokens_of(self.counting, weight.saturating_add(1)),
-            CountPer::JsonRange => 0,
+        list_tokens(self.counting, self.before[range.end] - self.before[range.start])
+    }
+}
+
+/// What a message of so many units adds to the weight of a list: tokens or units, by where the rounding happens.
+fn addend(counting: &Counting, units: i64) -> i64 {
+    match counting.per {
+        CountPer::Message => tokens_of(counting, units),
+        // The comma behind it, or the bracket.
+        CountPer::JsonRange if units > 0 => units.saturating_add(1),
+        CountPer::JsonRange => 0,
+        CountPer::Contents | CountPer::Characters | CountPer::Chat(_) | CountPer::Said(_) | CountPer::Envelope(_) => {
+            units
         }
+    }
+}
+
+/// The tokens of a list of such a weight.
+fn list_tokens(counting: &Counting, weight: i64) -> i64 {
+    match counting.per {
+        CountPer::Message => weight,
+        CountPer::JsonRange if weight > 0 => tokens_of(counting, weight.saturating_add(1)),
+        CountPer::JsonRange => 0,
+        CountPer::Contents | CountPer::Characters => tokens_of(counting, weight),
+        CountPer::Chat(format) if weight > 0 => {
+            tokens_of(counting, weight.saturating_add(i64::from(format.list_units)))
+        }
+        CountPer::Chat(_) => 0,
+        CountPer::Said(_) => tokens_of(counting, weight),
+        CountPer::Envelope(format) if weight > 0 => {
+            tokens_of(counting, weight.saturating_add(i64::from(format.list_units)))
+        }
+        CountPer::Envelope(_) => 0,
     }
 }
 
@@ -109,149 +362,90 @@ fn tokens_of(counting: &Counting, units: i64) -> i64 {
     units / per + i64::from(up)
 }
 
-/// What a view does to the output of a tool.
-#[derive(Debug, Clone, Copy)]
-enum Output {
-    /// It is already as the view shows it.
-    Shown,
-    /// It is cut if it is long.
-    Cut,
-    /// It is replaced by the placeholder, and its attachments go too.
-    Cleared,
+/// A part as a model sees it.
+#[derive(Debug, Clone)]
+enum Shown<'a> {
+    Text(Cow<'a, str>),
+    Reasoning(Cow<'a, str>),
+    Call { call: &'a ToolCall, input_json: Cow<'a, str> },
+    Result { result: &'a ToolResult, output: Cow<'a, str>, attachments: &'a [Media] },
+    Media(&'a Media),
+    Opaque(&'a Opaque),
 }
 
-fn view_units(policy: &Policy, message: &ViewMessage) -> i64 {
-    let units = units(policy, message.role, message.parts.iter().map(|part| (&part.body, Output::Shown)));
-    match (policy.counting.per, message.standing) {
-        (CountPer::Message, Standing::Summary) => (units - wrapper_units(policy)).max(0),
-        (CountPer::Message, Standing::Shown | Standing::Marker | Standing::Paired) | (CountPer::JsonRange, _) => units,
-    }
-}
-
-fn wrapper_units(policy: &Policy) -> i64 {
-    let unit = policy.counting.unit;
-    (length(unit, &policy.view.summary_prefix) + length(unit, &policy.view.summary_suffix)) as i64
-}
-
-fn source_units(policy: &Policy, source: &SourceMessage) -> i64 {
-    let parts = source.message.parts.iter().map(|part| {
-        let pruned = source.pruned.iter().any(|(id, _)| *id == part.id);
-        (&part.body, if pruned { Output::Cleared } else { Output::Cut })
-    });
-    units(policy, source.message.role, parts)
-}
-
-/// The units of one message.
-fn units<'a>(policy: &Policy, role: Role, parts: impl Iterator<Item = (&'a PartBody, Output)>) -> i64 {
-    let weights: Vec<i64> = parts.filter_map(|(body, output)| part_units(policy, body, output)).collect();
-    let sum = weights.iter().fold(0_i64, |sum, units| sum.saturating_add(*units));
-    match policy.counting.per {
-        CountPer::Message => sum,
-        CountPer::JsonRange if weights.is_empty() => 0,
-        CountPer::JsonRange => {
-            let envelope = r#"{"role":"","content":[]}"#.len() + role_name(role).len();
-            let commas = weights.len() - 1;
-            sum.saturating_add((envelope + commas) as i64)
-        }
-    }
-}
-
-/// The units of one part; none when a model does not see it.
-fn part_units(policy: &Policy, body: &PartBody, output: Output) -> Option<i64> {
-    let counting = &policy.counting;
-    let media = i64::from(counting.media_units);
+/// What a view shows of a part, as far as it weighs anything; none when a model does not see it.
+fn shown<'a>(policy: &Policy, body: &'a PartBody, pruned: Option<&'a Pruned>) -> Option<Shown<'a>> {
+    let cut = pruned.and_then(|pruned| pruned.cut.as_ref());
+    let apply = |text: &'a str| cut.map_or(Cow::Borrowed(text), |cut| Cow::Owned(cut.apply(text)));
+    let seen = |text: Cow<'a, str>| (!text.is_empty()).then_some(text);
     match body {
-        PartBody::Text(text) | PartBody::Reasoning(text) if text.is_empty() => None,
-        PartBody::Text(text) => Some(text_units(counting, r#"{"type":"text","text":}"#, &[text])),
-        PartBody::Reasoning(text) => Some(text_units(counting, r#"{"type":"reasoning","text":}"#, &[text])),
-        PartBody::ToolCall(call) => {
-            let (skeleton, texts): (_, &[&str]) = match counting.per {
-                CountPer::Message => ("", &[&call.tool]),
-                CountPer::JsonRange => {
-                    (r#"{"type":"tool-call","toolCallId":,"toolName":,"input":}"#, &[&call.call_id, &call.tool])
-                }
+        PartBody::Text(text) => seen(apply(text)).map(Shown::Text),
+        PartBody::Reasoning(text) => seen(apply(text)).map(Shown::Reasoning),
+        PartBody::Marker(marker) => seen(Cow::Borrowed(&marker.text)).map(Shown::Text),
+        PartBody::ToolCall(call) => Some(Shown::Call { call, input_json: apply(&call.input_json) }),
+        PartBody::ToolResult(result) => {
+            let attachments: &[Media] =
+                if cut.map_or(pruned.is_some(), |cut| cut.keeps_nothing()) { &[] } else { &result.attachments };
+            let output = match (pruned, cut) {
+                (None, _) => cut_output(policy, result),
+                (Some(_), Some(cut)) => Cow::Owned(cut.apply(&result.output)),
+                (Some(_), None) => Cow::Owned(policy.placeholder().to_owned()),
             };
-            Some(text_units(counting, skeleton, texts) + compact_json_units(counting.unit, &call.input_json))
+            Some(Shown::Result { result, output, attachments })
         }
-        PartBody::ToolResult(result) => Some(result_units(policy, result, output)),
-        PartBody::Media(_) => Some(media),
-        PartBody::Marker(marker) if marker.text.is_empty() => None,
-        PartBody::Marker(marker) => Some(text_units(counting, r#"{"type":"text","text":}"#, &[&marker.text])),
-        PartBody::Opaque(opaque) => match counting.per {
-            CountPer::Message => None,
-            CountPer::JsonRange => Some(opaque.data.len() as i64),
+        PartBody::Media(media) => match cut {
+            Some(cut) => seen(Cow::Owned(cut.apply(""))).map(Shown::Text),
+            None => Some(Shown::Media(media)),
         },
+        PartBody::Opaque(opaque) => cut.is_none().then_some(Shown::Opaque(opaque)),
         PartBody::Step(_) | PartBody::Record(_) => None,
     }
 }
 
-fn result_units(policy: &Policy, result: &ToolResult, output: Output) -> i64 {
-    let counting = &policy.counting;
-    let (text, attachments) = match output {
-        Output::Shown => (Cow::Borrowed(result.output.as_str()), result.attachments.len()),
-        Output::Cut => (cut_output(policy, &result.output), result.attachments.len()),
-        Output::Cleared => (Cow::Borrowed(placeholder(policy)), 0),
-    };
-    let skeleton = r#"{"type":"tool-result","toolCallId":,"output":{"type":"text","value":}}"#;
-    let words = match counting.per {
-        CountPer::Message => text_units(counting, skeleton, &[&text]),
-        CountPer::JsonRange => text_units(counting, skeleton, &[&result.call_id, &text]),
-    };
-    words.saturating_add(i64::from(counting.media_units).saturating_mul(attachments as i64))
+fn cut_output<'a>(policy: &Policy, result: &'a ToolResult) -> Cow<'a, str> {
+    let rule = policy.truncate.as_ref();
+    let cut = rule.and_then(|rule| truncate::cut(rule, policy.counting.unit, &result.output));
+    cut.map_or(Cow::Borrowed(result.output.as_str()), |cut| Cow::Owned(cut.cut.apply(&result.output)))
 }
 
-fn cut_output<'a>(policy: &Policy, output: &'a str) -> Cow<'a, str> {
-    let cut = policy.truncate.as_ref().and_then(|truncate| truncate::cut(truncate, policy.counting.unit, output));
-    cut.map_or(Cow::Borrowed(output), |(text, _)| Cow::Owned(text))
-}
-
-/// What stands in place of a cleared output. A mark made under an earlier policy may outlive its prune rule.
-fn placeholder(policy: &Policy) -> &str {
-    policy.prune.as_ref().map_or("", |prune| prune.placeholder.as_str())
-}
-
-/// The units of texts: their words alone, or as JSON strings in a skeleton.
-fn text_units(counting: &Counting, skeleton: &str, texts: &[&str]) -> i64 {
-    let units: usize = match counting.per {
-        CountPer::Message => texts.iter().map(|text| length(counting.unit, text)).sum(),
-        CountPer::JsonRange => {
-            skeleton.len() + texts.iter().map(|text| json_string_units(counting.unit, text)).sum::<usize>()
-        }
-    };
-    units as i64
-}
-
-/// The length of a text as a JSON string, quotes included.
-fn json_string_units(unit: LengthUnit, text: &str) -> usize {
-    let escapes: usize = text
-        .bytes()
-        .map(|byte| match byte {
-            b'"' | b'\\' | b'\n' | b'\r' | b'\t' | 0x08 | 0x0c => 1,
-            0x00..0x20 => 5,
-            _ => 0,
-        })
-        .sum();
-    length(unit, text) + escapes + 2
-}
-
-/// The length of a JSON text without the blanks between its tokens; an empty text is an empty object.
-fn compact_json_units(unit: LengthUnit, json: &str) -> i64 {
-    let mut blanks = 0;
-    let mut in_string = false;
-    let mut escaped = false;
-    for byte in json.bytes() {
-        match byte {
-            _ if escaped => escaped = false,
-            b'\\' if in_string => escaped = true,
-            b'"' => in_string = !in_string,
-            b' ' | b'\n' | b'\r' | b'\t' if !in_string => blanks += 1,
-            _ => {}
-        }
+/// The units of one message; 0 when a model sees nothing of it.
+fn units(counting: &Counting, role: Role, parts: &[Shown<'_>]) -> i64 {
+    if parts.is_empty() {
+        return 0;
     }
-    let units = length(unit, json) - blanks;
-    if units == 0 { "{}".len() as i64 } else { units as i64 }
+    match counting.per {
+        CountPer::Message => words::units(counting, parts),
+        CountPer::JsonRange => json::units(counting, role, parts),
+        CountPer::Contents => contents::units(counting, parts),
+        CountPer::Characters => contents::characters(counting, parts),
+        CountPer::Chat(format) => chat::units(format, counting, role, parts),
+        CountPer::Said(said) => said::units(said, counting, role, parts),
+        CountPer::Envelope(format) => envelope::units(format, counting, role, parts),
+    }
 }
 
+fn view_units(policy: &Policy, message: &ViewMessage) -> i64 {
+    // What the view shows is cut already; nothing is cut again.
+    let parts: Vec<Shown<'_>> = message.parts.iter().filter_map(|part| as_is(&part.body)).collect();
+    let units = units(&policy.counting, message.role, &parts);
+    match (policy.counting.per, message.standing) {
+        (CountPer::Message | CountPer::Contents | CountPer::Characters, Standing::Summary) => {
+            (units - wrapper_units(policy)).max(0)
+        }
+        (
+            CountPer::Message
+            | CountPer::Contents
+            | CountPer::Characters
+            | CountPer::JsonRange
+            | CountPer::Chat(_)
+            | CountPer::Said(_)
+            | CountPer::Envelope(_),
+            _,
+        ) => units,
+    }
+}
+
+/// The name of a role, as most formats have it.
 fn role_name(role: Role) -> &'static str {
     match role {
         Role::User => "user",
@@ -259,6 +453,37 @@ fn role_name(role: Role) -> &'static str {
         Role::Tool => "tool",
         Role::System => "system",
     }
+}
+
+fn as_is(body: &PartBody) -> Option<Shown<'_>> {
+    let seen = |text: &'_ str| (!text.is_empty()).then_some(());
+    match body {
+        PartBody::Text(text) => seen(text).map(|()| Shown::Text(Cow::Borrowed(text))),
+        PartBody::Reasoning(text) => seen(text).map(|()| Shown::Reasoning(Cow::Borrowed(text))),
+        PartBody::Marker(marker) => seen(&marker.text).map(|()| Shown::Text(Cow::Borrowed(&marker.text))),
+        PartBody::ToolCall(call) => Some(Shown::Call { call, input_json: Cow::Borrowed(&call.input_json) }),
+        PartBody::ToolResult(result) => {
+            let output = Cow::Borrowed(result.output.as_str());
+            Some(Shown::Result { result, output, attachments: &result.attachments })
+        }
+        PartBody::Media(media) => Some(Shown::Media(media)),
+        PartBody::Opaque(opaque) => Some(Shown::Opaque(opaque)),
+        PartBody::Step(_) | PartBody::Record(_) => None,
+    }
+}
+
+fn wrapper_units(policy: &Policy) -> i64 {
+    weight(&policy.counting, &policy.view.summary_prefix) + weight(&policy.counting, &policy.view.summary_suffix)
+}
+
+fn source_units(policy: &Policy, source: &SourceMessage) -> i64 {
+    units(&policy.counting, source.message.role, &shown_parts(policy, source))
+}
+
+/// The parts of a stored message as a view will show them.
+fn shown_parts<'a>(policy: &Policy, source: &'a SourceMessage) -> Vec<Shown<'a>> {
+    let parts = source.message.parts.iter();
+    parts.filter_map(|part| shown(policy, &part.body, source.pruned_part(part.id))).collect()
 }
 
 #[cfg(test)]

@@ -1,29 +1,105 @@
-//! Cutting long outputs.
+//! Cutting long texts.
 
+use super::LengthUnit;
 use super::tokens::length;
-use super::{LengthUnit, Truncate};
+use crate::model::cut::Cut;
+use serde::{Deserialize, Serialize};
 
-/// What the marker text holds in place of the number of units left out.
+/// What a marker text holds in place of the number of units left out.
 pub(super) const OMITTED: &str = "{omitted}";
 
-/// The text as every view shows it, and how many units that leaves out; none when the text is short enough.
+/// How long texts are cut. What each limit leaves is cut by the next; 0 switches a limit off.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Truncate {
+    /// At most so many units are kept.
+    pub max_units: u32,
+    /// At most so many lines.
+    pub max_lines: u32,
+    /// At most so many bytes.
+    pub max_bytes: u32,
+    /// How much of what is kept is kept of the beginning, between 0 and 1; the rest is kept of the end.
+    pub head_share: f64,
+    /// Words in front of a text that was cut.
+    pub before: String,
+    /// What stands where something was left out; `{omitted}` becomes the number of units, `{max}` the limit.
+    pub marker: String,
+    /// Words behind a text that was cut.
+    pub after: String,
+}
+
+impl Truncate {
+    /// Keeps the beginning of a text, and says behind it what is missing.
+    pub fn head(max_units: u32, marker: &str) -> Self {
+        Self {
+            max_units,
+            max_lines: 0,
+            max_bytes: 0,
+            head_share: 1.0,
+            before: String::new(),
+            marker: marker.to_owned(),
+            after: String::new(),
+        }
+    }
+}
+
+/// A cut, and how many units it leaves out.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Cutting {
+    /// The cut.
+    pub cut: Cut,
+    /// Units of the text that it leaves out.
+    pub omitted: i64,
+}
+
+/// The cut that brings a text within the limits; none when it is short enough.
 ///
-/// A character is never split, so at most one unit more than the limit asks for is left out (two in bytes, and so on),
+/// A character is never split, so at most one unit more than a limit asks for is left out (two in bytes, and so on),
 /// and the number given is the number really left out.
-pub fn cut(truncate: &Truncate, unit: LengthUnit, text: &str) -> Option<(String, i64)> {
-    let max = truncate.max_units as usize;
+pub fn cut(rule: &Truncate, unit: LengthUnit, text: &str) -> Option<Cutting> {
+    let kept = kept(rule, unit, text);
+    let (head, tail) = kept.filter(|(head, tail)| head + tail < text.len())?;
+    let omitted = length(unit, &text[head..text.len() - tail]) as i64;
+    let marker = rule.marker.replace(OMITTED, &omitted.to_string()).replace("{max}", &rule.max_units.to_string());
+    let cut = Cut { before: rule.before.clone(), head, middle: marker, tail, after: rule.after.clone() };
+    Some(Cutting { cut, omitted })
+}
+
+/// The bytes that are kept of both ends; none when no limit is exceeded.
+fn kept(rule: &Truncate, unit: LengthUnit, text: &str) -> Option<(usize, usize)> {
+    let by_lines = lines_kept(rule, text);
+    let by_units = extent_kept(rule, unit, rule.max_units, text);
+    let by_bytes = extent_kept(rule, LengthUnit::Bytes, rule.max_bytes, text);
+    let limits = [by_lines, by_units, by_bytes].into_iter().flatten();
+    limits.reduce(|least, next| (least.0.min(next.0), least.1.min(next.1)))
+}
+
+fn extent_kept(rule: &Truncate, unit: LengthUnit, max: u32, text: &str) -> Option<(usize, usize)> {
+    let max = max as usize;
     // A text has at least as many bytes as units of any kind, so most short texts need no counting.
-    if max == 0 || text.len() <= max {
+    if max == 0 || text.len() <= max || length(unit, text) <= max {
         return None;
     }
-    let total = length(unit, text);
-    if total <= max {
+    let head = part_of(max, rule.head_share);
+    Some((prefix(unit, text, head).0.len(), suffix(unit, text, max - head).0.len()))
+}
+
+fn lines_kept(rule: &Truncate, text: &str) -> Option<(usize, usize)> {
+    let max = rule.max_lines as usize;
+    let ends: Vec<usize> = text.match_indices('\n').map(|(index, _)| index).collect();
+    if max == 0 || ends.len() < max {
         return None;
     }
-    let (kept, kept_units) = prefix(unit, text, max);
-    let omitted = total - kept_units;
-    let marker = truncate.marker.replace(OMITTED, &omitted.to_string());
-    Some((format!("{kept}{marker}"), omitted as i64))
+    let head = part_of(max, rule.head_share);
+    let tail = max - head;
+    let head_end = head.checked_sub(1).map_or(0, |last| ends.get(last).copied().unwrap_or(text.len()));
+    let tail_start = if tail == 0 { text.len() } else { ends[ends.len() - tail] + 1 };
+    Some((head_end, text.len() - tail_start))
+}
+
+/// The share of a number that belongs to the beginning, rounded down.
+fn part_of(max: usize, share: f64) -> usize {
+    ((max as f64 * share.clamp(0.0, 1.0)) as usize).min(max)
 }
 
 /// The longest start of the text that has at most `max` units, and how many it has.
@@ -33,6 +109,19 @@ pub fn prefix(unit: LengthUnit, text: &str, max: usize) -> (&str, usize) {
         let next = units + unit_count(unit, character);
         if next > max {
             return (&text[..index], units);
+        }
+        units = next;
+    }
+    (text, units)
+}
+
+/// The longest end of the text that has at most `max` units, and how many it has.
+pub fn suffix(unit: LengthUnit, text: &str, max: usize) -> (&str, usize) {
+    let mut units = 0;
+    for (index, character) in text.char_indices().rev() {
+        let next = units + unit_count(unit, character);
+        if next > max {
+            return (&text[index + character.len_utf8()..], units);
         }
         units = next;
     }
@@ -52,14 +141,13 @@ fn unit_count(unit: LengthUnit, character: char) -> usize {
 mod tests {
     use super::*;
 
+    fn apply(rule: &Truncate, unit: LengthUnit, text: &str) -> Option<(String, i64)> {
+        cut(rule, unit, text).map(|cutting| (cutting.cut.apply(text), cutting.omitted))
+    }
+
     fn check(unit: LengthUnit, max_units: u32, text: &str, expected: Option<(&str, i64)>) {
-        let truncate = Truncate { max_units, marker: "[-{omitted}]".to_owned() };
-        let actual = cut(&truncate, unit, text);
-        assert_eq!(
-            actual.as_ref().map(|(text, omitted)| (text.as_str(), *omitted)),
-            expected,
-            "{text:?} at {max_units}"
-        );
+        let actual = apply(&Truncate::head(max_units, "[-{omitted}]"), unit, text);
+        assert_eq!(actual, expected.map(|(text, omitted)| (text.to_owned(), omitted)), "{text:?} at {max_units}");
     }
 
     #[test]
@@ -87,5 +175,38 @@ mod tests {
         check(LengthUnit::Utf16, 3, "a😀b", Some(("a😀[-1]", 1)));
         check(LengthUnit::Bytes, 2, "é€", Some(("é[-3]", 3)));
         check(LengthUnit::Bytes, 2, "€", Some(("[-3]", 3)));
+    }
+
+    fn rule(max_units: u32, max_lines: u32, max_bytes: u32, head_share: f64) -> Truncate {
+        let ends = Truncate { before: "<".to_owned(), after: ">".to_owned(), ..Truncate::head(max_units, "|") };
+        Truncate { max_lines, max_bytes, head_share, ..ends }
+    }
+
+    #[test]
+    fn both_ends_can_be_kept() {
+        for (rule, text, expected) in [
+            (rule(4, 0, 0, 0.5), "abcdefg", Some("<ab|fg>")),
+            (rule(5, 0, 0, 0.5), "abcdefg", Some("<ab|efg>")),
+            (rule(4, 0, 0, 0.0), "abcdefg", Some("<|defg>")),
+            (rule(7, 0, 0, 0.5), "abcdefg", None),
+            (rule(3, 0, 0, 0.5), "😀😀😀", Some("<|😀>")),
+        ] {
+            let actual = apply(&rule, LengthUnit::Utf16, text).map(|(text, _)| text);
+            assert_eq!(actual.as_deref(), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn lines_and_bytes_are_limits_too_and_the_tightest_wins() {
+        for (rule, text, expected) in [
+            (rule(0, 2, 0, 1.0), "a\nb\nc\nd", Some("<a\nb|>")),
+            (rule(0, 4, 0, 1.0), "a\nb\nc\nd", None),
+            (rule(0, 2, 0, 0.5), "a\nb\nc\nd", Some("<a|d>")),
+            (rule(0, 2, 3, 1.0), "aaaa\nb\nc\nd", Some("<aaa|>")),
+            (rule(0, 1, 0, 1.0), "one line", None),
+        ] {
+            let actual = apply(&rule, LengthUnit::Utf16, text).map(|(text, _)| text);
+            assert_eq!(actual.as_deref(), expected, "{text}");
+        }
     }
 }

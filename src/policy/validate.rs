@@ -1,6 +1,6 @@
 //! What makes a policy unusable.
 
-use super::{Policy, Tail, Threshold};
+use super::{Fit, Limit, Policy, Rung, Step, Summarize, Summary, SummaryFormat, Tail, Truncate};
 use std::collections::HashSet;
 
 /// A value that a policy may not have.
@@ -16,82 +16,178 @@ pub struct Violation {
 pub fn validate(policy: &Policy) -> Vec<Violation> {
     let mut check = Check::default();
     check.that(!policy.preset.is_empty(), "preset", "must name a preset");
-    check.that(policy.render_version >= 1, "render_version", "must be at least 1");
+    let versions = 1..=super::render::NEWEST_VERSION;
+    check.that(versions.contains(&policy.render_version), "render_version", "must be a version that there is");
     check.that(policy.counting.units_per_token >= 1, "counting.units_per_token", "must be at least 1");
-    check_trigger(&mut check, &policy.trigger.threshold);
-    if let Some(prune) = &policy.prune {
-        check.not_negative(prune.protect_tokens, "prune.protect_tokens");
-        check.not_negative(prune.minimum_tokens, "prune.minimum_tokens");
+    if let Some(rule) = &policy.truncate {
+        check_truncate(&mut check, rule, "truncate");
     }
-    check_tail(&mut check, &policy.tail);
-    check_summary(&mut check, policy);
+    check_steps(&mut check, &policy.routine, "routine");
+    for (level, rung) in policy.ladder() {
+        check_rung(&mut check, rung, level.name());
+    }
+    if let Some(retrieval) = &policy.retrieval {
+        check.that(retrieval.budget_tokens >= 1, "retrieval.budget_tokens", "must be at least 1");
+        let fits = (1..=retrieval.budget_tokens).contains(&retrieval.passage_tokens);
+        check.that(fits, "retrieval.passage_tokens", "must be between 1 and budget_tokens");
+    }
     check.not_negative(policy.guards.minimum_gain_tokens, "guards.minimum_gain_tokens");
     check.that(policy.guards.breaker_failures >= 1, "guards.breaker_failures", "must be at least 1");
     check.that(policy.guards.attempts_max >= 1, "guards.attempts_max", "must be at least 1");
     check.violations
 }
 
+/// Collects what is wrong. Strategies check their own parameters with it.
 #[derive(Default)]
-struct Check {
-    violations: Vec<Violation>,
+pub(super) struct Check {
+    pub(super) violations: Vec<Violation>,
 }
 
 impl Check {
-    fn that(&mut self, holds: bool, field: &str, message: &str) {
+    /// Notes a violation unless something holds.
+    pub(super) fn that(&mut self, holds: bool, field: &str, message: &str) {
         if !holds {
             self.violations.push(Violation { field: field.to_owned(), message: message.to_owned() });
         }
     }
 
-    fn not_negative(&mut self, value: i64, field: &str) {
+    /// Notes a violation if a number is negative.
+    pub(super) fn not_negative(&mut self, value: i64, field: &str) {
         self.that(value >= 0, field, "must not be negative");
     }
+
+    /// Notes a violation unless a number is a share of something.
+    pub(super) fn share(&mut self, value: f64, field: &str) {
+        self.that((0.0..=1.0).contains(&value), field, "must be between 0 and 1");
+    }
 }
 
-fn check_trigger(check: &mut Check, threshold: &Threshold) {
-    match threshold {
-        Threshold::Usable { buffer_tokens, output_cap_tokens } => {
-            check.not_negative(*buffer_tokens, "trigger.threshold.usable.buffer_tokens");
-            check.not_negative(*output_cap_tokens, "trigger.threshold.usable.output_cap_tokens");
+pub(super) fn check_truncate(check: &mut Check, rule: &Truncate, path: &str) {
+    check.share(rule.head_share, &format!("{path}.head_share"));
+}
+
+fn check_rung(check: &mut Check, rung: &Rung, path: &str) {
+    let threshold = format!("{path}.threshold");
+    check.not_negative(rung.threshold.minimum_tokens, &format!("{threshold}.minimum_tokens"));
+    check_limit(check, &rung.threshold.limit, &format!("{threshold}.limit"));
+    check.that(!rung.steps.is_empty(), &format!("{path}.steps"), "must have a step");
+    check_steps(check, &rung.steps, &format!("{path}.steps"));
+}
+
+fn check_limit(check: &mut Check, limit: &Limit, path: &str) {
+    match limit {
+        Limit::Usable { buffer_tokens, output_cap_tokens } => {
+            check.not_negative(*buffer_tokens, &format!("{path}.usable.buffer_tokens"));
+            check.not_negative(*output_cap_tokens, &format!("{path}.usable.output_cap_tokens"));
         }
-        Threshold::Reserve { reserve_tokens } => {
-            check.not_negative(*reserve_tokens, "trigger.threshold.reserve.reserve_tokens");
+        Limit::Reserve { reserve_tokens } => {
+            check.not_negative(*reserve_tokens, &format!("{path}.reserve.reserve_tokens"));
+        }
+        Limit::Ratio { ratio } => check.share(*ratio, &format!("{path}.ratio.ratio")),
+        Limit::Tokens { tokens } => check.not_negative(*tokens, &format!("{path}.tokens.tokens")),
+        Limit::Buffered { ratio, reserve_tokens, floor_ratio } => {
+            check.share(*ratio, &format!("{path}.buffered.ratio"));
+            check.not_negative(*reserve_tokens, &format!("{path}.buffered.reserve_tokens"));
+            check.share(*floor_ratio, &format!("{path}.buffered.floor_ratio"));
+        }
+        Limit::Beside { limit, offset_tokens: _, reserve_tokens } => {
+            check_limit(check, limit, &format!("{path}.beside.limit"));
+            check.not_negative(reserve_tokens.unwrap_or(0), &format!("{path}.beside.reserve_tokens"));
+        }
+        Limit::Models { models, otherwise_tokens } => {
+            for (index, model) in models.iter().enumerate() {
+                check.not_negative(model.tokens, &format!("{path}.models.models.{index}.tokens"));
+            }
+            check.not_negative(*otherwise_tokens, &format!("{path}.models.otherwise_tokens"));
+        }
+        Limit::Steps { steps, otherwise_reserve_tokens } => {
+            for (index, step) in steps.iter().enumerate() {
+                check.not_negative(step.reserve_tokens, &format!("{path}.steps.steps.{index}.reserve_tokens"));
+            }
+            let falling = steps.windows(2).all(|pair| pair[0].context_tokens > pair[1].context_tokens);
+            check.that(falling, &format!("{path}.steps.steps"), "must begin with the largest context");
+            check.not_negative(*otherwise_reserve_tokens, &format!("{path}.steps.otherwise_reserve_tokens"));
         }
     }
 }
 
-fn check_tail(check: &mut Check, tail: &Tail) {
-    match tail {
-        Tail::Turns { turns: _, budget_ratio, budget_min_tokens, budget_max_tokens } => {
-            let is_share = (0.0..=1.0).contains(budget_ratio);
-            check.that(is_share, "tail.turns.budget_ratio", "must be between 0 and 1");
-            check.not_negative(*budget_min_tokens, "tail.turns.budget_min_tokens");
-            let ordered = budget_max_tokens >= budget_min_tokens;
-            check.that(ordered, "tail.turns.budget_max_tokens", "must not be less than budget_min_tokens");
+fn check_steps(check: &mut Check, steps: &[Step], path: &str) {
+    for (index, step) in steps.iter().enumerate() {
+        match step {
+            Step::Clear(clear) => clear.check(check, &format!("{path}.{index}.clear")),
+            Step::Fit(fit) => check_fit(check, fit, &format!("{path}.{index}.fit")),
+            Step::Summarize(rule) => check_summarize(check, rule, &format!("{path}.{index}.summarize")),
         }
-        Tail::Recent { keep_tokens } => check.not_negative(*keep_tokens, "tail.recent.keep_tokens"),
     }
 }
 
-fn check_summary(check: &mut Check, policy: &Policy) {
-    let summary = &policy.summary;
-    check.that(summary.max_tokens >= 1, "summary.max_tokens", "must be at least 1");
+fn check_fit(check: &mut Check, fit: &Fit, path: &str) {
+    match fit {
+        Fit::Last(rule) => check.that(rule.messages >= 1, &format!("{path}.last.messages"), "must be at least 1"),
+        Fit::OutputBudget(rule) => rule.check(check, &format!("{path}.output_budget")),
+        Fit::PerRole(rule) => rule.check(check, &format!("{path}.per_role")),
+        Fit::Groups(rule) => rule.check(check, &format!("{path}.groups")),
+        Fit::MiddleOut(rule) => {
+            check.that(rule.max_messages >= 1, &format!("{path}.middle_out.max_messages"), "must be at least 1");
+        }
+        Fit::Strip(rule) => rule.check(check, &format!("{path}.strip")),
+        Fit::TurnsAndSteps(rule) => rule.check(check, &format!("{path}.turns_and_steps")),
+        Fit::NewestFirst(rule) => rule.check(check, &format!("{path}.newest_first")),
+        Fit::Suffix {} => {}
+    }
+}
+
+fn check_summarize(check: &mut Check, rule: &Summarize, path: &str) {
+    match &rule.tail {
+        Tail::Turns(tail) => {
+            let path = format!("{path}.tail.turns");
+            check.share(tail.budget_ratio, &format!("{path}.budget_ratio"));
+            check.not_negative(tail.budget_min_tokens, &format!("{path}.budget_min_tokens"));
+            let ordered = tail.budget_max_tokens >= tail.budget_min_tokens;
+            check.that(ordered, &format!("{path}.budget_max_tokens"), "must not be less than budget_min_tokens");
+        }
+        Tail::Recent(tail) => check.not_negative(tail.keep_tokens, &format!("{path}.tail.recent.keep_tokens")),
+        Tail::Fraction(tail) => tail.check(check, &format!("{path}.tail.fraction")),
+        Tail::Requests(tail) => {
+            let tokens = tail.keep_tokens.unwrap_or(1);
+            check.that(tokens >= 1, &format!("{path}.tail.requests.keep_tokens"), "must be at least 1");
+        }
+        Tail::Nothing {} | Tail::Whole { .. } | Tail::Last(_) => {}
+    }
+    for (index, fit) in rule.fallback.iter().enumerate() {
+        check_fit(check, fit, &format!("{path}.fallback.{index}"));
+    }
+    check_summary(check, &rule.summary, &format!("{path}.summary"));
+}
+
+fn check_summary(check: &mut Check, summary: &Summary, path: &str) {
+    check.that(summary.max_tokens >= 1, &format!("{path}.max_tokens"), "must be at least 1");
     let holds_something = summary.sections.iter().any(|section| section.holds.is_some());
-    check.that(holds_something, "summary.sections", "must have a section that holds something");
+    check.that(holds_something, &format!("{path}.sections"), "must have a section that holds something");
+    if let SummaryFormat::Elements { root } = &summary.format {
+        check.that(is_name(root), &format!("{path}.format.elements.root"), "must be the name of an element");
+    }
     let mut topics = HashSet::new();
     for (index, section) in summary.sections.iter().enumerate() {
+        let path = format!("{path}.sections.{index}");
         let heading = section.heading.trim();
         let one_line = !heading.is_empty() && !heading.contains('\n');
-        check.that(one_line, &format!("summary.sections.{index}.heading"), "must be one line with words in it");
+        check.that(one_line, &format!("{path}.heading"), "must be one line with words in it");
         let repeated = section.holds.is_some_and(|topic| !topics.insert(topic));
-        check.that(!repeated, &format!("summary.sections.{index}.holds"), "must not repeat an earlier section's");
+        check.that(!repeated, &format!("{path}.holds"), "must not repeat an earlier section's");
     }
+}
+
+/// Whether a text can be the name of an element.
+fn is_name(text: &str) -> bool {
+    !text.is_empty() && text.chars().all(|character| character.is_ascii_alphanumeric() || "_-".contains(character))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::policy::presets;
+    use crate::policy::select::{LargeResults, LastTurns, Recent};
 
     /// Applies changes to a preset and names the fields that are then wrong.
     fn check(preset: &str, change: fn(&mut Policy), expected: &[&str]) {
@@ -108,58 +204,89 @@ mod tests {
         }
     }
 
+    fn summarize(policy: &mut Policy) -> &mut Summarize {
+        let steps = policy.auto.iter_mut().flat_map(|rung| &mut rung.steps);
+        let rules = steps.filter_map(|step| match step {
+            Step::Summarize(rule) => Some(rule.as_mut()),
+            Step::Clear(_) | Step::Fit(_) => None,
+        });
+        rules.last().expect("a summary")
+    }
+
+    fn limit(policy: &mut Policy) -> &mut Limit {
+        &mut policy.auto.as_mut().expect("a rung").threshold.limit
+    }
+
     #[test]
     fn each_bad_value_is_named_by_its_field() {
+        let summary = "auto.steps.0.summarize.summary";
         check("pi@1.5", |policy| policy.counting.units_per_token = 0, &["counting.units_per_token"]);
         check("pi@1.5", |policy| policy.render_version = 0, &["render_version"]);
         check("pi@1.5", |policy| policy.preset.clear(), &["preset"]);
-        check("pi@1.5", |policy| policy.summary.max_tokens = 0, &["summary.max_tokens"]);
-        check("pi@1.5", |policy| policy.summary.sections.clear(), &["summary.sections"]);
-        check("pi@1.5", |policy| policy.summary.sections[1].heading = " ".into(), &["summary.sections.1.heading"]);
-        check(
-            "pi@1.5",
-            |policy| policy.summary.sections[1].holds = policy.summary.sections[0].holds,
-            &["summary.sections.1.holds"],
-        );
         check("pi@1.5", |policy| policy.guards.minimum_gain_tokens = -1, &["guards.minimum_gain_tokens"]);
         check("pi@1.5", |policy| policy.guards.attempts_max = 0, &["guards.attempts_max"]);
         check("pi@1.5", |policy| policy.guards.breaker_failures = 0, &["guards.breaker_failures"]);
-        check("pi@1.5", |policy| policy.tail = Tail::Recent { keep_tokens: -1 }, &["tail.recent.keep_tokens"]);
+        check("pi@1.5", |policy| policy.auto.as_mut().expect("a rung").steps.clear(), &["auto.steps"]);
+        check("pi@1.5", |policy| summarize(policy).summary.max_tokens = 0, &[&format!("{summary}.max_tokens")]);
+        check("pi@1.5", |policy| summarize(policy).summary.sections.clear(), &[&format!("{summary}.sections")]);
         check(
             "pi@1.5",
-            |policy| policy.trigger.threshold = Threshold::Reserve { reserve_tokens: -1 },
-            &["trigger.threshold.reserve.reserve_tokens"],
+            |policy| summarize(policy).summary.sections[1].heading = " ".into(),
+            &[&format!("{summary}.sections.1.heading")],
         );
         check(
+            "pi@1.5",
+            |policy| {
+                let sections = &mut summarize(policy).summary.sections;
+                sections[1].holds = sections[0].holds;
+            },
+            &[&format!("{summary}.sections.1.holds")],
+        );
+        check(
+            "pi@1.5",
+            |policy| {
+                summarize(policy).tail = Tail::Recent(Recent { keep_tokens: -1, large_results: LargeResults::WithCall })
+            },
+            &["auto.steps.0.summarize.tail.recent.keep_tokens"],
+        );
+        check(
+            "pi@1.5",
+            |policy| *limit(policy) = Limit::Reserve { reserve_tokens: -1 },
+            &["auto.threshold.limit.reserve.reserve_tokens"],
+        );
+        check("pi@1.5", |policy| *limit(policy) = Limit::Ratio { ratio: 1.5 }, &["auto.threshold.limit.ratio.ratio"]);
+        check(
             "opencode@seed",
-            |policy| policy.trigger.threshold = Threshold::Usable { buffer_tokens: -1, output_cap_tokens: -2 },
-            &["trigger.threshold.usable.buffer_tokens", "trigger.threshold.usable.output_cap_tokens"],
+            |policy| *limit(policy) = Limit::Usable { buffer_tokens: -1, output_cap_tokens: -2 },
+            &["auto.threshold.limit.usable.buffer_tokens", "auto.threshold.limit.usable.output_cap_tokens"],
         );
         check(
             "opencode@seed",
             |policy| {
-                let prune = policy.prune.as_mut().expect("a prune rule");
-                (prune.protect_tokens, prune.minimum_tokens) = (-1, -1);
+                let Some(Step::Clear(clear)) = policy.routine.first_mut() else { panic!("a clearing") };
+                (clear.keep.tokens, clear.minimum_tokens) = (-1, -1);
             },
-            &["prune.protect_tokens", "prune.minimum_tokens"],
+            &["routine.0.clear.keep.tokens", "routine.0.clear.minimum_tokens"],
         );
     }
 
     #[test]
     fn a_tail_budget_is_a_share_and_its_bounds_are_in_order() {
-        for (ratio, min, max, expected) in [
-            (1.5, 0, 1, Some("tail.turns.budget_ratio")),
-            (-0.1, 0, 1, Some("tail.turns.budget_ratio")),
-            (f64::NAN, 0, 1, Some("tail.turns.budget_ratio")),
-            (0.5, -1, 1, Some("tail.turns.budget_min_tokens")),
-            (0.5, 2, 1, Some("tail.turns.budget_max_tokens")),
+        let path = |field: &str| format!("auto.steps.0.summarize.tail.turns.{field}");
+        for (budget_ratio, budget_min_tokens, budget_max_tokens, expected) in [
+            (1.5, 0, 1, Some("budget_ratio")),
+            (-0.1, 0, 1, Some("budget_ratio")),
+            (f64::NAN, 0, 1, Some("budget_ratio")),
+            (0.5, -1, 1, Some("budget_min_tokens")),
+            (0.5, 2, 1, Some("budget_max_tokens")),
             (0.0, 0, 0, None),
             (1.0, 5, 5, None),
         ] {
             let mut policy = presets::opencode::seed();
-            policy.tail = Tail::Turns { turns: 1, budget_ratio: ratio, budget_min_tokens: min, budget_max_tokens: max };
+            summarize(&mut policy).tail =
+                Tail::Turns(LastTurns { turns: Some(1), budget_ratio, budget_min_tokens, budget_max_tokens });
             let fields: Vec<_> = validate(&policy).into_iter().map(|violation| violation.field).collect();
-            assert_eq!(fields, expected.into_iter().collect::<Vec<_>>(), "{ratio} {min} {max}");
+            assert_eq!(fields, expected.map(path).into_iter().collect::<Vec<_>>(), "{budget_ratio}");
         }
     }
 }

@@ -1,16 +1,19 @@
-//! When to run what: due sessions are judged, ready jobs are carried out, lost ones are taken up again.
+//! When to run what: due sessions are judged, ready jobs are carried out, lost ones are taken up again, and the index of
+//! old dialogue is filled.
 //!
 //! The loop owns no truth: due marks and jobs are in the database, and everything here can be lost at any moment.
 
-pub mod plan;
+mod index;
 mod recover;
+mod rule;
 mod step;
 mod worker;
 
 use crate::clock::{Clock, fresh_id};
 use crate::limits;
+use crate::policy::bpe::Vocabulary;
 use crate::store::{self, Store};
-use crate::summarizer::Summarizer;
+use crate::summarizer::Levels;
 use futures::FutureExt as _;
 use std::num::NonZeroUsize;
 use std::panic::AssertUnwindSafe;
@@ -21,6 +24,9 @@ use tokio::sync::{Notify, mpsc};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use worker::Worker;
+
+pub use index::index;
+pub use rule::rule;
 
 /// What the scheduler cannot go on without.
 #[derive(Debug, thiserror::Error)]
@@ -35,13 +41,15 @@ pub enum Error {
 pub struct Options {
     /// Jobs that run at the same time.
     pub workers: NonZeroUsize,
+    /// Vocabularies that policies may name.
+    pub vocabularies: Vec<Arc<Vocabulary>>,
 }
 
 /// The scheduler.
 pub struct Scheduler {
     store: Store,
     clock: Clock,
-    summarizer: Arc<dyn Summarizer>,
+    summarizers: Levels,
     options: Options,
     handle: SchedulerHandle,
 }
@@ -50,6 +58,7 @@ pub struct Scheduler {
 #[derive(Clone, Default)]
 pub struct SchedulerHandle {
     woken: Arc<Notify>,
+    noted: index::Noted,
 }
 
 impl SchedulerHandle {
@@ -61,8 +70,8 @@ impl SchedulerHandle {
 
 impl Scheduler {
     /// A scheduler over a store; nothing happens until it runs.
-    pub fn new(store: Store, clock: Clock, summarizer: Arc<dyn Summarizer>, options: Options) -> Self {
-        Self { store, clock, summarizer, options, handle: SchedulerHandle::default() }
+    pub fn new(store: Store, clock: Clock, summarizers: Levels, options: Options) -> Self {
+        Self { store, clock, summarizers, options, handle: SchedulerHandle::default() }
     }
 
     /// The handle by which others wake it.
@@ -79,12 +88,14 @@ impl Scheduler {
         let worker = Worker {
             store: self.store.clone(),
             clock: self.clock.clone(),
-            summarizer: self.summarizer.clone(),
+            summarizers: self.summarizers.clone(),
+            vocabularies: self.options.vocabularies.clone().into(),
             owner: fresh_id(),
         };
         for _ in 0..self.options.workers.get() {
             workers.spawn(work_off(worker.clone(), queue.clone(), finished.clone(), cancel.clone()));
         }
+        workers.spawn(index::fill(self.store.clone(), self.handle.noted.clone(), cancel.clone()));
         workers.close();
         let mut state = State::default();
         let mut head = self.store.watch_head();

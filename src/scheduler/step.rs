@@ -96,6 +96,7 @@ mod tests {
             appended_tokens: 0,
             usage_tokens: None,
             held: false,
+            cool_until: None,
             window: ModelWindow::default(),
         }
     }

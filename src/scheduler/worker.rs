@@ -1,16 +1,21 @@
 //! One worker: looks at due sessions and carries out jobs.
 
-use super::plan::{self, SummaryPlan};
-use super::{Error, recover};
+use super::{Error, recover, rule};
 use crate::clock::Clock;
 use crate::limits;
-use crate::model::compaction::{CompactionKind, CompactionRequest, Failure, Trigger};
-use crate::policy::{Policy, overflow};
+use crate::model::compaction::{CompactionRequest, Failure, Level, Trigger};
+use crate::model::cut::Cuts;
+use crate::model::message::MessageKind;
+use crate::model::time::Timestamp;
+use crate::model::view::SourceMessage;
+use crate::policy::bpe::Vocabulary;
+use crate::policy::plan::{self, Scene, SummaryPlan, Work};
+use crate::policy::{Notice, Policy, Rung, overflow, upgrade};
 use crate::store::{
     self, Breaker, Caller, Claim, Commit, Committed, Condition, DueSession, Evaluation, Reduction, Source, Store,
     SummaryCommit,
 };
-use crate::summarizer::{self, Extractive, Summarizer, SummaryInput, SummaryOutput};
+use crate::summarizer::{self, Extractive, Levels, Summarizer, SummaryInput, SummaryOutput};
 use std::sync::Arc;
 use std::time::Duration;
 use uuid::Uuid;
@@ -20,7 +25,9 @@ use uuid::Uuid;
 pub(super) struct Worker {
     pub(super) store: Store,
     pub(super) clock: Clock,
-    pub(super) summarizer: Arc<dyn Summarizer>,
+    pub(super) summarizers: Levels,
+    /// Vocabularies that policies may name.
+    pub(super) vocabularies: Arc<[Arc<Vocabulary>]>,
     /// Names this start of the daemon in leases.
     pub(super) owner: Uuid,
 }
@@ -39,7 +46,7 @@ fn failure(reason: &str, message: impl Into<String>) -> Failure {
 
 /// Reads a stored policy.
 fn policy_of(source: &Source) -> Result<Policy, Error> {
-    serde_json::from_str(&source.policy.json)
+    upgrade::parse(&source.policy.json)
         .map_err(|error| Error::Store(store::Error::Corrupt { table: "policy_text", detail: error.to_string() }))
 }
 
@@ -72,28 +79,31 @@ impl Worker {
     /// Looks at a due session: asks for the reduction that its policy wants, or finds that nothing is to be done.
     pub(super) async fn evaluate(&self, due: &DueSession) -> Result<(), Error> {
         let source = self.store.source(due.session, Some(due.revision)).await?;
-        let policy = policy_of(&source)?;
-        let view = plan::view(&policy, &source.messages);
-        let tokens = due.usage_tokens.unwrap_or(view.estimated_tokens);
-        let over = overflow::due_at(&policy, &due.window).is_some_and(|at| tokens >= at);
-        let wanted = if !policy.trigger.auto || due.held {
-            None
-        } else if over && plan::can_summarize(&policy, &due.window, &source.layout, &source.messages, source.at) {
-            Some((CompactionKind::Summary, Trigger::Threshold))
-        } else if !plan::prune(&policy, &source.messages).is_empty() {
-            Some((CompactionKind::Prune, Trigger::Routine))
-        } else {
-            None
-        };
-        if let Some((kind, trigger)) = wanted {
-            let request = CompactionRequest { kind, trigger, instructions: String::new() };
-            self.store.enqueue(due.session, Caller::default(), request, due.window.clone(), Condition::Due).await?;
+        let policy = policy_of(&source)?.with_vocabularies(&self.vocabularies);
+        let now = self.clock.now();
+        let scene = scene(&policy, &due.window, &source, now);
+        let estimated = plan::view(&policy, &source.messages).estimated_tokens;
+        let tokens = due.usage_tokens.unwrap_or(estimated);
+        // A view that does not fit its window does not wait until the ladder has rested.
+        let exceeds = overflow::room(&due.window).is_some_and(|room| tokens > room);
+        let rests = due.cool_until.is_some_and(|until| now < until) && !exceeds;
+        let decision = if due.held { None } else { plan::decide(scene, tokens, |_| !rests) };
+        let climbs = decision.as_ref().is_some_and(|decision| decision.level.is_some());
+        if let Some(decision) = decision {
+            let (request, confirm_until) = request(&policy, decision.level, percent(tokens, due), now);
+            let window = due.window.clone();
+            let condition = Condition::Due;
+            self.store.enqueue(due.session, Caller::default(), request, window, condition, confirm_until).await?;
         }
+        let is_reached = overflow::reached(&policy, &due.window, tokens).next().is_some();
+        let quiet = is_reached && !climbs && !rests && !due.held;
         let evaluation = Evaluation {
             at: due.revision,
             appended_tokens: due.appended_tokens,
-            view_tokens: view.estimated_tokens,
+            view_tokens: estimated,
             output_tokens: plan::output_tokens(&policy, &source.messages),
+            output_count: plan::output_count(&source.messages),
+            quiet_tokens: quiet.then(|| plan::quiet_until(&policy, &due.window, tokens)),
             held: due.held,
         };
         self.store.evaluated(due.session, evaluation).await?;
@@ -139,11 +149,12 @@ impl Worker {
 
     async fn carry_out(&self, claim: &Claim, terms: &mut Terms) -> Result<(), Error> {
         let source = self.store.source(claim.session, Some(claim.base)).await?;
-        let policy = policy_of(&source)?;
+        let policy = policy_of(&source)?.with_vocabularies(&self.vocabularies);
         *terms = Terms::of(&policy);
-        match claim.request.kind {
-            CompactionKind::Prune => self.prune(claim, &policy, &source).await,
-            CompactionKind::Summary => self.summarize(claim, &policy, &source).await,
+        let rung = claim.request.level.and_then(|level| policy.rung(level));
+        match rung {
+            Some(rung) => self.climb(claim, &policy, &source, rung).await,
+            None => self.clear(claim, &policy, &source).await,
         }
     }
 
@@ -152,105 +163,109 @@ impl Worker {
         Ok(self.store.nothing_to_do(claim.clone(), why, breaker(policy)).await?)
     }
 
-    async fn prune(&self, claim: &Claim, policy: &Policy, source: &Source) -> Result<(), Error> {
-        let parts = plan::prune(policy, &source.messages);
-        if parts.is_empty() {
-            return self.nothing(claim, policy).await;
-        }
-        let after_sources = plan::with_prune(&source.messages, &parts, claim.compaction);
-        let before = plan::view(policy, &source.messages);
-        let after = plan::view(policy, &after_sources);
-        let commit = Commit {
-            claim: claim.clone(),
-            rule: plan::rule(policy, &claim.window),
-            reduction: Reduction::Prune(parts),
-            tokens_before: before.estimated_tokens,
-            tokens_after: after.estimated_tokens,
-            output_tokens: plan::output_tokens(policy, &after_sources),
-            first_changed_index: plan::first_changed(&before, &after),
-            breaker: breaker(policy),
+    /// Clears what the routine clears, or by hand everything that any step of the policy would clear.
+    async fn clear(&self, claim: &Claim, policy: &Policy, source: &Source) -> Result<(), Error> {
+        let scene = scene(policy, &claim.window, source, self.clock.now());
+        let work = match claim.request.trigger {
+            Trigger::Manual => plan::clear_all(scene),
+            Trigger::Overflow => Work { cuts: plan::without_media(scene), summary: None },
+            Trigger::Threshold | Trigger::Routine | Trigger::Supplied => plan::routine(scene),
         };
-        self.commit(commit).await
-    }
-
-    /// Makes the summary that the policy wants; when that would free too little, one with a smaller tail.
-    async fn summarize(&self, claim: &Claim, policy: &Policy, source: &Source) -> Result<(), Error> {
-        let mut refused = None;
-        for narrowed in plan::narrowings(policy, claim.request.trigger) {
-            let planned = plan::summary(&narrowed, &claim.window, &source.layout, &source.messages, source.at);
-            let Some(planned) = planned else { continue };
-            match self.propose(claim, policy, source, planned).await {
-                Ok(commit) => return self.commit(commit).await,
-                Err(Refusal::Final(why)) => refused = Some(why),
-                Err(why @ Refusal::Retry(..)) => return self.end(claim, Terms::of(policy), why).await,
-            }
-        }
-        match refused {
-            Some(why) => self.end(claim, Terms::of(policy), Refusal::Final(why)).await,
+        match Draft::of(scene, &work.cuts, None) {
+            Some(draft) => self.commit(draft.commit(claim, scene, None)).await,
             None => self.nothing(claim, policy).await,
         }
     }
 
-    /// Has a planned summary written, and measures what it would do.
-    async fn propose(
-        &self,
-        claim: &Claim,
-        policy: &Policy,
-        source: &Source,
-        planned: SummaryPlan,
-    ) -> Result<Commit, Refusal> {
-        let before = plan::view(policy, &source.messages);
+    /// Takes a rung's steps. A summary that would free too little is tried with a smaller tail; when none can be made,
+    /// the policy's fallback stands in, or what the other steps have cut.
+    async fn climb(&self, claim: &Claim, policy: &Policy, source: &Source, rung: &Rung) -> Result<(), Error> {
+        let now = self.clock.now();
+        let scene = scene(policy, &claim.window, source, now);
+        let by_hand = claim.request.trigger == Trigger::Manual;
+        let tokens = plan::view(policy, &source.messages).estimated_tokens.max(claim.context_tokens);
+        let rungs =
+            if by_hand { vec![Rung { stop_when_enough: false, ..rung.clone() }] } else { plan::narrowings(rung) };
+        // What a provider refused is reduced as if its media were gone, and loses them in the same reduction.
+        let media = match claim.request.trigger {
+            Trigger::Overflow => plan::without_media(scene),
+            Trigger::Threshold | Trigger::Routine | Trigger::Manual | Trigger::Supplied => Cuts::default(),
+        };
+        let stripped = plan::with_cuts(&source.messages, &media, claim.compaction);
+        let mut refused = None;
+        let mut stand_in = None;
+        for narrowed in rungs {
+            let mut work = plan::climb(Scene { sources: &stripped, ..scene }, &narrowed, tokens);
+            let mut cuts = media.clone();
+            plan::merge(&mut cuts, std::mem::take(&mut work.cuts));
+            work.cuts = cuts;
+            match self.propose(claim, scene, &work).await {
+                Ok(Some(draft)) => return self.commit(draft.commit(claim, scene, Some(rung))).await,
+                Ok(None) => {}
+                Err(why @ Refusal::Retry(..)) if claim.attempt < i64::from(policy.guards.attempts_max) => {
+                    return self.end(claim, Terms::of(policy), why).await;
+                }
+                Err(why) => {
+                    stand_in = stand_in.or_else(|| self.stand_in(scene, &work));
+                    let is_lost = matches!(why, Refusal::Retry(..));
+                    refused = Some(why);
+                    if is_lost {
+                        break;
+                    }
+                }
+            }
+        }
+        match (stand_in, refused) {
+            (Some(draft), _) => self.commit(draft.commit(claim, scene, Some(rung))).await,
+            (None, Some(why)) => self.end(claim, Terms::of(policy), why).await,
+            (None, None) => self.nothing(claim, policy).await,
+        }
+    }
+
+    /// What is done in place of a summary that cannot be made.
+    fn stand_in<'a>(&self, scene: Scene<'a>, work: &Work) -> Option<Draft> {
+        let summary = work.summary.as_ref()?;
+        let fallback = plan::fallback(scene, &summary.fallback);
+        // Cuts of what the summary would have retained mean nothing without it.
+        let mut others = work.cuts.clone();
+        others.parts.retain(|(part, _)| !summary.cuts.parts.iter().any(|(other, _)| other == part));
+        Draft::of(scene, &fallback.cuts, None).or_else(|| Draft::of(scene, &others, None))
+    }
+
+    /// Has the summary of a rung's work written, if it has one, and measures what all of it would do.
+    async fn propose(&self, claim: &Claim, scene: Scene<'_>, work: &Work) -> Result<Option<Draft>, Refusal> {
+        let Some(planned) = &work.summary else { return Ok(Draft::of(scene, &work.cuts, None)) };
+        let policy = scene.policy;
         let input = SummaryInput {
             messages: planned.head.clone(),
             split_turn: planned.split_turn.clone(),
             previous: planned.previous.clone(),
-            rules: policy.summary.clone(),
+            rules: planned.rules.clone(),
             counting: policy.counting.clone(),
             instructions: claim.request.instructions.clone(),
-            budget_tokens: policy.summary.max_tokens,
+            budget_tokens: planned.rules.max_tokens,
         };
-        let measure = |output: &SummaryOutput| {
-            let sources =
-                plan::with_summary(policy, &source.layout, &source.messages, planned.tail_start, &output.text);
-            (plan::view(policy, &sources), sources)
+        let least = policy.guards.minimum_gain_tokens.max(1);
+        let measure = |output: &SummaryOutput| Draft::of(scene, &work.cuts, Some((planned, output)));
+        let accept = |output: &SummaryOutput| match measure(output) {
+            Some(draft) if draft.gain() >= least => Ok(()),
+            Some(draft) => Err(draft.gain()),
+            None => Err(0),
         };
-        let least = policy.guards.minimum_gain_tokens;
-        let accept = |output: &SummaryOutput| {
-            let gain = before.estimated_tokens - measure(output).0.estimated_tokens;
-            (gain >= least.max(1)).then_some(()).ok_or(gain)
-        };
-        let output = self.write(&input, accept).await?;
-        let (after, after_sources) = measure(&output);
-        let count = planned.head.len() + planned.split_turn.len();
-        Ok(Commit {
-            claim: claim.clone(),
-            rule: plan::rule(policy, &claim.window),
-            tokens_before: before.estimated_tokens,
-            tokens_after: after.estimated_tokens,
-            output_tokens: plan::output_tokens(policy, &after_sources),
-            first_changed_index: plan::first_changed(&before, &after),
-            breaker: breaker(policy),
-            reduction: Reduction::Summary(SummaryCommit {
-                text: output.text,
-                marker_text: plan::marker_text(policy),
-                tail_start: planned.tail_start,
-                tail_message: planned.tail_message,
-                covered: planned.covered,
-                covered_count: i64::try_from(count).unwrap_or(i64::MAX),
-                summarizer: output.summarizer,
-                usage: output.usage,
-            }),
-        })
+        let summarizer = self.summarizers.of(claim.request.level);
+        let output = self.write(summarizer, &input, accept).await?;
+        Ok(measure(&output))
     }
 
     /// Has a summary written, and refuses one that is empty or frees too little. The built-in summarizer is tried again
     /// with half the room, since a session with little to cover may fit a shorter one.
     async fn write(
         &self,
+        summarizer: &dyn Summarizer,
         input: &SummaryInput,
         accept: impl Fn(&SummaryOutput) -> Result<(), i64>,
     ) -> Result<SummaryOutput, Refusal> {
-        let mut why = match self.ask(self.summarizer.as_ref(), input).await {
+        let mut why = match self.ask(summarizer, input).await {
             Ok(output) if output.text.trim().is_empty() => failure("SUMMARY_EMPTY", "the summary is empty"),
             Ok(output) => match accept(&output) {
                 Ok(()) => return Ok(output),
@@ -324,6 +339,142 @@ impl Worker {
             }
         }
         Ok(())
+    }
+}
+
+/// What a decision about a session's view is made about.
+fn scene<'a>(
+    policy: &'a Policy,
+    window: &'a crate::model::usage::ModelWindow,
+    source: &'a Source,
+    now: Timestamp,
+) -> Scene<'a> {
+    Scene { policy, window, layout: &source.layout, sources: &source.messages, base: source.at, now }
+}
+
+/// How full a window is, in whole percent.
+fn percent(tokens: i64, due: &DueSession) -> i64 {
+    if due.window.context > 0 { tokens.saturating_mul(100) / due.window.context } else { 0 }
+}
+
+/// What is asked for when a rung or the routine wants a reduction, and until when somebody may refuse it.
+fn request(
+    policy: &Policy,
+    level: Option<Level>,
+    percent: i64,
+    now: Timestamp,
+) -> (CompactionRequest, Option<Timestamp>) {
+    let rung = level.and_then(|level| policy.rung(level));
+    let steps = rung.map_or(&policy.routine, |rung| &rung.steps);
+    let told = |text: &str| text.replace("{percent}", &percent.to_string());
+    let (notice, confirm_until) = match rung.map(|rung| &rung.notice) {
+        None | Some(Notice::None) => (String::new(), None),
+        Some(Notice::Inform { text }) => (told(text), None),
+        Some(Notice::Confirm { text, wait_seconds }) => {
+            (told(text), Some(now.plus_millis(i64::from(*wait_seconds) * 1_000)))
+        }
+    };
+    let trigger = if level.is_some() { Trigger::Threshold } else { Trigger::Routine };
+    let kind = plan::kind(steps);
+    (CompactionRequest { kind, trigger, level, instructions: String::new(), notice }, confirm_until)
+}
+
+/// A reduction, measured, on its way into the history.
+struct Draft {
+    reduction: Reduction,
+    tokens_before: i64,
+    tokens_after: i64,
+    output_tokens: i64,
+    output_count: i64,
+    first_changed_index: i64,
+}
+
+impl Draft {
+    /// What cuts and a summary would do to a view; none when they would change nothing, or add to it without a summary.
+    fn of(scene: Scene<'_>, cuts: &Cuts, summary: Option<(&SummaryPlan, &SummaryOutput)>) -> Option<Self> {
+        let Scene { policy, layout, sources, .. } = scene;
+        if cuts.is_empty() && summary.is_none() {
+            return None;
+        }
+        let before = plan::view(policy, sources);
+        let mut after_sources = plan::with_cuts(sources, cuts, crate::model::ids::CompactionId(Uuid::nil()));
+        if let Some((planned, output)) = summary {
+            let (boundary, text) = (planned.boundary(), &output.text);
+            after_sources = plan::with_summary(policy, layout, &after_sources, &boundary, text, &planned.attachments);
+        }
+        let after = plan::view(policy, &after_sources);
+        if summary.is_none() && after.estimated_tokens >= before.estimated_tokens {
+            return None;
+        }
+        Some(Self {
+            reduction: reduction(scene, cuts, summary),
+            tokens_before: before.estimated_tokens,
+            tokens_after: after.estimated_tokens,
+            output_tokens: plan::output_tokens(policy, &after_sources),
+            output_count: plan::output_count(&after_sources),
+            first_changed_index: plan::first_changed(&before, &after),
+        })
+    }
+
+    /// Tokens that it frees.
+    fn gain(&self) -> i64 {
+        self.tokens_before - self.tokens_after
+    }
+
+    /// Its commit, under a claim, for the rung that asked for it if one did.
+    fn commit(self, claim: &Claim, scene: Scene<'_>, rung: Option<&Rung>) -> Commit {
+        let Scene { policy, window, now, .. } = scene;
+        let due = rung.and_then(|rung| rung.threshold.due_at(window));
+        let rests = policy.trigger.cool_down_seconds > 0 && claim.request.trigger == Trigger::Threshold;
+        let cool_until = rests.then(|| now.plus_millis(i64::from(policy.trigger.cool_down_seconds) * 1_000));
+        Commit {
+            claim: claim.clone(),
+            rule: rule(policy, window),
+            tokens_before: self.tokens_before,
+            tokens_after: self.tokens_after,
+            output_tokens: self.output_tokens,
+            output_count: self.output_count,
+            first_changed_index: self.first_changed_index,
+            progress: due.is_none_or(|due| self.tokens_after < due),
+            cool_until,
+            breaker: breaker(policy),
+            reduction: self.reduction,
+        }
+    }
+}
+
+fn reduction(scene: Scene<'_>, cuts: &Cuts, summary: Option<(&SummaryPlan, &SummaryOutput)>) -> Reduction {
+    let owner = |source: &SourceMessage| {
+        let message = source.message.id;
+        let cut = |part: &crate::model::part::Part| {
+            let found = cuts.parts.iter().find(|(id, _)| *id == part.id);
+            found.map(|(id, cut)| (message, *id, cut.clone()))
+        };
+        source.message.parts.iter().filter_map(cut).collect::<Vec<_>>()
+    };
+    let is_original = |source: &&SourceMessage| source.message.kind != MessageKind::Summary;
+    Reduction {
+        parts: scene.sources.iter().filter(is_original).flat_map(owner).collect(),
+        omitted: plan::omitted_ranges(scene.layout, scene.sources, cuts),
+        omitted_count: i64::try_from(cuts.omitted.len()).unwrap_or(i64::MAX),
+        summary: summary.map(|(planned, output)| summary_commit(scene.policy, planned, output)),
+    }
+}
+
+fn summary_commit(policy: &Policy, planned: &SummaryPlan, output: &SummaryOutput) -> SummaryCommit {
+    let count = planned.head.len() + planned.split_turn.len();
+    SummaryCommit {
+        text: output.text.clone(),
+        marker_text: plan::marker_text(policy),
+        tail_start: planned.tail_start,
+        tail_message: planned.tail_message,
+        covered: planned.covered.clone(),
+        covered_count: i64::try_from(count).unwrap_or(i64::MAX),
+        retained: planned.retained.clone(),
+        retained_first: planned.retained_first,
+        attachments: planned.attachments.clone(),
+        summarizer: output.summarizer.clone(),
+        usage: output.usage,
     }
 }
 

@@ -25,6 +25,8 @@ pub struct Weight {
     pub tokens: i64,
     /// Those of them that a prune could take away later.
     pub output_tokens: i64,
+    /// How many outputs those are.
+    pub output_count: i64,
 }
 
 /// A message that a client appends, with what it weighs.
@@ -298,7 +300,7 @@ fn append_one(tx: &mut Tx<'_>, key: i64, caller: &Caller, rule: &Rule, message: 
     let (id, _) = tx.message(key, caller, input)?;
     if original.kind == MessageKind::Normal {
         let head = tx.loaded(key)?;
-        head.weigh(weight.tokens, weight.output_tokens);
+        head.weigh(weight.tokens, weight.output_tokens, weight.output_count);
         if original.role == Role::User {
             head.hold_turns = (head.hold_turns - 1).max(0);
             if head.hold_breaker && head.hold_turns == 0 {
@@ -310,7 +312,8 @@ fn append_one(tx: &mut Tx<'_>, key: i64, caller: &Caller, rule: &Rule, message: 
             let reply = Reply { id: MessageId(id), finish: &finish, own_tokens: weight.tokens, whole_view };
             record_usage(tx, key, caller, rule, &reply)?;
         }
-        tx.loaded(key)?.judge(rule);
+        let now = tx.now;
+        tx.loaded(key)?.judge(rule, now);
     }
     Ok(id)
 }
@@ -329,9 +332,10 @@ struct Reply<'a> {
 fn record_usage(tx: &mut Tx<'_>, key: i64, caller: &Caller, rule: &Rule, reply: &Reply<'_>) -> Result<()> {
     let Reply { id, finish, own_tokens, whole_view } = *reply;
     let Some(usage) = finish.usage else { return Ok(()) };
+    let now = tx.now;
     let head = tx.loaded(key)?;
-    let trusted = whole_view && head.take_usage(usage.context_tokens(), finish.context_revision, own_tokens);
-    head.judge(rule);
+    let trusted = whole_view && head.take_usage(rule.tokens_of(&usage), finish.context_revision, own_tokens);
+    head.judge(rule, now);
     let body = EventBody::UsageRecorded {
         message: id,
         usage,
@@ -408,7 +412,7 @@ fn close_parts(
         open.bytes += part.encoded.bytes();
     }
     for (_, weight) in &parts {
-        head.weigh(weight.tokens, weight.output_tokens);
+        head.weigh(weight.tokens, weight.output_tokens, weight.output_count);
     }
     let mut digest = Digest::default();
     let ids: Vec<Uuid> = parts.iter().map(|(part, _)| part.public_id).collect();
@@ -477,8 +481,9 @@ impl AppendParts {
         if !parts.is_empty() {
             close_parts(tx, key, &self.caller, self.message, parts)?;
         }
+        let now = tx.now;
         let head = tx.loaded(key)?;
-        head.judge(&self.rule);
+        head.judge(&self.rule, now);
         receipt.fill = head.fill(&self.rule);
         tx.end_mutation(key, &self.caller, receipt)
     }
@@ -642,8 +647,9 @@ impl FinishMessage {
         let (finish, whole_view) = (&self.finish, self.whole_view);
         let reply = Reply { id: self.message, finish, own_tokens: own, whole_view };
         record_usage(tx, key, &self.caller, &self.rule, &reply)?;
+        let now = tx.now;
         let head = tx.loaded(key)?;
-        head.judge(&self.rule);
+        head.judge(&self.rule, now);
         let receipt = Receipt { ids: vec![self.message.0], fill: head.fill(&self.rule), ..Receipt::default() };
         let receipt = tx.end_mutation(key, &self.caller, receipt)?;
         tx.flush().await?;

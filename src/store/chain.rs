@@ -144,8 +144,11 @@ pub(crate) fn layout(digest: &mut Digest, body: &[u8]) {
 }
 
 /// Adds a part that a prune mark shortens.
-pub(crate) fn pruned(digest: &mut Digest, part_id: &[u8], compaction_id: &[u8]) {
-    digest.row("pruned", &[Some(part_id), Some(compaction_id)]);
+///
+/// Marks of before there were cuts have none, and hash as they did then.
+pub(crate) fn pruned(digest: &mut Digest, part_id: &[u8], compaction_id: &[u8], cut: Option<&[u8]>) {
+    let columns = [Some(part_id), Some(compaction_id), cut];
+    digest.row("pruned", if cut.is_some() { &columns } else { &columns[..2] });
 }
 
 /// Adds a policy by the hash of its text, and the preset it is said to start from.

@@ -7,14 +7,14 @@ use crate::limits;
 use crate::model::ids::{CompactionId, SessionId};
 use crate::model::session::SessionState;
 use crate::model::time::Timestamp;
-use crate::model::usage::ModelWindow;
+use crate::model::usage::{ModelWindow, Usage};
 use crate::model::{Revision, Seq};
 use sqlx::{Row as _, SqliteConnection};
 use std::collections::{HashMap, VecDeque};
 use uuid::Uuid;
 
 /// Names a session inside the store.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub struct SessionKey(pub(crate) i64);
 
 /// What the policy says about triggers, in plain numbers: the store compares, it does not decide.
@@ -28,6 +28,35 @@ pub struct Rule {
     pub prune_tokens: Option<i64>,
     /// After a prune was considered, this many more tool output tokens must come before it is again.
     pub prune_step_tokens: i64,
+    /// The tool outputs, by number, above which a prune could pay.
+    pub prune_count: Option<i64>,
+    /// What the window has room for beside a reply: with more than that in it no rung waits for its cool-down.
+    pub room_tokens: Option<i64>,
+    /// What of reported usage counts.
+    pub usage: UsageReading,
+}
+
+/// What of reported usage says how full the window is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum UsageReading {
+    /// All that was sent and what came back.
+    #[default]
+    All,
+    /// What was sent.
+    Prompt,
+    /// Nothing: estimates decide.
+    Nothing,
+}
+
+impl Rule {
+    /// How full the window is by what a reply reports.
+    pub(crate) fn tokens_of(&self, usage: &Usage) -> i64 {
+        match self.usage {
+            UsageReading::All => usage.context_tokens(),
+            UsageReading::Prompt => usage.prompt_tokens(),
+            UsageReading::Nothing => 0,
+        }
+    }
 }
 
 /// How full a context is after a write.
@@ -90,6 +119,12 @@ pub(crate) struct Head {
     pub(crate) hold_breaker: bool,
     /// What the view weighed when a summary last failed. The same view would fail the same way.
     pub(crate) failed_tokens: Option<i64>,
+    /// Below this many tokens the rungs that are reached have nothing to do.
+    pub(crate) quiet_tokens: Option<i64>,
+    /// Until then no rung asks again, as long as the view fits.
+    pub(crate) cool_until: Option<Timestamp>,
+    /// Tool results in the view that no mark shortens.
+    pub(crate) output_count: i64,
     pub(crate) live_job: Option<CompactionId>,
     pub(crate) open: HashMap<Uuid, OpenMessage>,
     /// `(revision, appended_tokens)` of the last changes. Memory only: after a restart usage is tied to its own place.
@@ -99,7 +134,7 @@ pub(crate) struct Head {
 const SELECT: &str = "select id, public_id, fork_revision, title, state, metadata_json, window, revision, \
      history_revision, reduction_revision, chain_hash, message_count, update_time, view_tokens, appended_tokens, \
      usage_tokens, usage_at, output_tokens, output_checked, due_revision, due_window, failures, hold_turns, hold_breaker, \
-     failed_tokens \
+     failed_tokens, quiet_tokens, cool_until, output_count \
      from session where id = $1";
 const SELECT_OPEN: &str = "select m.id, m.public_id, \
      (select count(*) from part p where p.message_id = m.id) \
@@ -109,7 +144,7 @@ const UPDATE: &str = "update session set title = $2, state = $3, metadata_json =
      history_revision = $7, reduction_revision = $8, chain_hash = $9, message_count = $10, update_time = $11, \
      view_tokens = $12, appended_tokens = $13, usage_tokens = $14, usage_at = $15, output_tokens = $16, \
      output_checked = $17, due_revision = $18, due_window = $19, failures = $20, hold_turns = $21, hold_breaker = $22, \
-     failed_tokens = $23 where id = $1";
+     failed_tokens = $23, quiet_tokens = $24, cool_until = $25, output_count = $26 where id = $1";
 
 /// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
@@ -161,6 +196,9 @@ impl Head {
             hold_turns: row.try_get("hold_turns")?,
             hold_breaker: row.try_get("hold_breaker")?,
             failed_tokens: row.try_get("failed_tokens")?,
+            quiet_tokens: row.try_get("quiet_tokens")?,
+            cool_until: row.try_get::<Option<i64>, _>("cool_until")?.map(Timestamp),
+            output_count: row.try_get("output_count")?,
             live_job: live.map(|id| codec::uuid(&id).map(CompactionId)).transpose()?,
             open,
             totals: VecDeque::new(),
@@ -193,6 +231,9 @@ impl Head {
             .bind(self.hold_turns)
             .bind(self.hold_breaker)
             .bind(self.failed_tokens)
+            .bind(self.quiet_tokens)
+            .bind(self.cool_until.map(|until| until.0))
+            .bind(self.output_count)
             .execute(conn)
             .await?;
         Ok(())
@@ -238,10 +279,11 @@ impl Head {
     }
 
     /// Counts tokens that joined the view.
-    pub(crate) fn weigh(&mut self, tokens: i64, output_tokens: i64) {
+    pub(crate) fn weigh(&mut self, tokens: i64, output_tokens: i64, output_count: i64) {
         self.view_tokens += tokens;
         self.appended_tokens += tokens;
         self.output_tokens += output_tokens;
+        self.output_count += output_count;
     }
 
     /// Remembers the running total at the newest revision.
@@ -272,21 +314,35 @@ impl Head {
         self.reduction_revision = at;
         self.usage_tokens = None;
         self.failed_tokens = None;
+        self.quiet_tokens = None;
     }
 
     /// Sets the due mark when the rule says so.
-    pub(crate) fn judge(&mut self, rule: &Rule) {
+    pub(crate) fn judge(&mut self, rule: &Rule, now: Timestamp) {
         if self.live_job.is_some() || self.held_by_undo() {
             return;
         }
-        let summary =
-            rule.due_tokens.is_some_and(|due| self.context_tokens() >= due) && self.may_summarize(&rule.window);
-        let prune = rule.prune_tokens.is_some_and(|least| self.output_tokens > least)
+        let tokens = self.context_tokens();
+        let reached = rule.due_tokens.is_some_and(|due| tokens >= due) && !self.is_quiet(tokens);
+        let climbs = reached && !self.is_cooling(rule, now) && self.may_summarize(&rule.window);
+        let much = rule.prune_tokens.is_some_and(|least| self.output_tokens > least)
             && self.output_tokens >= self.output_checked + rule.prune_step_tokens;
-        if summary || prune {
+        let many = rule.prune_count.is_some_and(|least| self.output_count > least);
+        if climbs || much || many {
             self.due_revision = Some(self.revision);
             self.due_window = (rule.window != self.window).then(|| rule.window.clone());
         }
+    }
+
+    /// Whether the rungs that so many tokens reach had nothing to do when they were last looked at.
+    pub(crate) fn is_quiet(&self, tokens: i64) -> bool {
+        self.quiet_tokens.is_some_and(|quiet| tokens < quiet)
+    }
+
+    /// Whether the ladder rests after a reduction. A view that does not fit its window does not wait for that.
+    fn is_cooling(&self, rule: &Rule, now: Timestamp) -> bool {
+        self.cool_until.is_some_and(|until| now < until)
+            && rule.room_tokens.is_none_or(|room| self.context_tokens() <= room)
     }
 
     /// Whether automatic reductions wait because somebody took one back.
@@ -307,6 +363,7 @@ impl Head {
     pub(crate) fn look_again(&mut self, at: Revision) {
         self.due_revision = Some(at);
         self.due_window = None;
+        self.quiet_tokens = None;
     }
 
     /// How full the context is.

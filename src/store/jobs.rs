@@ -10,7 +10,7 @@ use super::tx::{Caller, Tx};
 use crate::clock::fresh_id;
 use crate::model::Revision;
 use crate::model::compaction::{
-    Compaction, CompactionKind, CompactionRequest, CompactionState, Failure, Outcome, Trigger,
+    Compaction, CompactionKind, CompactionRequest, CompactionState, Failure, Level, Outcome, Trigger,
 };
 use crate::model::event::EventBody;
 use crate::model::ids::{CompactionId, SessionId};
@@ -29,6 +29,8 @@ pub(crate) struct Enqueue {
     pub(crate) request: CompactionRequest,
     pub(crate) window: ModelWindow,
     pub(crate) condition: Condition,
+    /// Somebody is asked first, and it goes on at this time without an answer.
+    pub(crate) confirm_until: Option<Timestamp>,
 }
 
 /// When a request for a reduction is taken.
@@ -76,6 +78,8 @@ pub struct Claim {
     pub attempt: i64,
     /// The window it is judged by.
     pub window: ModelWindow,
+    /// Tokens of the view at `base`: trusted usage plus estimate.
+    pub context_tokens: i64,
     /// The session's running total at `base`, to measure what came since.
     pub(crate) appended_at_base: i64,
     /// When the first attempt began.
@@ -123,6 +127,10 @@ pub struct Evaluation {
     pub view_tokens: i64,
     /// Tool output tokens that a prune could look at.
     pub output_tokens: i64,
+    /// Tool outputs, by number, that no mark shortens.
+    pub output_count: i64,
+    /// Below this many tokens the rungs that are reached have nothing to do; none when something was asked for.
+    pub quiet_tokens: Option<i64>,
     /// Whether nothing was asked for because automatic triggers hold.
     pub held: bool,
 }
@@ -140,6 +148,8 @@ pub struct DueSession {
     pub usage_tokens: Option<i64>,
     /// Whether automatic triggers hold.
     pub held: bool,
+    /// Until then no rung of the ladder asks again, as long as the view fits.
+    pub cool_until: Option<Timestamp>,
     /// The window it is judged by.
     pub window: ModelWindow,
 }
@@ -149,7 +159,8 @@ macro_rules! select_job {
         concat!(
             "select j.id, j.public_id, j.session_id, s.public_id as session, j.kind, j.trigger, j.state, ",
             "j.instructions, j.actor, j.base_revision, j.asked_revision, j.tokens_at_request, j.window, j.attempt, ",
-            "j.lease_epoch, j.outcome, j.failure, j.create_time, j.start_time, j.end_time, ",
+            "j.lease_epoch, j.outcome, j.failure, j.create_time, j.start_time, j.end_time, j.level, j.notice, j.proposed, ",
+            "j.run_at, ",
             "k.voided_revision from job j join session s on s.id = j.session_id ",
             "left join mark k on k.session_id = j.session_id and k.revision = j.ended_revision ",
             $rest
@@ -167,17 +178,18 @@ const READY: &str = "select id, session_id, run_at from job where state = 1 and 
 const NEXT_RUN: &str = "select min(run_at) from job where state = 1 and queued = 0";
 const RUNNING: &str = "select id, session_id, lease_until from job where state = 2 order by lease_until";
 const DUE: &str = "select id, revision, appended_tokens, usage_tokens, usage_at, \
-     hold_turns > 0 and hold_breaker = 0, due_window, window from session \
+     hold_turns > 0 and hold_breaker = 0, due_window, window, cool_until from session \
      where due_revision is not null order by due_revision limit $1";
 const TRUSTED: &str = "select usage_tokens is not null from session where id = $1";
 const COUNTS: &str = "select (select count(*) from job where state = 1 and queued = 0) \
      + (select count(*) from job where state = 1 and queued = 1), \
      (select count(*) from job where state = 2)";
 const INSERT: &str = "insert into job (public_id, session_id, kind, trigger, state, queued, instructions, actor, \
-     tokens_at_request, window, attempt, lease_epoch, run_at, create_time, asked_revision) \
-     values ($1, $2, $3, $4, 1, $5, $6, $7, $8, $9, 0, 0, $10, $10, $11)";
+     tokens_at_request, window, attempt, lease_epoch, run_at, create_time, asked_revision, level, notice, proposed) \
+     values ($1, $2, $3, $4, 1, $5, $6, $7, $8, $9, 0, 0, $10, $11, $12, $13, $14, $15)";
+const CONFIRM: &str = "update job set proposed = 0, run_at = $2 where id = $1 and state = 1 and proposed = 1";
 const CLAIM: &str = "update job set state = 2, attempt = attempt + 1, lease_epoch = lease_epoch + 1, \
-     lease_owner = $2, lease_until = $3, base_revision = $4, started_revision = coalesce(started_revision, $5), \
+     lease_owner = $2, lease_until = $3, proposed = 0, base_revision = $4, started_revision = coalesce(started_revision, $5), \
      start_time = coalesce(start_time, $6) where id = $1 and state = 1 and queued = 0 and run_at <= $6";
 const HEARTBEAT: &str = "update job set lease_until = $3 where id = $1 and lease_epoch = $2 and state = 2";
 const RETRY: &str = "update job set state = 1, run_at = $3, lease_owner = null, lease_until = null \
@@ -191,8 +203,8 @@ const PROMOTE: &str = "update job set queued = 0 where id = \
 /// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
 pub(crate) const STATEMENTS: &[&str] = &[
-    BY_ID, BY_ROW, OF_SESSION, LIVE, QUEUED, READY, NEXT_RUN, RUNNING, DUE, TRUSTED, COUNTS, INSERT, CLAIM, HEARTBEAT,
-    RETRY, FINISH, PROMOTE,
+    BY_ID, BY_ROW, OF_SESSION, LIVE, QUEUED, READY, NEXT_RUN, RUNNING, DUE, TRUSTED, COUNTS, INSERT, CONFIRM, CLAIM,
+    HEARTBEAT, RETRY, FINISH, PROMOTE,
 ];
 
 /// A job's row: the reduction, and what only the store knows.
@@ -217,8 +229,11 @@ fn from_row(row: &SqliteRow) -> Result<JobRow> {
         request: CompactionRequest {
             kind: CompactionKind::from_number(row.try_get("kind")?)?,
             trigger: Trigger::from_number(row.try_get("trigger")?)?,
+            level: row.try_get::<Option<i32>, _>("level")?.map(Level::from_number).transpose()?,
             instructions: row.try_get("instructions")?,
+            notice: row.try_get("notice")?,
         },
+        proposed_until: row.try_get::<bool, _>("proposed")?.then_some(()).and(time("run_at")?),
         state: CompactionState::from_number(row.try_get("state")?)?,
         base_revision: row.try_get("base_revision")?,
         tokens_at_request: row.try_get("tokens_at_request")?,
@@ -301,6 +316,7 @@ pub(crate) async fn due(reader: &mut Reader<'_>, limit: i64) -> Result<Vec<DueSe
                 window: codec::decode_window(
                     &row.try_get::<Option<Vec<u8>>, _>(6)?.map_or_else(|| row.try_get(7), Ok)?,
                 )?,
+                cool_until: row.try_get::<Option<i64>, _>(8)?.map(Timestamp),
             })
         })
         .collect()
@@ -335,7 +351,7 @@ impl Enqueue {
             return Ok(Some(Enqueued { compaction: CompactionId(id), joined: receipt.existed_count > 0 }));
         }
         let head = tx.loaded(key)?;
-        let summary = self.request.kind == CompactionKind::Summary;
+        let climbs = self.request.kind != CompactionKind::Prune;
         let free = head.live_job.is_none() && head.state == SessionState::Active;
         match self.condition {
             Condition::Possible(true) => head.writable()?,
@@ -343,7 +359,7 @@ impl Enqueue {
                 head.writable()?;
                 return Err(Error::NothingToCompact);
             }
-            Condition::Due | Condition::DoesNotFit { .. } if summary && !head.may_summarize(&self.window) => {
+            Condition::Due | Condition::DoesNotFit { .. } if climbs && !head.may_summarize(&self.window) => {
                 return Ok(None);
             }
             Condition::Due if !free || head.due_revision.is_none() => return Ok(None),
@@ -363,6 +379,7 @@ impl Enqueue {
         for row in &others {
             let job = from_row(row)?;
             let same = job.compaction.request.kind == self.request.kind
+                && job.compaction.request.level == self.request.level
                 && job.compaction.request.instructions == self.request.instructions;
             if same {
                 let receipt = Receipt { ids: vec![job.compaction.id.0], existed_count: 1, ..Receipt::default() };
@@ -381,8 +398,12 @@ impl Enqueue {
             .bind(&self.caller.actor)
             .bind(tokens)
             .bind(codec::encode_window(&self.window))
+            .bind(self.confirm_until.unwrap_or(tx.now).0)
             .bind(tx.now.0)
             .bind(asked)
+            .bind(self.request.level.map(codec::Number::number))
+            .bind(&self.request.notice)
+            .bind(self.confirm_until.is_some())
             .execute(&mut *tx.conn)
             .await?;
         let head = tx.loaded(key)?;
@@ -391,6 +412,11 @@ impl Enqueue {
         }
         if self.condition == Condition::Due {
             head.due_revision = None;
+        }
+        if let Some(until) = self.confirm_until {
+            let CompactionRequest { kind, level, notice, .. } = self.request;
+            let body = EventBody::CompactionProposed { compaction: id, kind, level, notice, until };
+            tx.event(key, &self.caller, &body, &Digest::default())?;
         }
         tx.end_mutation(key, &self.caller, Receipt { ids: vec![id.0], ..Receipt::default() })?;
         Ok(Some(Enqueued { compaction: id, joined: false }))
@@ -427,6 +453,7 @@ pub(crate) async fn claim(tx: &mut Tx<'_>, row: i64, owner: Uuid, until: Timesta
     if job.start_time.is_none() {
         let body = EventBody::CompactionStarted {
             compaction: job.compaction.id,
+            level: job.compaction.request.level,
             kind: job.compaction.request.kind,
             trigger: job.compaction.request.trigger,
             base,
@@ -445,6 +472,7 @@ pub(crate) async fn claim(tx: &mut Tx<'_>, row: i64, owner: Uuid, until: Timesta
         base,
         attempt: job.compaction.attempt + 1,
         window: job.window,
+        context_tokens,
         appended_at_base,
         start_time: job.start_time.unwrap_or(now),
     }))
@@ -454,15 +482,23 @@ pub(crate) async fn claim(tx: &mut Tx<'_>, row: i64, owner: Uuid, until: Timesta
 /// hold no longer, so the session is looked at anew.
 async fn overtaken(tx: &mut Tx<'_>, key: i64, job: &JobRow) -> Result<()> {
     let failure = Failure { reason: "SUPERSEDED".to_owned(), message: "the view changed before it began".to_owned() };
+    // Whoever was asked to agree learns that there is nothing to agree to any more.
+    let told = job.compaction.proposed_until.is_some();
     let end = Finish {
         job: job.row,
         epoch: job.epoch,
         state: CompactionState::Superseded,
-        revision: None,
+        revision: if told { Some(tx.next_revision(key)?) } else { None },
         outcome: None,
         failure: Some(&failure),
     };
     finish(tx, key, end).await?;
+    if told {
+        let caller = Caller::default();
+        let body = EventBody::CompactionCancelled { compaction: job.compaction.id, failure };
+        tx.event(key, &caller, &body, &Digest::default())?;
+        tx.end_mutation(key, &caller, Receipt::default())?;
+    }
     let head = tx.loaded(key)?;
     head.look_again(head.revision);
     Ok(())
@@ -481,6 +517,7 @@ pub(crate) async fn lost_claim(tx: &mut Tx<'_>, row: i64) -> Result<Claim> {
         base: job.compaction.base_revision.unwrap_or_default(),
         attempt: job.compaction.attempt,
         window: job.window,
+        context_tokens: 0,
         appended_at_base: 0,
         start_time: job.start_time.unwrap_or_default(),
     })
@@ -602,6 +639,14 @@ impl EndJob {
     }
 }
 
+/// Lets a reduction begin that waits for somebody to agree.
+pub(crate) async fn confirm(tx: &mut Tx<'_>, id: CompactionId) -> Result<()> {
+    tx.flush().await?;
+    let job = by_id(&mut Reader::new(tx.conn), id).await?;
+    let done = sqlx::query(CONFIRM).bind(job.row).bind(tx.now.0).execute(&mut *tx.conn).await?;
+    if done.rows_affected() == 1 || job.compaction.state.is_live() { Ok(()) } else { Err(Error::CompactionEnded) }
+}
+
 /// Stops a reduction that waits or runs. A worker that runs it finds its claim gone.
 pub(crate) async fn cancel(tx: &mut Tx<'_>, id: CompactionId, caller: &Caller) -> Result<()> {
     tx.flush().await?;
@@ -613,8 +658,8 @@ pub(crate) async fn cancel(tx: &mut Tx<'_>, id: CompactionId, caller: &Caller) -
     tx.head(key).await?;
     let live = tx.loaded(key)?.live_job;
     let failure = Failure { reason: "REQUESTED".to_owned(), message: "it was cancelled on request".to_owned() };
-    // A reduction that never began has nothing to end in the log.
-    let began = job.start_time.is_some();
+    // A reduction that nobody was told of has nothing to end in the log.
+    let began = job.start_time.is_some() || job.compaction.proposed_until.is_some();
     let revision = if began { Some(tx.next_revision(key)?) } else { None };
     let end = Finish {
         job: job.row,
@@ -644,6 +689,8 @@ pub(crate) async fn evaluated(tx: &mut Tx<'_>, key: SessionKey, found: Evaluatio
         head.view_tokens = found.view_tokens + since;
         head.output_tokens = found.output_tokens;
         head.output_checked = found.output_tokens;
+        head.output_count = found.output_count;
+        head.quiet_tokens = found.quiet_tokens;
     }
     // What ended the hold meanwhile may also be what makes it due: then the scheduler looks once more.
     let released = found.held && !head.held_by_undo();

@@ -10,7 +10,7 @@ use crate::model::layout::{Layout, Place, Span};
 use crate::model::message::{Finish, Message, MessageKind, Role};
 use crate::model::part::Part;
 use crate::model::time::Timestamp;
-use crate::model::view::SourceMessage;
+use crate::model::view::{Pruned, SourceMessage};
 use sqlx::sqlite::SqliteRow;
 use sqlx::{Row as _, SqliteConnection};
 use std::collections::HashMap;
@@ -42,7 +42,7 @@ const PARTS: &str = "select p.message_id, p.id, p.public_id, p.client_id, p.revi
      order by p.message_id, p.position";
 const SIZES: &str = "select p.message_id, sum(p.length) from json_each($1) wanted \
      join part p on p.message_id = wanted.value where p.revision <= $2 group by p.message_id";
-const PRUNED: &str = "select q.part_id, q.session_id, q.revision, q.compaction_id \
+const PRUNED: &str = "select q.part_id, q.session_id, q.revision, q.compaction_id, q.cut \
      from json_each($1) wanted join pruned q on q.part_id = wanted.value";
 const OF_MESSAGE: &str = "select codec, length, body, blob_hash from part where message_id = $1";
 const BLOB_LENGTH: &str = "select length from blob where hash = $1";
@@ -265,6 +265,49 @@ pub(crate) async fn get(reader: &mut Reader<'_>, lineage: &Lineage, id: &str) ->
     fill_parts(reader, &mut found, at, &mut Budget::of(usize::MAX)).await?;
     let [found] = found;
     Ok(found.message)
+}
+
+/// A message by its id with its row, as it was written.
+pub(crate) async fn with_row(reader: &mut Reader<'_>, id: MessageId) -> Result<(i64, Message)> {
+    let row = reader.one(sqlx::query(BY_ID).bind(id.0.as_bytes().to_vec())).await?;
+    let row = row.ok_or_else(|| Error::not_found(Kind::Message, id))?;
+    let mut found = [Found::from_row(&row, i64::MAX)?];
+    fill_parts(reader, &mut found, i64::MAX, &mut Budget::of(usize::MAX)).await?;
+    let [found] = found;
+    Ok((found.row, found.message))
+}
+
+/// Messages of a history at these revisions as they stood at `at`, in this order. One that does not fit into what is left
+/// of `bytes` is left out, unless it is the first.
+pub(crate) async fn at_revisions(
+    reader: &mut Reader<'_>,
+    lineage: &Lineage,
+    revisions: &[Revision],
+    at: Revision,
+    bytes: usize,
+) -> Result<Vec<Message>> {
+    let mut wanted = Vec::new();
+    for revision in revisions.iter().filter(|revision| **revision <= at) {
+        let stretch = lineage.owner_at(reader, *revision).await?;
+        let row = reader.one(sqlx::query(BY_REVISION).bind(stretch.owner).bind(*revision)).await?;
+        if let Some(row) = row {
+            wanted.push(Found::from_row(&row, at.min(stretch.sealed_by.unwrap_or(i64::MAX)))?);
+        }
+    }
+    let sizes = sizes(reader, &wanted, at).await?;
+    let mut room = bytes;
+    let mut messages = Vec::new();
+    for found in wanted {
+        let size = sizes.get(&found.row).copied().unwrap_or(0);
+        if size > room && !messages.is_empty() {
+            continue;
+        }
+        room = room.saturating_sub(size);
+        let mut found = [found];
+        fill_parts(reader, &mut found, at, &mut Budget::of(usize::MAX)).await?;
+        messages.extend(found.map(|found| found.message));
+    }
+    Ok(messages)
 }
 
 /// What the parts of a message count, their media included: bytes before compression.
@@ -527,7 +570,7 @@ async fn with_prunes(
             actual: i64::try_from(bytes).unwrap_or(i64::MAX),
         });
     }
-    let mut pruned: HashMap<PartId, CompactionId> = HashMap::new();
+    let mut pruned: HashMap<PartId, (Revision, Pruned)> = HashMap::new();
     if !rows_of.is_empty() {
         let wanted: Vec<i64> = rows_of.keys().copied().collect();
         let list = serde_json::to_string(&wanted).unwrap_or_default();
@@ -542,8 +585,13 @@ async fn with_prunes(
                     continue;
                 }
             }
-            if let Some(part) = rows_of.get(&row.try_get::<i64, _>(0)?) {
-                pruned.insert(*part, CompactionId(codec::uuid(row.try_get(3)?)?));
+            let Some(&part) = rows_of.get(&row.try_get::<i64, _>(0)?) else { continue };
+            // Of several marks on a part the newest holds.
+            if pruned.get(&part).is_none_or(|(before, _)| *before < revision) {
+                let compaction = CompactionId(codec::uuid(row.try_get(3)?)?);
+                let cut: Option<&[u8]> = row.try_get(4)?;
+                let cut = cut.map(codec::decode_cut).transpose()?;
+                pruned.insert(part, (revision, Pruned { part, compaction, cut }));
             }
         }
     }
@@ -551,11 +599,8 @@ async fn with_prunes(
         .into_iter()
         .map(|found| {
             let message = found.message;
-            let pruned = message
-                .parts
-                .iter()
-                .filter_map(|part| pruned.get(&part.id).map(|compaction| (part.id, *compaction)))
-                .collect();
+            let of = |part: &Part| pruned.get(&part.id).map(|(_, pruned)| pruned.clone());
+            let pruned = message.parts.iter().filter_map(of).collect();
             SourceMessage { message, place: None, pruned }
         })
         .collect())

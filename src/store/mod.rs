@@ -14,6 +14,7 @@ mod marks;
 mod messages;
 mod open;
 mod reductions;
+mod search;
 mod sessions;
 #[cfg(test)]
 mod tests;
@@ -24,16 +25,17 @@ mod writer;
 pub use append::{DraftReceipt, DraftWordsToAdd, Seal, Weigh, Weighed, Weight};
 pub use error::{Error, Kind, Result};
 pub use events::{EventFilter, EventPage, Looked};
-pub use head::{Fill, Receipt, Rule, SessionKey};
+pub use head::{Fill, Receipt, Rule, SessionKey, UsageReading};
 pub use jobs::{Breaker, Claim, Condition, DueSession, Enqueued, Evaluation};
 pub use messages::{PageOf, weigh_bytes};
 pub use open::{Durability, Options};
 pub use reductions::{Commit, Committed, Reduction, SummaryCommit};
+pub use search::{Lookup, Unindexed};
 pub use sessions::{CreateSession, ForkSession, PolicyText, UpdateSession};
 pub use tx::{Caller, RequestKey};
 pub use verify::{Checked, Finding};
 
-use crate::model::compaction::{Compaction, CompactionRequest, Failure};
+use crate::model::compaction::{Compaction, CompactionRequest, Failure, RevisionRange};
 use crate::model::event::{Event, EventKind};
 use crate::model::ids::{CompactionId, MessageId, PartId};
 use crate::model::layout::Layout;
@@ -363,6 +365,68 @@ impl Store {
         .await
     }
 
+    // ---- search ----
+
+    /// The next messages of a session's own that are not in the index; none when all are.
+    pub async fn unindexed(&self, session: SessionKey) -> Result<Option<Unindexed>> {
+        self.reading(async |reader| search::unindexed(reader, session.0).await).await
+    }
+
+    /// Puts messages into the index, with the words of each; does nothing when somebody was faster.
+    pub async fn add_words(&self, batch: Unindexed, words: Vec<Vec<String>>) -> Result<()> {
+        self.done(Command::AddWords(search::AddWords::new(&batch, words))).await
+    }
+
+    /// Up to which revision a session's own messages are in the index.
+    pub async fn indexed_to(&self, session: SessionKey) -> Result<Revision> {
+        self.reading(async |reader| search::mark(reader, session.0).await).await
+    }
+
+    /// A page of the sessions whose index is behind, by key.
+    pub async fn behind_in_index(&self, after: SessionKey, limit: i64) -> Result<Vec<SessionKey>> {
+        self.reading(async |reader| search::behind(reader, after.0, limit).await).await
+    }
+
+    /// Whose messages have to be in the index, and up to which revision, before a history can be searched in these ranges
+    /// for what was sealed by a revision: those that are behind.
+    pub async fn to_index(
+        &self,
+        session: SessionKey,
+        ranges: &[RevisionRange],
+        sealed_by: Revision,
+    ) -> Result<Vec<(SessionKey, Revision)>> {
+        self.reading(async |reader| {
+            let lineage = lineage::by_key(reader, session.0).await?;
+            search::owners(reader, &lineage, ranges, sealed_by).await
+        })
+        .await
+    }
+
+    /// For each word of a look-up, the messages of a history in which it stands, newest first.
+    pub async fn matches(&self, session: SessionKey, lookup: &Lookup) -> Result<Vec<Vec<Revision>>> {
+        self.reading(async |reader| {
+            let lineage = lineage::by_key(reader, session.0).await?;
+            search::matches(reader, &lineage, lookup).await
+        })
+        .await
+    }
+
+    /// Messages of a history as it stood at a revision, in the order given; those that `bytes` have no room for are left
+    /// out, the first aside.
+    pub async fn messages_at(
+        &self,
+        session: SessionKey,
+        at: Revision,
+        revisions: &[Revision],
+        bytes: usize,
+    ) -> Result<Vec<Message>> {
+        self.reading(async |reader| {
+            let lineage = lineage::by_key(reader, session.0).await?;
+            messages::at_revisions(reader, &lineage, revisions, at, bytes).await
+        })
+        .await
+    }
+
     // ---- rewrites ----
 
     async fn rewrite(
@@ -417,7 +481,8 @@ impl Store {
 
     // ---- reductions ----
 
-    /// Asks for a reduction. None when the condition does not hold.
+    /// Asks for a reduction. None when the condition does not hold. With a time in `confirm_until` somebody is asked
+    /// first, and it begins at that time without an answer.
     pub async fn enqueue(
         &self,
         session: SessionKey,
@@ -425,8 +490,9 @@ impl Store {
         request: CompactionRequest,
         window: ModelWindow,
         condition: Condition,
+        confirm_until: Option<Timestamp>,
     ) -> Result<Option<Enqueued>> {
-        let command = jobs::Enqueue { session, caller, request, window, condition };
+        let command = jobs::Enqueue { session, caller, request, window, condition, confirm_until };
         match self.shared.writer.send(Command::Enqueue(command)).await? {
             Reply::Enqueued(enqueued) => Ok(enqueued),
             _ => unexpected(),
@@ -478,6 +544,11 @@ impl Store {
         self.done(Command::End(jobs::EndJob { claim, end: jobs::End::Nothing(failure), breaker })).await
     }
 
+    /// Lets a reduction begin that waits for somebody to agree.
+    pub async fn confirm(&self, id: CompactionId) -> Result<()> {
+        self.done(Command::Confirm(id)).await
+    }
+
     /// Stops a reduction.
     pub async fn cancel(&self, id: CompactionId, caller: Caller) -> Result<()> {
         self.done(Command::Cancel(id, caller)).await
@@ -505,6 +576,7 @@ impl Store {
             tokens_before,
             tokens_after: evaluation.view_tokens,
             output_tokens: evaluation.output_tokens,
+            output_count: evaluation.output_count,
             measured_at: evaluation.at,
         };
         self.receipt(Command::Supply(Box::new(command))).await

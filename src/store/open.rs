@@ -46,8 +46,11 @@ pub struct Options {
 }
 
 /// Every migration, oldest first; they are part of the program, so that no file is needed beside it.
-const MIGRATIONS: &[(i64, &str, &str)] =
-    &[(20_261_121_000_000, "store", include_str!("../../migrations/20261121000000_store.sql"))];
+const MIGRATIONS: &[(i64, &str, &str)] = &[
+    (20_261_121_000_000, "store", include_str!("../../migrations/20261121000000_store.sql")),
+    (20_261_122_000_000, "ladder", include_str!("../../migrations/20261122000000_ladder.sql")),
+    (20_261_123_000_000, "search", include_str!("../../migrations/20261123000000_search.sql")),
+];
 
 /// The migrations as sqlx wants them.
 fn migrator() -> Migrator {

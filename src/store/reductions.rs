@@ -11,13 +11,15 @@ use super::marks;
 use super::tx::{Caller, MessageInput, Tx};
 use crate::clock::fresh_id;
 use crate::model::Revision;
-use crate::model::compaction::{CompactionKind, CompactionState, Failure, Outcome, RevisionRange, Trigger};
+use crate::model::compaction::{CompactionKind, CompactionState, Failure, Level, Outcome, RevisionRange, Trigger};
+use crate::model::cut::Cut;
 use crate::model::event::EventBody;
 use crate::model::fold;
 use crate::model::ids::{CompactionId, MessageId, PartId};
 use crate::model::mark::{CompactedMark, Mark, MarkBody};
 use crate::model::message::{MessageKind, Role};
 use crate::model::part::{Marker, PartBody};
+use crate::model::time::Timestamp;
 use crate::model::usage::Usage;
 
 /// What a finished reduction puts in force.
@@ -37,17 +39,27 @@ pub struct Commit {
     pub output_tokens: i64,
     /// Index of the first view message that changed.
     pub first_changed_index: i64,
+    /// Tool outputs, by number, that no mark shortens then.
+    pub output_count: i64,
+    /// Whether the view is under the threshold that asked for it, if one did.
+    pub progress: bool,
+    /// Until then the ladder rests; none where it does not.
+    pub cool_until: Option<Timestamp>,
     /// What ends a loop.
     pub breaker: Breaker,
 }
 
-/// What a reduction does.
-#[derive(Clone)]
-pub enum Reduction {
-    /// Shortens these parts of these messages.
-    Prune(Vec<(MessageId, PartId)>),
-    /// Puts a summary in place of a range.
-    Summary(SummaryCommit),
+/// What a reduction does; one of the three at least.
+#[derive(Clone, Default)]
+pub struct Reduction {
+    /// The parts it shortens, with their messages.
+    pub parts: Vec<(MessageId, PartId, Cut)>,
+    /// The messages it leaves out; sorted and disjoint.
+    pub omitted: Vec<RevisionRange>,
+    /// How many messages that is.
+    pub omitted_count: i64,
+    /// The summary it puts in place of a range.
+    pub summary: Option<SummaryCommit>,
 }
 
 /// A summary on its way into the history.
@@ -65,6 +77,12 @@ pub struct SummaryCommit {
     pub covered: Vec<RevisionRange>,
     /// How many messages are covered anew.
     pub covered_count: i64,
+    /// Covered messages that the view shows all the same, ascending.
+    pub retained: Vec<Revision>,
+    /// Whether they stand in front of the summary.
+    pub retained_first: bool,
+    /// What the summary carries along word for word, as parts behind its text.
+    pub attachments: Vec<PartBody>,
     /// Who wrote it.
     pub summarizer: String,
     /// What it cost.
@@ -85,7 +103,8 @@ pub(crate) struct Supply {
     pub(crate) tokens_before: i64,
     pub(crate) tokens_after: i64,
     pub(crate) output_tokens: i64,
-    /// The revision that the two were measured at.
+    pub(crate) output_count: i64,
+    /// The revision that they were measured at.
     pub(crate) measured_at: Revision,
 }
 
@@ -94,18 +113,21 @@ const INSERT_DONE: &str = "insert into job (public_id, session_id, kind, trigger
      create_time, end_time) values ($1, $2, 2, 4, 3, 0, '', $3, $4, $4, $5, x'', 0, 1, $6, $7, $8, $6, $6)";
 const PART_ROW: &str = "select p.id from message m join part p on p.message_id = m.id \
      where m.public_id = $1 and p.public_id = $2";
-const INSERT_PRUNED: &str = "insert into pruned (part_id, session_id, revision, compaction_id) values ($1, $2, $3, $4)";
+const INSERT_PRUNED: &str =
+    "insert into pruned (part_id, session_id, revision, compaction_id, cut) values ($1, $2, $3, $4, $5)";
 
 /// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
 pub(crate) const STATEMENTS: &[&str] = &[INSERT_DONE, PART_ROW, INSERT_PRUNED];
 
 /// What a summary is written for.
-struct Subject {
+struct Subject<'a> {
     key: i64,
     base: Revision,
     compaction: CompactionId,
     trigger: Trigger,
+    level: Option<Level>,
+    notice: &'a str,
     window_tokens: i64,
 }
 
@@ -113,21 +135,22 @@ struct Subject {
 async fn write_summary(
     tx: &mut Tx<'_>,
     caller: &Caller,
-    subject: Subject,
+    subject: Subject<'_>,
     summary: SummaryCommit,
     mut outcome: Outcome,
     all_marks: &mut Vec<Mark>,
 ) -> Result<(Outcome, Revision)> {
-    let Subject { key, base, compaction, trigger, window_tokens } = subject;
+    let Subject { key, base, compaction, trigger, level, notice, window_tokens } = subject;
     let marker = match &summary.marker_text {
         Some(text) => {
             let body = PartBody::Marker(Marker { name: "compaction".to_owned(), text: text.clone() });
-            let input = MessageInput::derived(Role::User, MessageKind::Marker, &body);
+            let input = MessageInput::derived(Role::User, MessageKind::Marker, &[body]);
             Some(tx.message(key, caller, input)?.1)
         }
         None => None,
     };
-    let input = MessageInput::derived(Role::Assistant, MessageKind::Summary, &PartBody::Text(summary.text));
+    let bodies: Vec<PartBody> = std::iter::once(PartBody::Text(summary.text)).chain(summary.attachments).collect();
+    let input = MessageInput::derived(Role::Assistant, MessageKind::Summary, &bodies);
     let (summary_id, summary_revision) = tx.message(key, caller, input)?;
     let covered = summary.covered;
     let mark = MarkBody::Compacted(CompactedMark {
@@ -137,6 +160,8 @@ async fn write_summary(
         tail_start: summary.tail_start,
         marker,
         summary: summary_revision,
+        retained: summary.retained,
+        retained_first: summary.retained_first,
     });
     let mut digest = Digest::default();
     marks::write(tx, &mut digest, key, all_marks, mark).await?;
@@ -148,6 +173,8 @@ async fn write_summary(
     outcome.usage = summary.usage;
     let body = EventBody::Compacted {
         compaction,
+        level,
+        notice: notice.to_owned(),
         kind: CompactionKind::Summary,
         trigger,
         outcome: Box::new(outcome.clone()),
@@ -175,7 +202,7 @@ impl Commit {
         let lineage = marks::lineage_of(tx, key).await?;
         let mut all_marks = marks::all(&mut Reader::new(tx.conn), &lineage).await?;
         let caller = Caller::default();
-        if let Reduction::Summary(summary) = &self.reduction {
+        if let Some(summary) = &self.reduction.summary {
             let (base, tail) = (self.claim.base, summary.tail_start);
             if !fold::still_applies(&all_marks, base, &summary.covered, tail, lineage.revision) {
                 return self.supersede(tx, &caller).await;
@@ -192,19 +219,7 @@ impl Commit {
             ..Outcome::default()
         };
         let claim = self.claim.clone();
-        let (outcome, at) = match self.reduction {
-            Reduction::Summary(summary) => {
-                let subject = Subject {
-                    key,
-                    base: claim.base,
-                    compaction: claim.compaction,
-                    trigger: claim.request.trigger,
-                    window_tokens: claim.window.context,
-                };
-                write_summary(tx, &caller, subject, summary, outcome, &mut all_marks).await?
-            }
-            Reduction::Prune(parts) => write_prune(tx, &caller, &claim, parts, outcome, &mut all_marks).await?,
-        };
+        let (outcome, at) = write_reduction(tx, &caller, &claim, self.reduction, outcome, &mut all_marks).await?;
         let end = Finish {
             job: claim.job,
             epoch: claim.epoch,
@@ -220,13 +235,15 @@ impl Commit {
         head.view_tokens = self.tokens_after + since;
         head.output_tokens = self.output_tokens;
         head.output_checked = self.output_tokens;
-        let still_due = self.rule.due_tokens.is_some_and(|due| self.tokens_after >= due);
-        if claim.request.kind == CompactionKind::Summary && still_due {
-            no_progress(tx, key, self.breaker)?;
+        head.output_count = self.output_count;
+        head.cool_until = self.cool_until.or(head.cool_until);
+        if claim.request.kind == CompactionKind::Prune || self.progress {
+            head.failures = 0;
         } else {
-            tx.loaded(key)?.failures = 0;
+            no_progress(tx, key, self.breaker)?;
         }
-        tx.loaded(key)?.judge(&self.rule);
+        let now = tx.now;
+        tx.loaded(key)?.judge(&self.rule, now);
         tx.end_mutation(key, &caller, Receipt::default())?;
         Ok(Committed::Done)
     }
@@ -257,55 +274,88 @@ impl Commit {
     }
 }
 
-/// Writes a prune mark with its parts, and its two events.
+/// Writes what a reduction does, and the events that say so. The end of the job names the mark that an undo takes back.
+async fn write_reduction(
+    tx: &mut Tx<'_>,
+    caller: &Caller,
+    claim: &Claim,
+    reduction: Reduction,
+    mut outcome: Outcome,
+    all_marks: &mut Vec<Mark>,
+) -> Result<(Outcome, Revision)> {
+    let Reduction { parts, omitted, omitted_count, summary } = reduction;
+    let mut marked = None;
+    if !parts.is_empty() || !omitted.is_empty() {
+        outcome.pruned_count = i64::try_from(parts.len()).unwrap_or(i64::MAX);
+        outcome.omitted_count = omitted_count;
+        marked = Some(write_prune(tx, caller, claim, parts, omitted, all_marks).await?);
+    }
+    if let Some(summary) = summary {
+        let subject = Subject {
+            key: claim.session.0,
+            base: claim.base,
+            compaction: claim.compaction,
+            trigger: claim.request.trigger,
+            level: claim.request.level,
+            notice: &claim.request.notice,
+            window_tokens: claim.window.context,
+        };
+        return write_summary(tx, caller, subject, summary, outcome, all_marks).await;
+    }
+    let marked = marked.ok_or_else(|| Error::corrupt("job", "a reduction that does nothing"))?;
+    let body = EventBody::Compacted {
+        compaction: claim.compaction,
+        level: claim.request.level,
+        notice: claim.request.notice.clone(),
+        kind: claim.request.kind,
+        trigger: claim.request.trigger,
+        outcome: Box::new(outcome.clone()),
+        window_tokens: claim.window.context,
+    };
+    tx.event(claim.session.0, caller, &body, &Digest::default())?;
+    Ok((outcome, marked))
+}
+
+/// Writes a prune mark with its parts, and the event that names them.
 async fn write_prune(
     tx: &mut Tx<'_>,
     caller: &Caller,
     claim: &Claim,
-    parts: Vec<(MessageId, PartId)>,
-    mut outcome: Outcome,
+    parts: Vec<(MessageId, PartId, Cut)>,
+    omitted: Vec<RevisionRange>,
     all_marks: &mut Vec<Mark>,
-) -> Result<(Outcome, Revision)> {
+) -> Result<Revision> {
     let key = claim.session.0;
     let revision = tx.next_revision(key)?;
     let mut digest = Digest::default();
     let part_count = i64::try_from(parts.len()).unwrap_or(i64::MAX);
     let mut rows = Vec::with_capacity(parts.len());
-    for (message, part) in &parts {
+    for (message, part, cut) in &parts {
         let row: Option<i64> = sqlx::query_scalar(PART_ROW)
             .bind(message.0.as_bytes().to_vec())
             .bind(part.0.as_bytes().to_vec())
             .fetch_optional(&mut *tx.conn)
             .await?;
-        rows.push((row.ok_or_else(|| Error::corrupt("part", format_args!("{part} is gone")))?, part));
+        let row = row.ok_or_else(|| Error::corrupt("part", format_args!("{part} is gone")))?;
+        rows.push((row, part, codec::encode_cut(cut)));
     }
     // By row, so that a check which reads them by index meets them in the order the digest has.
     rows.sort_unstable();
-    for (row, part) in rows {
+    for (row, part, cut) in rows {
         sqlx::query(INSERT_PRUNED)
             .bind(row)
             .bind(key)
             .bind(revision)
             .bind(claim.compaction.0.as_bytes().to_vec())
+            .bind(&cut)
             .execute(&mut *tx.conn)
             .await?;
-        chain::pruned(&mut digest, part.0.as_bytes(), claim.compaction.0.as_bytes());
+        chain::pruned(&mut digest, part.0.as_bytes(), claim.compaction.0.as_bytes(), Some(&cut));
     }
-    let mark = MarkBody::Pruned { compaction: claim.compaction, part_count };
+    let mark = MarkBody::Pruned { compaction: claim.compaction, part_count, omitted: omitted.clone() };
     marks::write(tx, &mut digest, key, all_marks, mark).await?;
-    let body =
-        EventBody::PartsPruned { compaction: claim.compaction, parts: parts.iter().map(|(_, part)| *part).collect() };
-    let marked = tx.event(key, caller, &body, &digest)?;
-    outcome.pruned_count = part_count;
-    let body = EventBody::Compacted {
-        compaction: claim.compaction,
-        kind: CompactionKind::Prune,
-        trigger: claim.request.trigger,
-        outcome: Box::new(outcome.clone()),
-        window_tokens: claim.window.context,
-    };
-    tx.event(key, caller, &body, &Digest::default())?;
-    Ok((outcome, marked))
+    let ids = parts.iter().map(|(_, part, _)| *part).collect();
+    tx.event(key, caller, &EventBody::PartsPruned { compaction: claim.compaction, parts: ids, omitted }, &digest)
 }
 
 impl Supply {
@@ -335,7 +385,8 @@ impl Supply {
         let base = lineage.revision;
         let outcome =
             Outcome { tokens_before: self.tokens_before, tokens_after: self.tokens_after, ..Outcome::default() };
-        let subject = Subject { key, base, compaction: id, trigger: Trigger::Supplied, window_tokens: 0 };
+        let trigger = Trigger::Supplied;
+        let subject = Subject { key, base, compaction: id, trigger, level: None, notice: "", window_tokens: 0 };
         let (outcome, at) = write_summary(tx, &self.caller, subject, self.summary, outcome, &mut all_marks).await?;
         sqlx::query(INSERT_DONE)
             .bind(id.0.as_bytes().to_vec())
@@ -353,6 +404,7 @@ impl Supply {
         head.view_tokens = self.tokens_after;
         head.output_tokens = self.output_tokens;
         head.output_checked = self.output_tokens;
+        head.output_count = self.output_count;
         head.look_again(at);
         tx.end_mutation(key, &self.caller, Receipt { ids: vec![id.0], ..Receipt::default() })
     }

@@ -20,6 +20,7 @@ fn statements() -> Vec<&'static str> {
         marks::STATEMENTS,
         messages::STATEMENTS,
         reductions::STATEMENTS,
+        search::STATEMENTS,
         sessions::STATEMENTS,
         tx::STATEMENTS,
         verify::STATEMENTS,

@@ -130,17 +130,19 @@ impl MessageInput {
         }
     }
 
-    /// A sealed message of one part that Longhand makes.
-    pub(crate) fn derived(role: Role, kind: MessageKind, body: &PartBody) -> Self {
-        let part =
-            PartInput { public_id: fresh_id(), client_id: None, encoded: codec::encode_part(body, None, salt()) };
+    /// A sealed message that Longhand makes.
+    pub(crate) fn derived(role: Role, kind: MessageKind, bodies: &[PartBody]) -> Self {
+        let part = |body| {
+            let encoded = codec::encode_part(body, None, salt());
+            PartInput { public_id: fresh_id(), client_id: None, encoded }
+        };
         Self {
             client_id: None,
             role,
             kind,
             head: codec::MessageHead::default(),
             finish: Some(Finish::default()),
-            parts: vec![part],
+            parts: bodies.iter().map(part).collect(),
             tokens: 0,
         }
     }

@@ -55,7 +55,7 @@ const POLICY: &str = "select p.hash, t.preset, t.json from policy p left join po
 const LAYOUT: &str = "select body from layout where session_id = $1 and revision = $2";
 const MARK: &str = "select kind, body from mark where session_id = $1 and revision = $2";
 const VOIDED: &str = "select voided_revision from mark where session_id = $1 and revision = $2";
-const PRUNED: &str = "select p.public_id, q.compaction_id from pruned q join part p on p.id = q.part_id \
+const PRUNED: &str = "select p.public_id, q.compaction_id, q.cut from pruned q join part p on p.id = q.part_id \
      where q.session_id = $1 and q.revision = $2 order by q.part_id";
 const MESSAGE_AT: &str = "select id, public_id, client_id, role, kind, lane, create_time, head, sealed_revision, seal \
      from message where session_id = $1 and revision = $2";
@@ -354,6 +354,7 @@ impl Check {
             | EventBody::Compacted { .. }
             | EventBody::CompactionUndone { .. } => self.mark(reader, &mut digest, revision).await?,
             EventBody::UsageRecorded { .. }
+            | EventBody::CompactionProposed { .. }
             | EventBody::CompactionStarted { .. }
             | EventBody::CompactionRetried { .. }
             | EventBody::CompactionFailed { .. }
@@ -389,7 +390,7 @@ impl Check {
 
     async fn mark(&mut self, reader: &mut Reader<'_>, digest: &mut Digest, revision: Revision) -> Result<()> {
         for row in reader.all(sqlx::query(PRUNED).bind(self.key).bind(revision)).await? {
-            chain::pruned(digest, row.try_get(0)?, row.try_get(1)?);
+            chain::pruned(digest, row.try_get(0)?, row.try_get(1)?, row.try_get(2)?);
             self.accounted.pruned += 1;
         }
         let Some(row) = reader.one(sqlx::query(MARK).bind(self.key).bind(revision)).await? else { return Ok(()) };

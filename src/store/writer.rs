@@ -6,6 +6,7 @@ use super::head::{Receipt, SessionKey};
 use super::jobs::{self, Claim, EndJob, Enqueue, Enqueued, Evaluation};
 use super::marks::Rewrite;
 use super::reductions::{Commit, Committed, Supply};
+use super::search::AddWords;
 use super::sessions::{self, CreateSession, ForkSession, UpdateSession};
 use super::tx::{Caller, Counters, Heads, Tx};
 use crate::clock::Clock;
@@ -55,9 +56,12 @@ pub(crate) enum Command {
     /// End a job without effect.
     End(EndJob),
     /// Stop a reduction.
+    Confirm(CompactionId),
     Cancel(CompactionId, Caller),
     /// Clear a due mark.
     Evaluated(SessionKey, Evaluation),
+    /// Add to the index of words.
+    AddWords(AddWords),
 }
 
 /// What the writer answers.
@@ -233,11 +237,12 @@ fn kibibytes(bytes: usize) -> u32 {
 }
 
 impl Command {
-    /// The content that the command carries, in bytes; only appends carry much.
+    /// The content that the command carries, in bytes; only appends and words for the index carry much.
     fn bytes(&self) -> usize {
         match self {
             Self::Append(append) => append.bytes(),
             Self::AppendParts(append) => append.bytes(),
+            Self::AddWords(add) => add.bytes(),
             _ => 0,
         }
     }
@@ -274,12 +279,20 @@ impl Command {
                 end.apply(tx).await?;
                 Reply::Done
             }
+            Self::Confirm(id) => {
+                jobs::confirm(tx, id).await?;
+                Reply::Done
+            }
             Self::Cancel(id, caller) => {
                 jobs::cancel(tx, id, &caller).await?;
                 Reply::Done
             }
             Self::Evaluated(key, evaluation) => {
                 jobs::evaluated(tx, key, evaluation).await?;
+                Reply::Done
+            }
+            Self::AddWords(add) => {
+                add.apply(tx).await?;
                 Reply::Done
             }
         })

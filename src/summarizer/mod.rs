@@ -3,9 +3,21 @@
 //! A summarizer is given everything it may use and answers with words; it knows nothing of sessions, jobs or stores.
 //! Who calls it decides what is covered, how much room there is, and what happens when it fails.
 
+mod chain;
 mod extractive;
+mod provider;
+mod remote;
+mod secret;
+mod setup;
+mod tally;
+mod witness;
 
+pub use chain::Chain;
 pub use extractive::{Extractive, extract};
+pub use provider::fault::{Class, Fault};
+pub use secret::Secret;
+pub use setup::{Levels, levels};
+pub use witness::{Call, Nobody, Texts, Witness};
 
 use crate::model::usage::Usage;
 use crate::model::view::SourceMessage;
@@ -70,4 +82,16 @@ pub trait Summarizer: Send + Sync {
 
     /// Writes a summary of `input.messages` and `input.split_turn`.
     fn summarize<'a>(&'a self, input: &'a SummaryInput) -> BoxFuture<'a, Result<SummaryOutput, Error>>;
+
+    /// The same, before somebody who hears the words as they come and is told of every request to a model.
+    ///
+    /// A summarizer without a model has nothing to tell on the way.
+    fn summarize_before<'a>(
+        &'a self,
+        input: &'a SummaryInput,
+        witness: &'a dyn Witness,
+    ) -> BoxFuture<'a, Result<SummaryOutput, Error>> {
+        witness.begins(self.name());
+        self.summarize(input)
+    }
 }

@@ -1,13 +1,14 @@
 //! P7, P12: reductions run beside the appends, once at a time, and end in exactly one way.
 
 use crate::support::{Line, ScriptedSummarizer, TestApp, Watch, conversation, once, prunable, shown, turns, window};
-use longhand::app::compactions::NewSummary;
+use longhand::app::append::ListMessages;
+use longhand::app::compactions::{NewSummary, Overflow, Wanted};
 use longhand::app::sessions::{NewSession, SessionChange};
 use longhand::app::{Error, Reason};
 use longhand::model::compaction::{Compaction, CompactionKind, CompactionState, Trigger};
 use longhand::model::event::{EventBody, EventKind};
 use longhand::model::message::{Finish, FinishReason};
-use longhand::model::part::PartBody;
+use longhand::model::part::{Media, NewPart, PartBody};
 use longhand::model::usage::Usage;
 use longhand::model::view::Shortened;
 use longhand::store::Caller;
@@ -62,8 +63,14 @@ fn terminal(watch: &Watch) -> usize {
 }
 
 async fn start(test: &TestApp, session: &str, instructions: &str) -> (Compaction, bool) {
-    let started =
-        test.app.start_compaction(session, CompactionKind::Summary, instructions.to_owned(), Caller::default()).await;
+    let started = test
+        .app
+        .start_compaction(
+            session,
+            Wanted { instructions: instructions.to_owned(), ..Wanted::of(CompactionKind::Summary) },
+            Caller::default(),
+        )
+        .await;
     started.expect("there is something to compact")
 }
 
@@ -482,7 +489,7 @@ async fn nothing_to_do_leaves_no_trace() {
     test.append(&session, "u1 40000c").await;
     test.settled().await;
     for kind in [CompactionKind::Summary, CompactionKind::Prune] {
-        let refused = test.app.start_compaction(&session, kind, String::new(), Caller::default()).await;
+        let refused = test.app.start_compaction(&session, Wanted::of(kind), Caller::default()).await;
         assert_eq!(refused.expect_err("nothing").reason, Reason::NothingToCompact);
     }
     let kinds: Vec<EventKind> = test.events().await.iter().map(|event| event.body.kind()).collect();
@@ -515,7 +522,7 @@ async fn a_prune_replaces_old_outputs_by_placeholders_and_can_be_undone() {
     let mut watch = test.watch().await;
     let whole = test.context(&session).await.hash;
     let history = test.history(&session).await;
-    let ask = || test.app.start_compaction(&session, CompactionKind::Prune, String::new(), Caller::default());
+    let ask = || test.app.start_compaction(&session, Wanted::of(CompactionKind::Prune), Caller::default());
     ask().await.expect("there is something to prune");
     let EventBody::PartsPruned { parts, .. } = watch.wait_for(EventKind::PartsPruned).await.body else {
         panic!("another body")
@@ -646,8 +653,8 @@ async fn a_session_of_another_preset_compacts_by_its_own_rules() {
     let session = test
         .create(NewSession {
             preset: "pi@1.5".to_owned(),
-            policy_override_json: "{\"trigger\": {\"threshold\": {\"reserve\": {\"reserve_tokens\": 1000}}}, \
-                                   \"tail\": {\"recent\": {\"keep_tokens\": 1000}}}"
+            policy_override_json: r#"{"auto": {"threshold": {"limit": {"reserve": {"reserve_tokens": 1000}}},
+                "steps": {"0": {"summarize": {"tail": {"recent": {"keep_tokens": 1000}}}}}}}"#
                 .to_owned(),
             window: window(6_000, 0),
             ..NewSession::default()
@@ -659,4 +666,53 @@ async fn a_session_of_another_preset_compacts_by_its_own_rules() {
     let lines = shown(&test.context(&session).await);
     assert!(lines[0].starts_with("user summary:"), "pi has no marker, and the user speaks its summary: {lines:?}");
     check_ends(&test).await;
+}
+
+/// A conversation whose last request brings an image.
+async fn with_image(test: &TestApp) -> String {
+    let session = test.session("opencode@seed", 6_000, 1_000).await;
+    test.append(&session, &turns(1, 6, 100)).await;
+    let mut request = conversation("u90 \"what does the plot say?\"");
+    let image = Media { mime_type: "image/png".to_owned(), name: "plot.png".to_owned(), ..Media::default() };
+    request[0].parts.push(NewPart::new(PartBody::Media(image)));
+    test.app.append(&session, request, None, None, Caller::default()).await.expect("appended");
+    session
+}
+
+fn refused(message: &str) -> Overflow {
+    Overflow { status: Some(400), message: message.to_owned(), ..Overflow::default() }
+}
+
+#[tokio::test]
+async fn a_view_that_a_provider_refused_loses_its_media_once_for_each_request() {
+    let test = TestApp::start().await;
+    let session = with_image(&test).await;
+    let mut watch = test.watch().await;
+    let report = || test.app.report_overflow(&session, refused("prompt is too long: 9 tokens"), Caller::default());
+    let (started, joined) = report().await.expect("taken");
+    assert_eq!((started.request.trigger, joined), (Trigger::Overflow, false));
+    watch.wait_for(EventKind::Compacted).await;
+    let lines = shown(&test.context(&session).await);
+    let last = lines.last().expect("a view");
+    assert!(last.contains("what does the plot") && last.contains("[attached image/png: plot.png]"), "{lines:?}");
+    let page =
+        test.app.list_messages(&session, ListMessages { page_size: 1, reverse: true, ..ListMessages::default() });
+    let original = page.await.expect("a page").messages.remove(0);
+    assert!(original.parts.iter().any(|part| matches!(part.body, PartBody::Media(_))), "the original is kept");
+    assert_eq!(report().await.expect_err("once is enough").reason, Reason::OverflowAgain);
+    test.append(&session, "u91 \"and now?\"").await;
+    let again = report().await;
+    assert_ne!(again.map(|_| ()).map_err(|error| error.reason), Err(Reason::OverflowAgain), "another request");
+}
+
+#[tokio::test]
+async fn what_is_no_overflow_or_may_not_happen_by_itself_is_refused() {
+    let test = TestApp::start().await;
+    let session = with_image(&test).await;
+    let report = |message: &str| test.app.report_overflow(&session, refused(message), Caller::default());
+    let error = report("rate limit reached, too many requests").await.expect_err("no overflow");
+    assert_eq!(error.reason, Reason::OverflowNotRecognized);
+    override_policy(&test, &session, "{\"trigger\": {\"auto\": false}}").await;
+    let error = report("prompt is too long: 9 tokens").await.expect_err("switched off");
+    assert_eq!(error.reason, Reason::AutomaticOff);
 }

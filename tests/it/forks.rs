@@ -3,6 +3,7 @@
 use crate::support::{Line, ScriptedSummarizer, TestApp, conversation, prunable, shown, text, turns, words_of};
 use longhand::app::Reason;
 use longhand::app::append::OpenPart;
+use longhand::app::compactions::Wanted;
 use longhand::app::events::ListEvents;
 use longhand::app::sessions::{ForkPoint, SessionChange};
 use longhand::model::Revision;
@@ -191,7 +192,7 @@ async fn an_inherited_prune_can_be_undone_in_the_fork_alone() {
     let session = prunable(&test).await;
     let whole = test.context(&session).await.hash;
     let mut watch = test.watch().await;
-    let asked = test.app.start_compaction(&session, CompactionKind::Prune, String::new(), Caller::default()).await;
+    let asked = test.app.start_compaction(&session, Wanted::of(CompactionKind::Prune), Caller::default()).await;
     asked.expect("there is something to prune");
     watch.wait_for(EventKind::Compacted).await;
     let pruned = test.context(&session).await.hash;

@@ -1,6 +1,7 @@
 //! P2: the database itself refuses to change what is written, whoever asks.
 
 use crate::support::{TestApp, text};
+use longhand::app::compactions::Wanted;
 use longhand::model::compaction::CompactionKind;
 use longhand::model::event::EventKind;
 use longhand::store::Caller;
@@ -11,7 +12,7 @@ async fn what_is_written_can_be_neither_changed_nor_deleted() {
     let session = crate::support::prunable(&test).await;
     let mut watch = test.watch().await;
     test.app
-        .start_compaction(&session, CompactionKind::Prune, String::new(), Caller::default())
+        .start_compaction(&session, Wanted::of(CompactionKind::Prune), Caller::default())
         .await
         .expect("there is something to prune");
     watch.wait_for(EventKind::Compacted).await;

@@ -18,11 +18,12 @@ use std::path::PathBuf;
 const PACKAGE: &str = "longhand.v1";
 
 /// What an RPC's name begins with.
-const VERBS: [&str; 17] = [
+const VERBS: [&str; 19] = [
     "Append",
     "Archive",
     "Cancel",
     "Check",
+    "Confirm",
     "Create",
     "Edit",
     "Finish",
@@ -30,6 +31,7 @@ const VERBS: [&str; 17] = [
     "Get",
     "List",
     "Pin",
+    "Report",
     "Rewind",
     "Start",
     "Subscribe",

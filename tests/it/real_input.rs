@@ -4,8 +4,9 @@ use crate::cli::{Daemon, check_ends, check_order};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use longhand::interop;
+use longhand::model::compaction::Level;
 use longhand::model::message::Message;
-use longhand::policy::{CountPer, Counting, LengthUnit, Rounding, presets};
+use longhand::policy::{CountPer, Counting, LengthUnit, MediaUnits, Rounding, TextWeight, UsageCount, presets};
 use longhand::summarizer::{SummaryInput, extract};
 use serde_json::Value;
 use std::collections::HashSet;
@@ -153,13 +154,15 @@ fn the_extractive_summary_names_what_the_rest_uses() {
         messages: sources.collect(),
         split_turn: Vec::new(),
         previous: None,
-        rules: preset.summary,
+        rules: preset.summarize(Level::Auto).expect("it summarizes").summary.clone(),
         counting: Counting {
             unit: LengthUnit::CodePoints,
             units_per_token: 4,
             rounding: Rounding::Floor,
+            text: TextWeight::Length,
             per: CountPer::Message,
-            media_units: 0,
+            media: MediaUnits::all(0),
+            usage: UsageCount::Total,
         },
         instructions: String::new(),
         budget_tokens: 3_600,

@@ -24,7 +24,7 @@ use longhand::model::part::{NewPart, PartBody, Record, ResultStatus, ToolCall, T
 use longhand::model::usage::{ModelWindow, Usage};
 use longhand::scheduler::{self, Scheduler};
 use longhand::store::{self, Caller, Durability, Finding, RequestKey, Store};
-use longhand::summarizer::{self, Extractive, Summarizer, SummaryInput, SummaryOutput};
+use longhand::summarizer::{self, Extractive, Levels, Summarizer, SummaryInput, SummaryOutput};
 use sqlx::{Connection as _, SqliteConnection};
 use std::collections::VecDeque;
 use std::num::NonZeroUsize;
@@ -104,9 +104,14 @@ impl TestApp {
         let (store, writer) = Store::open(options, clock.clone()).await.expect("the store opens");
         let writer = tokio::spawn(writer);
         let stopping = CancellationToken::new();
-        let workers = scheduler::Options { workers: NonZeroUsize::MIN.saturating_add(1) };
-        let scheduler = Scheduler::new(store.clone(), clock.clone(), summarizer.clone(), workers);
-        let options = app::Options { default_preset: "opencode@seed".to_owned(), stopping: stopping.clone() };
+        let workers = scheduler::Options { workers: NonZeroUsize::MIN.saturating_add(1), vocabularies: Vec::new() };
+        let scheduler = Scheduler::new(store.clone(), clock.clone(), Levels::all(summarizer.clone()), workers);
+        let options = app::Options {
+            default_preset: "opencode@seed".to_owned(),
+            defaults: Vec::new(),
+            vocabularies: Vec::new(),
+            stopping: stopping.clone(),
+        };
         let app = Longhand::new(store, scheduler.handle(), &clock, options);
         let cancel = stopping.clone();
         let scheduler = tokio::spawn(async move { scheduler.run(cancel).await.expect("the scheduler runs") });

@@ -3,7 +3,7 @@
 use crate::support::{Line, ScriptedSummarizer, TestApp, by, connect, filler, once, text, turns, window};
 use longhand::app::admin::ChainHead;
 use longhand::app::append::{DraftWordsToAdd, OpenPart};
-use longhand::app::compactions::NewSummary;
+use longhand::app::compactions::{NewSummary, Wanted};
 use longhand::app::sessions::{ForkPoint, NewSession, SessionChange};
 use longhand::model::compaction::CompactionKind;
 use longhand::model::event::EventKind;
@@ -56,7 +56,7 @@ async fn rich() -> TestApp {
     app.archive_session(&session, false, none()).await.expect("archived");
     app.archive_session(&session, true, none()).await.expect("restored");
     let pruned = crate::support::prunable(&test).await;
-    app.start_compaction(&pruned, CompactionKind::Prune, String::new(), none()).await.expect("something to prune");
+    app.start_compaction(&pruned, Wanted::of(CompactionKind::Prune), none()).await.expect("something to prune");
     watch.wait_for(EventKind::PartsPruned).await;
     test.settled().await;
     let fork = app.fork_session(&pruned, ForkPoint::default(), Some("fork".to_owned()), String::new(), none()).await;
@@ -187,6 +187,7 @@ const COLUMNS: &[(&str, &str, &[Alter])] = &[
     ("pruned", "session_id", &[Jump]),
     ("pruned", "revision", &[Jump]),
     ("pruned", "compaction_id", &[Byte]),
+    ("pruned", "cut", &[Byte]),
     ("layout", "session_id", &[Jump]),
     ("layout", "revision", &[Jump]),
     ("layout", "body", &[Byte]),
@@ -363,8 +364,8 @@ async fn a_row_that_nobody_wrote_is_found_and_named() {
         ),
         ("part", format!("select 90000, message_id, 5000, 1, {id}, null, kind, codec, length, salt, body, blob_hash")),
         ("mark", "select session_id, 1, kind, body, null".to_owned()),
-        ("pruned", "select part_id - 1, session_id, revision, compaction_id".to_owned()),
-        ("pruned", "select part_id, session_id, 1, compaction_id".to_owned()),
+        ("pruned", "select part_id - 1, session_id, revision, compaction_id, cut".to_owned()),
+        ("pruned", "select part_id, session_id, 1, compaction_id, cut".to_owned()),
         ("layout", "select session_id, 2, body".to_owned()),
         ("policy", "select session_id, 5000, hash".to_owned()),
         ("segment", "select session_id, owner_id, 5000, 5001, 1".to_owned()),

@@ -26,7 +26,7 @@ const LAYERS: [(&str, &str); 17] = [
     ("pb", ""),
     ("grpc", "model limits clock config telemetry app pb"),
     ("daemon", "model policy limits clock config telemetry store bus summarizer scheduler app grpc"),
-    ("cli", "model limits clock config telemetry interop pb daemon"),
+    ("cli", "model policy limits clock config telemetry summarizer interop pb daemon"),
     ("main", "cli"),
 ];
 
@@ -68,7 +68,8 @@ const ONLY: [Only; 20] = [
 const NEVER: [(&[&str], &str, &str); 2] = [
     (
         &["model", "policy"],
-        "std::fs std::io std::net std::env std::process std::thread std::time std::sync \
+        "std::fs std::io std::net std::env std::process std::thread std::time std::sync::Mutex std::sync::RwLock \
+         std::sync::atomic std::sync::mpsc std::sync::Condvar std::sync::Barrier \
          tokio tokio_stream tokio_util futures async_channel tracing rand",
         "`model` and `policy` do not meet the outside world",
     ),
@@ -623,9 +624,15 @@ fn the_example_configuration_is_the_default_one() {
     let parsed: Config = toml::from_str(&example).expect("the example can be parsed");
     assert_eq!(parsed, Config::default(), "longhand.example.toml: what it sets is not the default");
 
+    // What follows the first table is in tables; of those the headers name options.
+    let first_table =
+        Regex::new(r"(?m)^#?\[").expect("a pattern").find(&example).map_or(example.len(), |at| at.start());
+    let (options, tables) = example.split_at(first_table);
     let option = Regex::new(r"(?m)^#?(\w+) = ").expect("a pattern");
-    let named: BTreeSet<String> = option.captures_iter(&example).map(|found| found[1].to_owned()).collect();
-    let uncommented = Regex::new(r"(?m)^#(\w+ = )").expect("a pattern").replace_all(&example, "$1").into_owned();
+    let header = Regex::new(r"(?m)^#?\[+(\w+)").expect("a pattern");
+    let found = option.captures_iter(options).chain(header.captures_iter(tables));
+    let named: BTreeSet<String> = found.map(|found| found[1].to_owned()).collect();
+    let uncommented = Regex::new(r"(?m)^#(\w+ = |\[)").expect("a pattern").replace_all(&example, "$1").into_owned();
     toml::from_str::<Config>(&uncommented).expect("what the example has commented out can be parsed too");
 
     let source = fs::read_to_string(root().join("src/config.rs")).expect("config.rs is there");

@@ -30,7 +30,7 @@ const OUTPUT_TOKENS: i64 = 3_000;
 /// The preset, whose prune would not touch so short a session …
 const PRESET: &str = "opencode@seed";
 /// … without smaller numbers.
-const POLICY_OVERRIDE: &str = r#"{"prune":{"protect_tokens":2000,"minimum_tokens":1000}}"#;
+const POLICY_OVERRIDE: &str = r#"{"routine":{"0":{"clear":{"keep":{"tokens":2000},"minimum_tokens":1000}}}}"#;
 /// How often to look whether the last reduction has ended.
 const SETTLE_TRIES: u32 = 400;
 /// How long to wait in between.

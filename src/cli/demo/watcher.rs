@@ -80,6 +80,7 @@ fn is_shown(event: &pb::Event) -> bool {
     match &event.body {
         Some(
             Body::SessionCreated(_)
+            | Body::CompactionProposed(_)
             | Body::CompactionStarted(_)
             | Body::CompactionRetried(_)
             | Body::PartsPruned(_)

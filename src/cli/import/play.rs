@@ -111,6 +111,7 @@ impl Player {
             client_id: Some(planned.client_id.clone()),
             title: planned.title.clone(),
             preset: self.combination.preset.clone(),
+            policy_json: String::new(),
             policy_override_json: String::new(),
             window: self.window().filter(|_| window_now),
             metadata_json: Some(planned.metadata_json.clone()),

@@ -1,9 +1,10 @@
 //! Reductions.
 
+use super::session::read_window;
 use super::{id, range, read_enum, time, usage};
 use crate::app::Result;
-use crate::app::compactions::NewSummary;
-use crate::model::compaction::{Compaction, CompactionKind, CompactionState, Failure, Outcome, Trigger};
+use crate::app::compactions::{NewSummary, Overflow};
+use crate::model::compaction::{Compaction, CompactionKind, CompactionState, Failure, Level, Outcome, Trigger};
 use crate::pb;
 
 /// A reduction from request to end.
@@ -25,6 +26,9 @@ pub(in crate::grpc) fn compaction(compaction: Compaction) -> pb::Compaction {
         actor: compaction.actor,
         create_time: Some(time(compaction.create_time)),
         end_time: compaction.end_time.map(time),
+        level: level(compaction.request.level).into(),
+        notice: compaction.request.notice,
+        proposed_until_time: compaction.proposed_until.map(time),
     }
 }
 
@@ -33,15 +37,47 @@ pub(super) fn kind(kind: CompactionKind) -> pb::CompactionKind {
     match kind {
         CompactionKind::Prune => pb::CompactionKind::Prune,
         CompactionKind::Summary => pb::CompactionKind::Summary,
+        CompactionKind::Omission => pb::CompactionKind::Omission,
     }
+}
+
+/// A rung of the ladder.
+pub(super) fn level(level: Option<Level>) -> pb::CompactionLevel {
+    match level {
+        None => pb::CompactionLevel::Unspecified,
+        Some(Level::Micro) => pb::CompactionLevel::Micro,
+        Some(Level::Auto) => pb::CompactionLevel::Auto,
+        Some(Level::Deep) => pb::CompactionLevel::Deep,
+    }
+}
+
+/// The rung that a request names, if it names one.
+pub(in crate::grpc) fn read_level(number: i32) -> Result<Option<Level>> {
+    Ok(match read_enum("level", number)? {
+        pb::CompactionLevel::Unspecified => None,
+        pb::CompactionLevel::Micro => Some(Level::Micro),
+        pb::CompactionLevel::Auto => Some(Level::Auto),
+        pb::CompactionLevel::Deep => Some(Level::Deep),
+    })
 }
 
 /// What is asked for: a summary, unless the request says something else.
 pub(in crate::grpc) fn read_kind(number: i32) -> Result<CompactionKind> {
     Ok(match read_enum("kind", number)? {
         pb::CompactionKind::Prune => CompactionKind::Prune,
+        pb::CompactionKind::Omission => CompactionKind::Omission,
         pb::CompactionKind::Unspecified | pb::CompactionKind::Summary => CompactionKind::Summary,
     })
+}
+
+/// What a provider said.
+pub(in crate::grpc) fn read_overflow(request: pb::ReportOverflowRequest) -> Overflow {
+    Overflow {
+        status: u16::try_from(request.status_code).ok().filter(|status| *status > 0),
+        code: request.code,
+        message: request.message,
+        window: request.window.map(read_window),
+    }
 }
 
 /// Who asked for it.
@@ -51,6 +87,7 @@ pub(super) fn trigger(trigger: Trigger) -> pb::CompactionTrigger {
         Trigger::Routine => pb::CompactionTrigger::Routine,
         Trigger::Manual => pb::CompactionTrigger::Manual,
         Trigger::Supplied => pb::CompactionTrigger::Supplied,
+        Trigger::Overflow => pb::CompactionTrigger::Overflow,
     }
 }
 
@@ -74,6 +111,7 @@ pub(super) fn outcome(outcome: Outcome) -> pb::CompactionOutcome {
         tail_start_message_id: id(outcome.tail_start),
         summary_message_id: id(outcome.summary_message),
         pruned_count: outcome.pruned_count,
+        omitted_count: outcome.omitted_count,
         tokens_before: outcome.tokens_before,
         tokens_after: outcome.tokens_after,
         first_changed_index: outcome.first_changed_index,

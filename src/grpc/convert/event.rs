@@ -1,16 +1,14 @@
 //! Events, and the frames of a stream of them.
 
-use super::compaction::{failure, kind as compaction_kind, outcome, trigger};
+use super::compaction::{failure, kind as compaction_kind, level, outcome, trigger};
 use super::message::{draft_kind, finish_reason, kind as message_kind, message, part_ids, role};
 use super::session::{session, window};
-use super::{count, framed_len, id, read_duration, read_enum, time, usage, view};
+use super::{count, framed_len, id, range, read_duration, read_enum, time, usage, view};
 use crate::app::Result;
 use crate::app::events::{Frame, ListEvents, ServedEvent, Start, SubscribeRequest};
 use crate::limits;
-use crate::model::Revision;
-use crate::model::compaction::{CompactionKind, Trigger};
 use crate::model::event::{EventBody, EventKind};
-use crate::model::ids::{CompactionId, MessageId};
+use crate::model::ids::MessageId;
 use crate::model::message::{MessageKind, Role};
 use crate::model::usage::Usage;
 use crate::pb;
@@ -65,6 +63,7 @@ fn ignorable(kind: EventKind) -> bool {
     match kind {
         EventKind::SessionUpdated
         | EventKind::UsageRecorded
+        | EventKind::CompactionProposed
         | EventKind::CompactionStarted
         | EventKind::CompactionRetried => true,
         EventKind::SessionCreated
@@ -215,19 +214,45 @@ fn body(body: EventBody) -> Body {
         EventBody::MessageUnpinned { message } => {
             Body::MessageUnpinned(pb::MessageUnpinned { message_id: message.to_string() })
         }
-        EventBody::CompactionStarted { compaction, kind, trigger, base, context_tokens, window_tokens } => {
-            let tokens = (context_tokens, window_tokens);
-            Body::CompactionStarted(compaction_started(compaction, kind, trigger, base, tokens))
+        EventBody::CompactionProposed { compaction, kind, level: rung, notice, until } => {
+            Body::CompactionProposed(pb::CompactionProposed {
+                compaction_id: compaction.to_string(),
+                kind: compaction_kind(kind).into(),
+                level: level(rung).into(),
+                notice,
+                until_time: Some(time(until)),
+            })
         }
+        EventBody::CompactionStarted {
+            compaction,
+            level: rung,
+            kind,
+            trigger: by,
+            base,
+            context_tokens,
+            window_tokens,
+        } => Body::CompactionStarted(pb::CompactionStarted {
+            compaction_id: compaction.to_string(),
+            kind: compaction_kind(kind).into(),
+            trigger: trigger(by).into(),
+            base_revision: base,
+            context_tokens,
+            window_tokens,
+            level: level(rung).into(),
+        }),
         EventBody::CompactionRetried { compaction, attempt, failure: why } => {
             let failure = Some(failure(why));
             Body::CompactionRetried(pb::CompactionRetried { compaction_id: compaction.to_string(), attempt, failure })
         }
-        EventBody::PartsPruned { compaction, parts } => {
-            Body::PartsPruned(pb::PartsPruned { compaction_id: compaction.to_string(), part_ids: part_ids(&parts) })
-        }
-        EventBody::Compacted { compaction, kind, trigger: by, outcome: did, window_tokens } => {
+        EventBody::PartsPruned { compaction, parts, omitted } => Body::PartsPruned(pb::PartsPruned {
+            compaction_id: compaction.to_string(),
+            part_ids: part_ids(&parts),
+            omitted_ranges: omitted.into_iter().map(range).collect(),
+        }),
+        EventBody::Compacted { compaction, level: rung, notice, kind, trigger: by, outcome: did, window_tokens } => {
             Body::Compacted(pb::Compacted {
+                level: level(rung).into(),
+                notice,
                 compaction_id: compaction.to_string(),
                 kind: compaction_kind(kind).into(),
                 trigger: trigger(by).into(),
@@ -282,24 +307,6 @@ fn usage_recorded(
         context_tokens,
         window_tokens,
         compaction_due,
-    }
-}
-
-/// A reduction with the tokens of the view and those of the window that they are judged by.
-fn compaction_started(
-    compaction: CompactionId,
-    kind: CompactionKind,
-    by: Trigger,
-    base_revision: Revision,
-    (context_tokens, window_tokens): (i64, i64),
-) -> pb::CompactionStarted {
-    pb::CompactionStarted {
-        compaction_id: compaction.to_string(),
-        kind: compaction_kind(kind).into(),
-        trigger: trigger(by).into(),
-        base_revision,
-        context_tokens,
-        window_tokens,
     }
 }
 

@@ -62,6 +62,7 @@ pub(in crate::grpc) fn read_new(request: pb::CreateSessionRequest) -> NewSession
         client_id: request.client_id,
         title: request.title,
         preset: request.preset,
+        policy_json: request.policy_json,
         policy_override_json: request.policy_override_json,
         window: request.window.map(read_window).unwrap_or_default(),
         metadata_json: request.metadata_json,
@@ -76,6 +77,7 @@ pub(in crate::grpc) fn read_change(request: pb::UpdateSessionRequest) -> Session
         metadata_json: request.metadata_json,
         window: request.window.map(read_window),
         preset: request.preset,
+        policy_json: request.policy_json,
         policy_override_json: request.policy_override_json,
         expected_revision: request.expected_revision,
     }

@@ -37,6 +37,8 @@ pub(super) fn message(message: ViewMessage) -> pb::ContextMessage {
         Standing::Marker => pb::Standing::Marker,
         Standing::Summary => pb::Standing::Summary,
         Standing::Paired => pb::Standing::Paired,
+        Standing::Filler => pb::Standing::Filler,
+        Standing::Retrieved => pb::Standing::Retrieved,
     };
     pb::ContextMessage {
         message_id: id(message.source).unwrap_or_default(),
@@ -70,6 +72,7 @@ fn omitted(omitted: &Omitted) -> pb::OmittedHistory {
     let reason = match omitted.reason {
         OmitReason::Rewound => pb::OmitReason::Rewound,
         OmitReason::Edited => pb::OmitReason::Edited,
+        OmitReason::Reduced => pb::OmitReason::Reduced,
     };
     pb::OmittedHistory { range: Some(range(omitted.range)), mark_revision: omitted.mark, reason: reason.into() }
 }

@@ -37,7 +37,7 @@ fn compaction(number: Revision) -> CompactionId {
 }
 
 fn pruned(revision: Revision) -> Mark {
-    mark(revision, MarkBody::Pruned { compaction: compaction(revision), part_count: 1 })
+    mark(revision, MarkBody::Pruned { compaction: compaction(revision), part_count: 1, omitted: Vec::new() })
 }
 
 /// A compaction whose marker and summary stand right before its mark.
@@ -49,11 +49,13 @@ fn compacted(revision: Revision, base: Revision, covered: &[RevisionRange], tail
         tail_start,
         marker: Some(revision - 2),
         summary: revision - 1,
+        retained: Vec::new(),
+        retained_first: false,
     };
     mark(revision, MarkBody::Compacted(body))
 }
 
-/// A layout in short: `M12 S13 P4 E3>15 6-9 16-` for marker, summary, pinned, edit, inline.
+/// A layout in short: `M12 S13 P4 E3>15 6-9 16-` for marker, summary, pinned, edit, inline; `R` for retained.
 fn sketch(layout: &Layout) -> String {
     let spans = layout.spans.iter().map(|span| match span {
         Span::Inline { first, last: Some(last) } => format!("{first}-{last}"),
@@ -61,6 +63,7 @@ fn sketch(layout: &Layout) -> String {
         Span::Placed { revision, place: Place::Marker } => format!("M{revision}"),
         Span::Placed { revision, place: Place::Summary } => format!("S{revision}"),
         Span::Placed { revision, place: Place::Pinned } => format!("P{revision}"),
+        Span::Placed { revision, place: Place::Retained } => format!("R{revision}"),
         Span::Placed { revision, place: Place::Edit(target) } => format!("E{target}>{revision}"),
     });
     spans.collect::<Vec<_>>().join(" ")
@@ -69,7 +72,9 @@ fn sketch(layout: &Layout) -> String {
 /// What a layout leaves out, in short: `4-6@7 3@9` for messages 4 to 6 rewound by mark 7, and 3 edited by mark 9.
 fn omissions(layout: &Layout) -> String {
     let omitted = layout.omitted.iter().map(|omitted| match omitted.reason {
-        OmitReason::Rewound => format!("{}-{}@{}", omitted.range.first, omitted.range.last, omitted.mark),
+        OmitReason::Rewound | OmitReason::Reduced => {
+            format!("{}-{}@{}", omitted.range.first, omitted.range.last, omitted.mark)
+        }
         OmitReason::Edited => format!("{}@{}", omitted.range.first, omitted.mark),
     });
     omitted.collect::<Vec<_>>().join(" ")
@@ -262,13 +267,22 @@ fn any_marks() -> impl Strategy<Value = Vec<Mark>> {
         (revision(), revision()).prop_map(|(target, replacement)| MarkBody::Edited { target, replacement }),
         revision().prop_map(|target| MarkBody::Pinned { target }),
         revision().prop_map(|mark| MarkBody::Undone { mark }),
-        Just(MarkBody::Pruned { compaction: compaction(1), part_count: 1 }),
+        Just(MarkBody::Pruned { compaction: compaction(1), part_count: 1, omitted: Vec::new() }),
         (revision(), revision(), revision(), revision()).prop_map(|(base, first, last, tail_start)| {
             let covered = if first <= last { vec![range(first, last)] } else { Vec::new() };
             let marker = (base % 2 == 0).then_some(base);
             let summary = base;
             let compaction = compaction(2);
-            MarkBody::Compacted(CompactedMark { compaction, base, covered, tail_start, marker, summary })
+            MarkBody::Compacted(CompactedMark {
+                compaction,
+                base,
+                covered,
+                tail_start,
+                marker,
+                summary,
+                retained: Vec::new(),
+                retained_first: false,
+            })
         }),
     ];
     proptest::collection::vec((1_i64..4, body), 0..20).prop_map(|steps| {

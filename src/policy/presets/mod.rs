@@ -3,8 +3,19 @@
 //! A preset is a policy with a name and a version. Where the agent has a defect that one of Longhand's promises rules
 //! out, the preset keeps the promise, and says so in its deviations.
 
+pub mod anthropic;
+pub mod claude_code;
+pub mod codex;
+pub mod gemini_cli;
+pub mod goose;
+pub mod joyagent;
+pub mod neovate;
 pub mod opencode;
 pub mod pi;
+pub mod qwen_agent;
+pub mod qwen_code;
+pub mod smolagents;
+pub mod suna;
 
 use super::Policy;
 
@@ -17,7 +28,8 @@ pub struct Preset {
     pub description: &'static str,
     /// Where Longhand acts differently from the agent on purpose, a sentence each.
     pub deviations: &'static [&'static str],
-    /// Where each value comes from: the path of a field in the policy's JSON, and its source.
+    /// Where each value comes from: the path of a field in the policy's JSON, and its source. What is said of a field
+    /// holds for what is inside of it, unless a longer path says something else.
     pub sources: &'static [(&'static str, &'static str)],
     policy: fn() -> Policy,
 }
@@ -27,11 +39,43 @@ impl Preset {
     pub fn policy(&self) -> Policy {
         (self.policy)()
     }
+
+    /// Where the value at a path comes from.
+    pub fn source(&self, path: &str) -> Option<&'static str> {
+        let covers =
+            |field: &str| path.strip_prefix(field).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
+        let covering = self.sources.iter().filter(|(field, _)| covers(field));
+        covering.max_by_key(|(field, _)| field.len()).map(|(_, source)| *source)
+    }
 }
 
 /// All presets, in alphabetical order.
 pub fn all() -> Vec<Preset> {
-    vec![opencode::SEED, pi::V1_5]
+    vec![
+        anthropic::CONTEXT_EDITING,
+        claude_code::OBSERVED,
+        claude_code::SEED,
+        codex::V2026_08,
+        gemini_cli::AUGUST_2025,
+        gemini_cli::V0_26,
+        gemini_cli::QWEN_AUGUST_2025,
+        goose::V0_8,
+        joyagent::PRESET,
+        neovate::V2026,
+        neovate::V2026_FIXED,
+        opencode::V1_18,
+        opencode::SEED,
+        pi::V0_73,
+        pi::V1_5,
+        qwen_agent::OLD,
+        qwen_agent::V0_0_34,
+        qwen_code::V0_15,
+        qwen_code::V0_24,
+        smolagents::PRESET,
+        suna::V2025_04,
+        suna::V2025_07,
+        suna::V2026,
+    ]
 }
 
 /// The preset with this name. Without a version it is the newest one: the last of its name in the list.
@@ -49,27 +93,35 @@ mod tests {
     use serde_json::Value;
     use std::collections::BTreeSet;
 
-    /// The paths of all fields that hold a value of their own; a list is one value.
-    fn leaves(prefix: &str, value: &Value, paths: &mut BTreeSet<String>) {
-        match value {
-            Value::Object(fields) => {
-                for (name, value) in fields {
-                    let path = if prefix.is_empty() { name.clone() } else { format!("{prefix}.{name}") };
-                    leaves(&path, value, paths);
-                }
-            }
-            _ => drop(paths.insert(prefix.to_owned())),
+    /// The paths of all fields that hold a value of their own, and of all that hold others.
+    fn paths(prefix: &str, value: &Value, leaves: &mut BTreeSet<String>, inner: &mut BTreeSet<String>) {
+        let children: Vec<(String, &Value)> = match value {
+            Value::Object(fields) => fields.iter().map(|(name, value)| (name.clone(), value)).collect(),
+            Value::Array(items) => items.iter().enumerate().map(|(index, value)| (index.to_string(), value)).collect(),
+            _ => Vec::new(),
+        };
+        let known = if children.is_empty() { &mut *leaves } else { &mut *inner };
+        known.insert(prefix.to_owned());
+        for (name, value) in children {
+            let path = if prefix.is_empty() { name } else { format!("{prefix}.{name}") };
+            paths(&path, value, leaves, inner);
         }
     }
 
     #[test]
-    fn every_value_of_every_preset_has_one_source() {
+    fn every_value_of_every_preset_has_a_source() {
         for preset in all() {
-            let mut expected = BTreeSet::new();
-            leaves("", &serde_json::to_value(preset.policy()).expect("a policy is JSON"), &mut expected);
-            let named: Vec<String> = preset.sources.iter().map(|(field, _)| (*field).to_owned()).collect();
-            assert_eq!(named.len(), expected.len(), "{}: a field is named twice or not at all", preset.name);
-            assert_eq!(named.into_iter().collect::<BTreeSet<_>>(), expected, "{}", preset.name);
+            let (mut leaves, mut inner) = (BTreeSet::new(), BTreeSet::new());
+            let value = serde_json::to_value(preset.policy()).expect("a policy is JSON");
+            paths("", &value, &mut leaves, &mut inner);
+            let without: Vec<&String> = leaves.iter().filter(|path| preset.source(path).is_none()).collect();
+            assert!(without.is_empty(), "{}: no source for {without:?}", preset.name);
+            let mut named = BTreeSet::new();
+            for (field, _) in preset.sources {
+                let exists = leaves.contains(*field) || inner.contains(*field);
+                assert!(exists, "{}: there is no {field}", preset.name);
+                assert!(named.insert(field), "{}: {field} is named twice", preset.name);
+            }
         }
     }
 
@@ -95,8 +147,11 @@ mod tests {
     #[test]
     fn the_recognised_texts_are_exact() {
         let opencode = opencode::seed();
-        assert_eq!(opencode.truncate.expect("a cut").marker, "\n[Tool output truncated: omitted {omitted} chars]");
-        assert_eq!(opencode.prune.expect("a prune rule").placeholder, "[Old tool result content cleared]");
+        assert_eq!(
+            opencode.truncate.as_ref().expect("a cut").marker,
+            "\n[Tool output truncated: omitted {omitted} chars]"
+        );
+        assert_eq!(opencode.placeholder(), "[Old tool result content cleared]");
         assert_eq!(opencode.view.marker_text.as_deref(), Some("What did we do so far?"));
         let pi = pi::v1_5();
         assert_eq!(

@@ -1,13 +1,32 @@
-//! OpenCode, as its published design describes it.
+//! OpenCode, as its published design describes it, and as it is published.
 //!
 //! The view is marker, summary, tail, later messages. Old outputs are cleared by a job of their own, which never stands
 //! in for a summary that is due.
+//!
+//! The two versions differ in values: how many turns stay and how much they may weigh, whether views cut long outputs,
+//! whether old outputs are cleared, and the sections of a summary.
 
 use super::Preset;
+use crate::policy::clear::{Keep, PastCleared};
+use crate::policy::select::LastTurns;
 use crate::policy::{
-    Bullet, CountPer, Counting, Guards, LengthUnit, Policy, Prune, Rounding, Section, Summary, SummaryRole, Tail,
-    Threshold, Topic, Trigger, Truncate, ViewStyle,
+    Bullet, Clear, CountPer, Counting, Guards, LengthUnit, Limit, MediaUnits, Notice, Policy, Rounding, Rung, Section,
+    Step, Summarize, Summary, SummaryFormat, SummaryRole, Tail, TextWeight, Threshold, Topic, Transcript, Trigger,
+    Truncate, UsageCount, ViewStyle,
 };
+
+const UNANSWERED: &str = "The last request, results that no reply has read, open messages and running calls are never \
+    summarized (P9); OpenCode summarizes them when they do not fit the tail.";
+const PAIRS: &str =
+    "A result never parts from its call, even when they are separate messages with others between them (P9).";
+const FAILED_REPLIES: &str = "A reply that failed stays in the view with what it said (P8); OpenCode leaves it out \
+    without a word, and does not weigh it.";
+const MEDIA: &str = "A media item counts a fixed weight; OpenCode measures the text of its data URL.";
+const ONE_SUMMARY: &str = "A second compaction hides the first one's marker and summary (P8); OpenCode can show both.";
+const BREAKER: &str = "A reduction that frees nothing ends in a breaker, and an empty view is never due (P12); OpenCode \
+    tries for ever.";
+const NO_CONTINUATION: &str = "No continuation is written behind a finished turn (P12); OpenCode writes one after every \
+    automatic compaction.";
 
 /// `opencode@seed`.
 pub const SEED: Preset = Preset {
@@ -15,114 +34,291 @@ pub const SEED: Preset = Preset {
     description: "OpenCode: cuts and clears tool outputs, summarizes in seven sections, keeps the last two turns.",
     deviations: &[
         "Clearing old outputs is on; OpenCode ships it switched off.",
+        "Outputs that no reply has read are never cleared.",
         "Outputs are cut at 2000 characters in every view, as OpenCode's design says; its later code cuts only what a \
          summarizer reads.",
-        "The last request, results that no reply has read, open messages and running calls are never summarized; \
-         OpenCode summarizes them when they do not fit the tail.",
-        "A result never parts from its call, even when they are separate messages with others between them.",
-        "A media item counts a fixed weight; OpenCode measures the text of its data URL.",
-        "A second compaction hides the first one's marker and summary; OpenCode can show both.",
-        "A reduction that frees nothing ends in a breaker; OpenCode tries for ever.",
-        "No continuation is written behind a finished turn; OpenCode writes one after every automatic compaction.",
+        UNANSWERED,
+        PAIRS,
+        FAILED_REPLIES,
+        MEDIA,
+        ONE_SUMMARY,
+        BREAKER,
+        NO_CONTINUATION,
     ],
     sources: &[
         ("preset", "this preset's name"),
-        ("render_version", "Longhand's first renderer"),
+        ("render_version", "Longhand's renderer"),
         ("counting.unit", "OpenCode: JavaScript string length"),
+        ("counting.text", "OpenCode: Token.estimate"),
         ("counting.units_per_token", "OpenCode: Token.estimate"),
         ("counting.rounding", "OpenCode: Token.estimate, Math.round"),
         ("counting.per", "OpenCode: a range is estimated over the JSON of its model messages"),
-        ("counting.media_units", "Longhand: pi's weight of an image; OpenCode measures data URLs"),
-        ("trigger.auto", "OpenCode: compaction.auto is on when unset"),
-        ("trigger.threshold.usable.buffer_tokens", "OpenCode: COMPACTION_BUFFER"),
-        ("trigger.threshold.usable.output_cap_tokens", "OpenCode: maxOutputTokens cap"),
-        ("truncate.max_units", "OpenCode: TOOL_OUTPUT_MAX_CHARS"),
-        ("truncate.marker", "OpenCode: truncateToolOutput"),
-        ("prune.protect_tokens", "OpenCode: PRUNE_PROTECT"),
-        ("prune.minimum_tokens", "OpenCode: PRUNE_MINIMUM"),
-        ("prune.protect_turns", "OpenCode: the prune walk skips the last two turns"),
-        ("prune.protected_tools", "OpenCode: PRUNE_PROTECTED_TOOLS"),
-        ("prune.placeholder", "OpenCode: what a model reads in place of a cleared output"),
-        ("tail.turns.turns", "OpenCode: DEFAULT_TAIL_TURNS"),
-        ("tail.turns.budget_ratio", "OpenCode: preserveRecentBudget"),
-        ("tail.turns.budget_min_tokens", "OpenCode: MIN_PRESERVE_RECENT_TOKENS"),
-        ("tail.turns.budget_max_tokens", "OpenCode: MAX_PRESERVE_RECENT_TOKENS"),
-        ("summary.sections", "OpenCode: SUMMARY_TEMPLATE"),
-        ("summary.filler", "OpenCode: SUMMARY_TEMPLATE"),
-        ("summary.max_tokens", "Longhand: OpenCode sets no limit"),
-        ("summary.file_tags", "OpenCode has none: files are a section"),
-        ("summary.split_turn_heading", "OpenCode has none: the front of a split turn is summarized with the rest"),
+        ("counting.media", "Longhand: OpenCode measures the text of data URLs"),
+        ("counting.usage", "OpenCode: isOverflow"),
+        ("trigger.auto", "OpenCode: compaction.auto"),
+        ("trigger.cool_down_seconds", "OpenCode has none"),
+        ("truncate", "OpenCode: truncateToolOutput"),
+        ("routine.0.clear", "OpenCode: the prune walk"),
+        ("routine.0.clear.keep.tokens", "OpenCode: PRUNE_PROTECT"),
+        ("routine.0.clear.keep.turns", "OpenCode: the prune walk skips the last two turns"),
+        ("routine.0.clear.minimum_tokens", "OpenCode: PRUNE_MINIMUM"),
+        ("routine.0.clear.protected_tools", "OpenCode: PRUNE_PROTECTED_TOOLS"),
+        ("routine.0.clear.instead", "OpenCode: what a model reads in place of a cleared output"),
+        ("micro", "OpenCode has one rung"),
+        ("auto.threshold", "OpenCode: usable and isOverflow"),
+        ("auto.notice", "OpenCode: session.compacted, without a line of its own"),
+        ("auto.steps.0.summarize.tail.turns.turns", "OpenCode: DEFAULT_TAIL_TURNS"),
+        ("auto.steps.0.summarize.tail.turns.budget_ratio", "OpenCode: preserveRecentBudget"),
+        ("auto.steps.0.summarize.tail.turns.budget_min_tokens", "OpenCode: MIN_PRESERVE_RECENT_TOKENS"),
+        ("auto.steps.0.summarize.tail.turns.budget_max_tokens", "OpenCode: MAX_PRESERVE_RECENT_TOKENS"),
+        ("auto.steps.0.summarize.summary", "OpenCode: SUMMARY_TEMPLATE"),
+        ("auto.steps.0.summarize.summary.max_tokens", "Longhand: OpenCode sets no limit"),
+        ("auto.steps.0.summarize.summary.file_tags", "OpenCode has none: files are a section"),
+        (
+            "auto.steps.0.summarize.summary.split_turn_heading",
+            "OpenCode has none: the front of a split turn is summarized with the rest",
+        ),
+        ("auto.steps.0.summarize.retained_first", "OpenCode retains nothing"),
+        ("auto.steps.0.summarize.fallback", "Longhand: the built-in summarizer"),
+        ("auto.stop_when_enough", "OpenCode: clearing never stands in for a summary"),
+        ("deep", "OpenCode has one rung"),
+        ("retrieval", "OpenCode has none"),
         ("view.marker_text", "OpenCode: what a model reads in place of a compaction part"),
         ("view.summary_role", "OpenCode: a summary is an assistant message"),
         ("view.summary_prefix", "OpenCode has none"),
         ("view.summary_suffix", "OpenCode has none"),
+        ("view.acknowledgement", "OpenCode has none"),
+        ("view.resume_text", "OpenCode has none"),
         ("view.interrupted_text", "OpenCode: the error of a call that is pending or running"),
-        ("guards.minimum_gain_tokens", "Longhand: OpenCode has no guard"),
-        ("guards.breaker_failures", "Longhand: OpenCode has no guard"),
-        ("guards.breaker_turns", "Longhand: OpenCode has no guard"),
+        ("guards", "Longhand: OpenCode has no guard"),
         ("guards.attempts_max", "OpenCode: five retries of a failed request"),
     ],
     policy: seed,
 };
 
+/// `opencode@1.18`.
+pub const V1_18: Preset = Preset {
+    name: "opencode@1.18",
+    description: "OpenCode 1.18: summarizes in five sections, keeps as many turns as fit, cuts nothing in views.",
+    deviations: &[UNANSWERED, PAIRS, FAILED_REPLIES, MEDIA, ONE_SUMMARY, BREAKER, NO_CONTINUATION],
+    sources: &[
+        ("preset", "this preset's name"),
+        ("render_version", "Longhand's renderer"),
+        ("counting.unit", "OpenCode: JavaScript string length"),
+        ("counting.text", "OpenCode: Token.estimate"),
+        ("counting.units_per_token", "OpenCode: Token.estimate"),
+        ("counting.rounding", "OpenCode: Token.estimate, Math.round"),
+        ("counting.per", "OpenCode: a range is estimated over the JSON of its model messages"),
+        ("counting.media", "Longhand: OpenCode measures the text of data URLs"),
+        ("counting.usage", "OpenCode: isOverflow"),
+        ("trigger.auto", "OpenCode: compaction.auto"),
+        ("trigger.cool_down_seconds", "OpenCode has none"),
+        ("truncate", "OpenCode cuts only what a summarizer reads"),
+        ("routine", "OpenCode: compaction.prune is off when unset"),
+        ("micro", "OpenCode has one rung"),
+        ("auto.threshold", "OpenCode: usable and isOverflow"),
+        ("auto.notice", "OpenCode: session.compacted, without a line of its own"),
+        ("auto.steps.0.summarize.tail.turns.turns", "OpenCode: compaction.tail_turns has no default"),
+        ("auto.steps.0.summarize.tail.turns.budget_ratio", "OpenCode: preserveRecentBudget"),
+        ("auto.steps.0.summarize.tail.turns.budget_min_tokens", "OpenCode: MIN_PRESERVE_RECENT_TOKENS"),
+        ("auto.steps.0.summarize.tail.turns.budget_max_tokens", "OpenCode: MAX_PRESERVE_RECENT_TOKENS"),
+        ("auto.steps.0.summarize.summary", "OpenCode: SUMMARY_TEMPLATE"),
+        ("auto.steps.0.summarize.summary.max_tokens", "Longhand: OpenCode sets no limit"),
+        ("auto.steps.0.summarize.summary.file_tags", "OpenCode has none: files are a section"),
+        (
+            "auto.steps.0.summarize.summary.split_turn_heading",
+            "OpenCode has none: the front of a split turn is summarized with the rest",
+        ),
+        ("auto.steps.0.summarize.retained_first", "OpenCode retains nothing"),
+        ("auto.steps.0.summarize.fallback", "Longhand: the built-in summarizer"),
+        ("auto.stop_when_enough", "OpenCode: clearing never stands in for a summary"),
+        ("deep", "OpenCode has one rung"),
+        ("retrieval", "OpenCode has none"),
+        ("view.marker_text", "OpenCode: what a model reads in place of a compaction part"),
+        ("view.summary_role", "OpenCode: a summary is an assistant message"),
+        ("view.summary_prefix", "OpenCode has none"),
+        ("view.summary_suffix", "OpenCode has none"),
+        ("view.acknowledgement", "OpenCode has none"),
+        ("view.resume_text", "OpenCode has none"),
+        ("view.interrupted_text", "OpenCode: the error of a call that is pending or running"),
+        ("guards", "Longhand: OpenCode has no guard"),
+        ("guards.attempts_max", "OpenCode: five retries of a failed request"),
+    ],
+    policy: v1_18,
+};
+
 /// The policy of `opencode@seed`.
 pub fn seed() -> Policy {
     Policy {
-        preset: SEED.name.to_owned(),
-        render_version: 1,
+        truncate: Some(Truncate::head(2_000, "\n[Tool output truncated: omitted {omitted} chars]")),
+        routine: vec![Step::Clear(Clear {
+            keep: Keep { tokens: 40_000, turns: 2, ..Keep::default() },
+            minimum_tokens: 20_000,
+            minimum_inclusive: false,
+            protected_tools: vec!["skill".to_owned()],
+            past_cleared: PastCleared::Stop,
+            ends_at_summary: true,
+            only_if_shorter: false,
+            ..Clear::outputs("[Old tool result content cleared]")
+        })],
+        ..policy(SEED.name, last_turns(Some(2), 8_000), seed_sections())
+    }
+}
+
+/// The policy of `opencode@1.18`.
+pub fn v1_18() -> Policy {
+    policy(V1_18.name, last_turns(None, 15_000), v1_18_sections())
+}
+
+/// What both versions have in common.
+fn policy(preset: &str, tail: LastTurns, sections: Vec<Section>) -> Policy {
+    Policy {
+        preset: preset.to_owned(),
+        render_version: 2,
         counting: Counting {
             unit: LengthUnit::Utf16,
+            text: TextWeight::Length,
             units_per_token: 4,
             rounding: Rounding::HalfUp,
             per: CountPer::JsonRange,
-            media_units: 4_800,
+            media: MediaUnits::all(4_800),
+            usage: UsageCount::Total,
         },
-        trigger: Trigger {
-            auto: true,
-            threshold: Threshold::Usable { buffer_tokens: 20_000, output_cap_tokens: 32_000 },
-        },
-        truncate: Some(Truncate {
-            max_units: 2_000,
-            marker: "\n[Tool output truncated: omitted {omitted} chars]".to_owned(),
+        trigger: Trigger { auto: true, cool_down_seconds: 0 },
+        truncate: None,
+        routine: Vec::new(),
+        micro: None,
+        auto: Some(Rung {
+            threshold: Threshold {
+                limit: Limit::Usable { buffer_tokens: 20_000, output_cap_tokens: 32_000 },
+                inclusive: true,
+                minimum_tokens: 0,
+            },
+            notice: Notice::None,
+            steps: vec![Step::Summarize(Box::new(Summarize {
+                tail: Tail::Turns(tail),
+                summary: summary(sections),
+                retained_first: false,
+                fallback: Vec::new(),
+            }))],
+            stop_when_enough: false,
         }),
-        prune: Some(Prune {
-            protect_tokens: 40_000,
-            minimum_tokens: 20_000,
-            protect_turns: 2,
-            protected_tools: vec!["skill".to_owned()],
-            placeholder: "[Old tool result content cleared]".to_owned(),
-        }),
-        tail: Tail::Turns { turns: 2, budget_ratio: 0.25, budget_min_tokens: 2_000, budget_max_tokens: 8_000 },
-        summary: Summary {
-            sections: sections(),
-            filler: "(none)".to_owned(),
-            max_tokens: 3_600,
-            file_tags: false,
-            split_turn_heading: None,
-        },
+        deep: None,
+        retrieval: None,
         view: ViewStyle {
             marker_text: Some("What did we do so far?".to_owned()),
             summary_role: SummaryRole::Assistant,
             summary_prefix: String::new(),
             summary_suffix: String::new(),
+            acknowledgement: None,
+            resume_text: None,
             interrupted_text: "[Tool execution was interrupted]".to_owned(),
         },
         guards: Guards { minimum_gain_tokens: 200, breaker_failures: 3, breaker_turns: 3, attempts_max: 6 },
     }
 }
 
-fn sections() -> Vec<Section> {
-    let section = |heading: &str, holds| Section { heading: heading.to_owned(), holds, bullet: Bullet::Dash };
+fn last_turns(turns: Option<u32>, budget_max_tokens: i64) -> LastTurns {
+    LastTurns { turns, budget_ratio: 0.25, budget_min_tokens: 2_000, budget_max_tokens }
+}
+
+fn summary(sections: Vec<Section>) -> Summary {
+    Summary {
+        format: SummaryFormat::Headings,
+        sections,
+        filler: "(none)".to_owned(),
+        max_tokens: 3_600,
+        file_tags: false,
+        split_turn_heading: None,
+        carry_previous: true,
+        verify: false,
+        transcript: Transcript {
+            output_units: 2_000,
+            output_marker: "\n[truncated]".to_owned(),
+            reasoning: true,
+            calls: true,
+            media_note: "[Attached {mime}: {name}]".to_owned(),
+        },
+        attachments: None,
+    }
+}
+
+fn section(heading: &str, holds: Option<Topic>, bullet: Bullet) -> Section {
+    Section { heading: heading.to_owned(), holds, bullet }
+}
+
+fn seed_sections() -> Vec<Section> {
     vec![
-        section("## Goal", Some(Topic::Goal)),
-        section("## Constraints & Preferences", Some(Topic::Constraints)),
-        section("## Progress", None),
-        section("### Done", Some(Topic::Done)),
-        section("### In Progress", Some(Topic::InProgress)),
-        section("### Blocked", Some(Topic::Blocked)),
-        section("## Key Decisions", Some(Topic::Decisions)),
-        section("## Next Steps", Some(Topic::NextSteps)),
-        section("## Critical Context", Some(Topic::Context)),
-        section("## Relevant Files", Some(Topic::Files)),
+        section("## Goal", Some(Topic::Goal), Bullet::Dash),
+        section("## Constraints & Preferences", Some(Topic::Constraints), Bullet::Dash),
+        section("## Progress", None, Bullet::Dash),
+        section("### Done", Some(Topic::Done), Bullet::Dash),
+        section("### In Progress", Some(Topic::InProgress), Bullet::Dash),
+        section("### Blocked", Some(Topic::Blocked), Bullet::Dash),
+        section("## Key Decisions", Some(Topic::Decisions), Bullet::Dash),
+        section("## Next Steps", Some(Topic::NextSteps), Bullet::Dash),
+        section("## Critical Context", Some(Topic::Context), Bullet::Dash),
+        section("## Relevant Files", Some(Topic::Files), Bullet::Dash),
     ]
+}
+
+/// Constraints and decisions have no section of their own: they belong to the important details.
+fn v1_18_sections() -> Vec<Section> {
+    vec![
+        section("## Objective", Some(Topic::Goal), Bullet::Dash),
+        section("## Important Details", Some(Topic::Context), Bullet::Dash),
+        section("## Work State", None, Bullet::Dash),
+        section("### Completed", Some(Topic::Done), Bullet::Dash),
+        section("### Active", Some(Topic::InProgress), Bullet::Dash),
+        section("### Blocked", Some(Topic::Blocked), Bullet::Dash),
+        section("## Next Move", Some(Topic::NextSteps), Bullet::Number),
+        section("## Relevant Files", Some(Topic::Files), Bullet::Dash),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    /// The paths at which two values differ.
+    fn differences(path: &str, left: &Value, right: &Value) -> Vec<String> {
+        match (left, right) {
+            (Value::Object(left), Value::Object(right)) if left.keys().eq(right.keys()) => {
+                let pairs = left.iter().zip(right.values());
+                pairs.flat_map(|((name, left), right)| differences(&format!("{path}.{name}"), left, right)).collect()
+            }
+            (Value::Array(left), Value::Array(right)) if left.len() == right.len() => {
+                let pairs = left.iter().zip(right).enumerate();
+                pairs.flat_map(|(at, (left, right))| differences(&format!("{path}.{at}"), left, right)).collect()
+            }
+            _ if left == right => Vec::new(),
+            _ => vec![path.to_owned()],
+        }
+    }
+
+    #[test]
+    fn the_versions_differ_in_these_values_only() {
+        let [seed, newer] = [seed(), v1_18()].map(|policy| serde_json::to_value(policy).expect("a policy is JSON"));
+        let rule = ".auto.steps.0.summarize";
+        let tail = format!("{rule}.tail.turns");
+        assert_eq!(
+            differences("", &seed, &newer),
+            [
+                ".preset",
+                ".truncate",
+                ".routine",
+                &format!("{tail}.turns"),
+                &format!("{tail}.budget_max_tokens"),
+                &format!("{rule}.summary.sections"),
+            ]
+        );
+    }
+
+    #[test]
+    fn the_newer_version_clears_once_it_is_told_how() {
+        let patch = json!({ "routine": seed().routine });
+        let policy = v1_18().with_overrides(&patch.to_string()).expect("the seed's rule is valid");
+        assert_eq!((policy.routine, v1_18().routine), (seed().routine, Vec::new()));
+    }
 }

@@ -3,9 +3,31 @@
 //! pi clears nothing and cuts nothing in what the model reads: a summary is its only reduction.
 
 use super::Preset;
+use crate::policy::branch::BranchRules;
+use crate::policy::select::{LargeResults, Recent};
 use crate::policy::{
-    Bullet, CountPer, Counting, Guards, LengthUnit, Policy, Rounding, Section, Summary, SummaryRole, Tail, Threshold,
-    Topic, Trigger, ViewStyle,
+    Bullet, CountPer, Counting, Guards, LengthUnit, Limit, MediaUnits, Notice, Policy, Rounding, Rung, Section, Step,
+    Summarize, Summary, SummaryFormat, SummaryRole, Tail, TextWeight, Threshold, Topic, Transcript, Trigger,
+    UsageCount, ViewStyle,
+};
+
+/// `pi@0.73`.
+pub const V0_73: Preset = Preset {
+    name: "pi@0.73",
+    description: "pi before 0.87: as pi@1.5, but images of the user weigh nothing and thoughts are summarized too.",
+    deviations: &[
+        UNANSWERED,
+        PAIRED,
+        RECORDS,
+        AGAIN,
+        BREAKER,
+        "Where nothing can be summarized nothing happens; pi 0.73 then asks a model to summarize nothing.",
+        "Messages of extensions and summaries of branches are messages of the user, with their weight and at their \
+         place; pi 0.73 weighs neither, and keeps those that stand just before the cut.",
+        "What an earlier summary says is never lost; pi 0.73 forgets it when only the front of a turn is summarized.",
+    ],
+    sources: SOURCES,
+    policy: v0_73,
 };
 
 /// `pi@1.5`.
@@ -13,67 +35,145 @@ pub const V1_5: Preset = Preset {
     name: "pi@1.5",
     description: "pi: summarizes in six sections with file lists, keeps the newest 20000 tokens, splits turns.",
     deviations: &[
-        "The last request, results that no reply has read, open messages and running calls are never summarized.",
-        "A result never parts from its call, even with other writers' messages between them.",
-        "Entries that are never in a context (labels, model changes) do not influence where a turn is split; in pi a \
-         cut behind such an entry counts as splitting the turn before it.",
+        UNANSWERED,
+        PAIRED,
+        RECORDS,
+        AGAIN,
+        BREAKER,
         "A summary has a limit of its own; pi leaves it to the model.",
-        "A reduction that frees nothing ends in a breaker; pi has none beyond one retry for each overflow.",
+        "The words around a command that the user ran, and around the summary of a branch, have their weight; pi \
+         weighs only what they hold.",
     ],
-    sources: &[
-        ("preset", "this preset's name"),
-        ("render_version", "Longhand's first renderer"),
-        ("counting.unit", "pi: JavaScript string length"),
-        ("counting.units_per_token", "pi: estimateTokens"),
-        ("counting.rounding", "pi: estimateTokens, Math.ceil"),
-        ("counting.per", "pi: estimateTokens for each message"),
-        ("counting.media_units", "pi: an image counts 4800 characters"),
-        ("trigger.auto", "pi: compaction.enabled"),
-        ("trigger.threshold.reserve.reserve_tokens", "pi: compaction.reserveTokens"),
-        ("truncate", "pi cuts outputs only in what a summarizer reads"),
-        ("prune", "pi clears nothing"),
-        ("tail.recent.keep_tokens", "pi: compaction.keepRecentTokens"),
-        ("summary.sections", "pi: the summarization prompt"),
-        ("summary.filler", "pi: the summarization prompt"),
-        ("summary.max_tokens", "Longhand: pi leaves it to the model"),
-        ("summary.file_tags", "pi: formatFileOperations"),
-        ("summary.split_turn_heading", "pi: how the summaries of a split turn are joined"),
-        ("view.marker_text", "pi has none"),
-        ("view.summary_role", "pi: a summary is a user message"),
-        ("view.summary_prefix", "pi: the wrapper of a compaction summary"),
-        ("view.summary_suffix", "pi: the wrapper of a compaction summary"),
-        ("view.interrupted_text", "Longhand's wording"),
-        ("guards.minimum_gain_tokens", "Longhand: pi has no guard"),
-        ("guards.breaker_failures", "Longhand: pi has no guard"),
-        ("guards.breaker_turns", "Longhand: pi has no guard"),
-        ("guards.attempts_max", "pi: retry.maxRetries is 3"),
-    ],
+    sources: SOURCES,
     policy: v1_5,
 };
 
+const UNANSWERED: &str =
+    "The last request, results that no reply has read, open messages and running calls are never summarized.";
+const PAIRED: &str = "A result never parts from its call, even with other writers' messages between them.";
+const RECORDS: &str = "Entries that are never in a context (labels, model changes) do not influence where a turn is \
+                       split; in pi a cut behind such an entry counts as splitting the turn before it.";
+const AGAIN: &str = "A compaction by hand right after another looks at what that one kept; pi refuses it.";
+const BREAKER: &str =
+    "A reduction that frees nothing ends in a breaker; pi has none beyond one retry for each overflow.";
+
+const SOURCES: &[(&str, &str)] = &[
+    ("preset", "this preset's name"),
+    ("render_version", "Longhand's renderer"),
+    ("counting.unit", "pi: JavaScript string length"),
+    ("counting.text", "pi: estimateTokens"),
+    ("counting.units_per_token", "pi: estimateTokens"),
+    ("counting.rounding", "pi: estimateTokens, Math.ceil"),
+    ("counting.per", "pi: estimateTokens for each message"),
+    ("counting.media", "pi: an image counts 4800 characters; up to 0.73 only beside the output of a tool"),
+    ("counting.usage", "pi: calculateContextTokens"),
+    ("trigger.auto", "pi: compaction.enabled"),
+    ("trigger.cool_down_seconds", "pi has no timer"),
+    ("truncate", "pi cuts outputs only in what a summarizer reads"),
+    ("routine", "pi clears nothing"),
+    ("micro", "pi has one rung"),
+    ("auto.threshold", "pi: shouldCompact, compaction.reserveTokens"),
+    ("auto.notice", "pi: compaction_end, without a line of its own"),
+    ("auto.steps.0.summarize.tail.recent.keep_tokens", "pi: compaction.keepRecentTokens"),
+    ("auto.steps.0.summarize.tail.recent.large_results", "pi: findCutPoint"),
+    ("auto.steps.0.summarize.summary", "pi: the summarization prompt"),
+    (
+        "auto.steps.0.summarize.summary.max_tokens",
+        "pi up to 0.87: four fifths of the reserve; later Longhand's, as pi leaves it to the model",
+    ),
+    ("auto.steps.0.summarize.summary.file_tags", "pi: formatFileOperations"),
+    ("auto.steps.0.summarize.summary.split_turn_heading", "pi: how the summaries of a split turn are joined"),
+    ("auto.steps.0.summarize.summary.transcript", "pi: serializeConversation, in 1.5 without thoughts"),
+    ("auto.steps.0.summarize.retained_first", "pi: a compaction's systemMessage stands before its summary"),
+    ("auto.steps.0.summarize.fallback", "Longhand: the built-in summarizer"),
+    ("auto.stop_when_enough", "pi has one step"),
+    ("deep", "pi has one rung"),
+    ("retrieval", "pi has none"),
+    ("view.marker_text", "pi has none"),
+    ("view.summary_role", "pi: a summary is a user message"),
+    ("view.summary_prefix", "pi: the wrapper of a compaction summary"),
+    ("view.summary_suffix", "pi: the wrapper of a compaction summary"),
+    ("view.acknowledgement", "pi has none"),
+    ("view.resume_text", "pi has none"),
+    ("view.interrupted_text", "Longhand's wording"),
+    ("guards", "Longhand: pi has no guard"),
+    ("guards.attempts_max", "pi: retry.maxRetries is 3"),
+];
+
+/// How much of a branch its summary's writer is given: pi's `branchSummary.reserveTokens` and `prepareBranchEntries`.
+pub const BRANCH: BranchRules =
+    BranchRules { reserve_tokens: 16_384, unknown_window_tokens: 128_000, summary_share: 0.9 };
+
+/// What became different from one version to another.
+struct Version {
+    name: &'static str,
+    /// What media weigh.
+    media: MediaUnits,
+    large_results: LargeResults,
+    summary_tokens: i64,
+    /// Whether thoughts are written out for the summarizer.
+    reasoning: bool,
+}
+
+/// The policy of `pi@0.73`.
+pub fn v0_73() -> Policy {
+    policy(&Version {
+        name: V0_73.name,
+        media: MediaUnits { attachment: IMAGE_UNITS, ..MediaUnits::all(0) },
+        large_results: LargeResults::WithEverything,
+        summary_tokens: 13_107,
+        reasoning: true,
+    })
+}
+
 /// The policy of `pi@1.5`.
 pub fn v1_5() -> Policy {
+    policy(&Version {
+        name: V1_5.name,
+        media: MediaUnits::all(IMAGE_UNITS),
+        large_results: LargeResults::WithCall,
+        summary_tokens: 3_600,
+        reasoning: false,
+    })
+}
+
+/// What pi takes an image for, in characters.
+const IMAGE_UNITS: u32 = 4_800;
+
+fn policy(version: &Version) -> Policy {
     Policy {
-        preset: V1_5.name.to_owned(),
-        render_version: 1,
+        preset: version.name.to_owned(),
+        render_version: 2,
         counting: Counting {
             unit: LengthUnit::Utf16,
+            text: TextWeight::Length,
             units_per_token: 4,
             rounding: Rounding::Ceil,
             per: CountPer::Message,
-            media_units: 4_800,
+            media: version.media,
+            usage: UsageCount::Total,
         },
-        trigger: Trigger { auto: true, threshold: Threshold::Reserve { reserve_tokens: 16_384 } },
+        trigger: Trigger { auto: true, cool_down_seconds: 0 },
         truncate: None,
-        prune: None,
-        tail: Tail::Recent { keep_tokens: 20_000 },
-        summary: Summary {
-            sections: sections(),
-            filler: "(none)".to_owned(),
-            max_tokens: 3_600,
-            file_tags: true,
-            split_turn_heading: Some("**Turn Context (split turn):**".to_owned()),
-        },
+        routine: Vec::new(),
+        micro: None,
+        auto: Some(Rung {
+            threshold: Threshold {
+                limit: Limit::Reserve { reserve_tokens: 16_384 },
+                inclusive: false,
+                minimum_tokens: 0,
+            },
+            notice: Notice::None,
+            steps: vec![Step::Summarize(Box::new(Summarize {
+                tail: Tail::Recent(Recent { keep_tokens: 20_000, large_results: version.large_results }),
+                summary: summary(version),
+                retained_first: true,
+                fallback: Vec::new(),
+            }))],
+            stop_when_enough: false,
+        }),
+        deep: None,
+        retrieval: None,
         view: ViewStyle {
             marker_text: None,
             summary_role: SummaryRole::User,
@@ -81,9 +181,32 @@ pub fn v1_5() -> Policy {
                              summary:\n\n<summary>\n"
                 .to_owned(),
             summary_suffix: "\n</summary>".to_owned(),
+            acknowledgement: None,
+            resume_text: None,
             interrupted_text: "[Interrupted: this tool call has no result]".to_owned(),
         },
         guards: Guards { minimum_gain_tokens: 200, breaker_failures: 3, breaker_turns: 3, attempts_max: 4 },
+    }
+}
+
+fn summary(version: &Version) -> Summary {
+    Summary {
+        format: SummaryFormat::Headings,
+        sections: sections(),
+        filler: "(none)".to_owned(),
+        max_tokens: version.summary_tokens,
+        file_tags: true,
+        split_turn_heading: Some("**Turn Context (split turn):**".to_owned()),
+        carry_previous: true,
+        verify: false,
+        transcript: Transcript {
+            output_units: 2_000,
+            output_marker: "\n\n[... {omitted} more characters truncated]".to_owned(),
+            reasoning: version.reasoning,
+            calls: true,
+            media_note: String::new(),
+        },
+        attachments: None,
     }
 }
 

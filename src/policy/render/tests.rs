@@ -1,5 +1,6 @@
 use super::*;
 use crate::model::part::ResultStatus;
+use crate::policy::Step;
 use crate::policy::{LengthUnit, ViewStyle, dsl, presets};
 
 fn policy(name: &str) -> Policy {
@@ -98,6 +99,27 @@ u8 edit=7 at=29 "better"
 }
 
 #[test]
+fn a_reply_behind_an_acknowledgement_is_asked_for() {
+    let mut policy = policy("opencode@seed");
+    policy.view = ViewStyle {
+        summary_role: SummaryRole::User,
+        summary_suffix: "!".to_owned(),
+        acknowledgement: Some("understood".to_owned()),
+        resume_text: Some("go on".to_owned()),
+        ..policy.view
+    };
+    let (summary, answer) = (r#"User Summary: "S1!""#, r#"Assistant Filler: "understood""#);
+    let tail = "a2 \"running\"\nu3 \"x\"";
+    let shown = [r#"Assistant Shown: "running""#, r#"User Shown: "x""#];
+    let asked = [[summary, answer, r#"User Filler: "go on""#].as_slice(), &shown].concat();
+    check(&policy, &format!("a9 summary \"S1\"\n{tail}"), &asked);
+    check(&policy, "a9 summary \"S1\"\nu3 \"x\"", &[summary, answer, shown[1]]);
+    // What the summary carries along is said by the user, so nobody needs to ask.
+    let carried = [[summary, answer, r#"User Summary: "file", media"#].as_slice(), &shown].concat();
+    check(&policy, &format!("a9 summary \"S1\"\n  text \"file\"\n  media image/png\n{tail}"), &carried);
+}
+
+#[test]
 fn pruned_results_become_placeholders() {
     let conversation = r#"
 a1
@@ -116,12 +138,12 @@ a1
     let messages = dsl::parse(conversation);
     assert_eq!(sketch(&render(&policy, &messages)), expected("[Old tool result content cleared]", 4));
     policy.counting.unit = LengthUnit::Bytes;
-    if let Some(prune) = &mut policy.prune {
-        prune.placeholder = "gone".to_owned();
+    if let Some(Step::Clear(clear)) = policy.routine.first_mut() {
+        clear.instead = crate::policy::Clear::outputs("gone").instead;
     }
     assert_eq!(sketch(&render(&policy, &messages)), expected("gone", 8));
-    policy.prune = None;
-    assert_eq!(sketch(&render(&policy, &messages)), expected(PLACEHOLDER, 8));
+    policy.routine.clear();
+    assert_eq!(sketch(&render(&policy, &messages)), expected("[Old tool result content cleared]", 8));
 }
 
 #[test]

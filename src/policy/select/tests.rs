@@ -1,5 +1,6 @@
 use super::*;
-use crate::policy::{dsl, presets};
+use crate::policy::tokens::Weights;
+use crate::policy::{Step, dsl, presets};
 use proptest::prelude::*;
 
 /// What a generated conversation is made of. Two writers' lines come in any order.
@@ -50,14 +51,25 @@ fn conversation(lines: &[Line]) -> Vec<SourceMessage> {
     dsl::parse(&text)
 }
 
+fn tail_of(policy: &Policy) -> &Tail {
+    match policy.auto.as_ref().and_then(|rung| rung.steps.last()) {
+        Some(Step::Summarize(rule)) => &rule.tail,
+        other => panic!("{other:?} is no summary"),
+    }
+}
+
 fn policies() -> Vec<Policy> {
-    let small = r#"{"tail":{"recent":{"keep_tokens":1500}}}"#;
-    let none = r#"{"tail":{"turns":{"turns":0}}}"#;
+    let small = r#"{"auto":{"steps":{"0":{"summarize":{"tail":{"recent":{"keep_tokens":1500}}}}}}}"#;
+    let none = r#"{"auto":{"steps":{"0":{"summarize":{"tail":{"turns":{"turns":0}}}}}}}"#;
     vec![
         presets::opencode::seed(),
         presets::opencode::seed().with_overrides(none).expect("valid"),
+        presets::opencode::v1_18(),
         presets::pi::v1_5(),
         presets::pi::v1_5().with_overrides(small).expect("valid"),
+        presets::pi::v0_73().with_overrides(small).expect("valid"),
+        presets::claude_code::seed(),
+        presets::codex::v2026_08(),
     ]
 }
 
@@ -110,8 +122,8 @@ proptest! {
         let messages = conversation(&lines);
         let window = ModelWindow { context, output: Some(2_000), ..ModelWindow::default() };
         for policy in policies() {
-            let selection = select(&policy, &window, &messages);
-            let faults = faults(&messages, selection);
+            let selection = select(&policy, tail_of(&policy), &window, &messages);
+            let faults = faults(&messages, selection.clone());
             prop_assert!(faults.is_empty(), "{}: {selection:?} {faults:?}", policy.preset);
         }
     }
@@ -122,7 +134,7 @@ proptest! {
         let messages = dsl::parse(&lengths.iter().enumerate().map(pair).collect::<String>());
         let policy = presets::opencode::seed();
         let window = ModelWindow { context: 40_000, output: Some(20_000), ..ModelWindow::default() };
-        let selection = select(&policy, &window, &messages);
+        let selection = select(&policy, tail_of(&policy), &window, &messages);
         let tail = Weights::of(&policy, &messages).tokens(selection.head_end..messages.len());
         prop_assert!(tail <= 5_000 && selection.head_end > 0, "{selection:?} leaves {tail}");
     }
@@ -148,8 +160,8 @@ fn a_call_id_that_is_used_twice_belongs_to_the_nearest_call() {
 fn a_step_of_several_messages_runs_as_a_whole() {
     let text = "u0 \"x\"\na1 \"y\"\nu2 \"x\"\na3\n  call bash#c1\na4\n  call bash#c2";
     let messages = dsl::parse(text);
-    assert_eq!(Cuts::of(&messages).last, 3);
+    assert_eq!(SafeCuts::of(&messages).last, 3);
     // With a result in between, the model has spoken again, and the first call was given up.
     let messages = dsl::parse(&format!("{}\n  tool bash#c3 out=4c done\na5 \"z\"", &text[..text.len() - 17]));
-    assert_eq!(Cuts::of(&messages).last, 5);
+    assert_eq!(SafeCuts::of(&messages).last, 5);
 }

@@ -2,6 +2,8 @@ use super::*;
 use crate::model::part::{Media, Opaque, ToolCall};
 use crate::model::view::ViewPart;
 use crate::policy::{dsl, presets};
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
 use serde_json::{Value, json};
 
 fn view(standing: Standing, role: Role, bodies: Vec<PartBody>) -> ViewMessage {
@@ -10,7 +12,15 @@ fn view(standing: Standing, role: Role, bodies: Vec<PartBody>) -> ViewMessage {
 }
 
 fn counting(units_per_token: u32, rounding: Rounding) -> Counting {
-    Counting { unit: LengthUnit::Utf16, units_per_token, rounding, per: CountPer::Message, media_units: 0 }
+    Counting {
+        unit: LengthUnit::Utf16,
+        text: TextWeight::Length,
+        units_per_token,
+        rounding,
+        per: CountPer::Message,
+        media: MediaUnits::all(0),
+        usage: UsageCount::Total,
+    }
 }
 
 #[test]
@@ -44,14 +54,14 @@ fn a_json_range_weighs_what_its_json_weighs() {
     let policy = presets::opencode::seed();
     let words = "quote \" slash \\ tab \t line \n bell \u{7} page \u{c} 日本語😀";
     let call = ToolCall {
-        call_id: "c\"1".into(),
-        tool: "read".into(),
+        call_id: "c1".into(),
+        tool: "re\"ad".into(),
         input_json: "{ \"path\" : \"a b\\\" c\",\n \"list\": [1, 2] }".into(),
         ..ToolCall::default()
     };
-    let text = "u1\nt2\n  result c1 out=\"words \\n\" done";
-    let PartBody::ToolResult(result) = dsl::parse(text)[1].message.parts[0].body.clone() else {
-        panic!("a result");
+    let results = |status: &str| {
+        let text = format!("t1\n  result c1 out=\"words \\n\" {status}");
+        dsl::parse(&text)[0].message.parts[0].body.clone()
     };
     let messages = [
         view(Standing::Shown, Role::User, vec![PartBody::Text(words.into())]),
@@ -59,27 +69,40 @@ fn a_json_range_weighs_what_its_json_weighs() {
         view(
             Standing::Shown,
             Role::Assistant,
-            vec![PartBody::Reasoning("hm".into()), PartBody::Text("ok".into()), PartBody::ToolCall(call)],
+            vec![PartBody::Reasoning("hm".into()), PartBody::Text("ok".into()), PartBody::ToolCall(call.clone())],
         ),
-        view(Standing::Shown, Role::Tool, vec![PartBody::ToolResult(result)]),
+        view(Standing::Shown, Role::Tool, vec![results("done")]),
+        // The same in one message, and with a tool that failed.
+        view(
+            Standing::Shown,
+            Role::Assistant,
+            vec![PartBody::ToolCall(call), results("error"), PartBody::Text("so".into())],
+        ),
     ];
+    let call = json!({"type": "tool-call", "toolCallId": "c1", "toolName": "re\"ad",
+        "input": {"path": "a b\" c", "list": [1, 2]}});
+    let result = |kind: &str| {
+        json!({"role": "tool", "content": [{"type": "tool-result", "toolCallId": "c1", "toolName": "re\"ad",
+            "output": {"type": kind, "value": "words \n"}}]})
+    };
     let json = json!([
         {"role": "user", "content": [{"type": "text", "text": words}]},
         {"role": "assistant", "content": [
             {"type": "reasoning", "text": "hm"},
             {"type": "text", "text": "ok"},
-            {"type": "tool-call", "toolCallId": "c\"1", "toolName": "read",
-                "input": {"path": "a b\" c", "list": [1, 2]}}
+            call.clone(),
         ]},
-        {"role": "tool", "content": [
-            {"type": "tool-result", "toolCallId": "c1", "output": {"type": "text", "value": "words \n"}},
-        ]},
+        result("text"),
+        {"role": "assistant", "content": [call]},
+        result("error-text"),
+        {"role": "assistant", "content": [{"type": "text", "text": "so"}]},
     ]);
     let Value::Array(items) = &json else { panic!("an array") };
     let exact = Policy { counting: Counting { units_per_token: 1, ..policy.counting.clone() }, ..policy.clone() };
     assert_eq!(estimate_messages(&exact, &messages), length(LengthUnit::Utf16, &json.to_string()) as i64);
-    let single = length(LengthUnit::Utf16, &items[1].to_string()) as i64;
-    assert_eq!(estimate_message(&exact, &messages[2]), single);
+    // The call weighs the name that its result repeats.
+    let single = length(LengthUnit::Utf16, &items[1].to_string()) + r#""toolName":"re\"ad","#.len();
+    assert_eq!(estimate_message(&exact, &messages[2]), single as i64);
     assert_eq!(estimate_messages(&policy, &messages), estimate_text(&policy.counting, &json.to_string()));
     assert_eq!(estimate_messages(&policy, &[]), 0);
 }
@@ -155,4 +178,54 @@ fn a_range_weighs_the_same_however_it_is_asked_for() {
             }
         }
     }
+}
+
+fn exact(text: TextWeight, per: CountPer) -> Policy {
+    let counting = Counting { text, per, ..counting(1, Rounding::Ceil) };
+    Policy { counting, ..presets::pi::v1_5() }
+}
+
+#[test]
+fn an_encoding_weighs_its_tokens() {
+    let policy = exact(TextWeight::Bpe { encoding: Encoding::Cl100kBase }, CountPer::Message);
+    assert_eq!(estimate_text(&policy.counting, "你好世界"), 5);
+    assert_eq!(tokenize(&policy.counting, "你好世界").map(|text| text.count()), Some(5));
+    assert_eq!(tokenize(&presets::pi::v1_5().counting, "你好世界"), None);
+}
+
+#[test]
+fn a_vocabulary_counts_once_it_is_attached() {
+    let bytes = (0..=u8::MAX).map(|byte| format!("{} {byte}\n", BASE64_STANDARD.encode([byte]))).collect::<String>();
+    let bytes = Arc::new(Vocabulary::parse("bytes", bytes.as_bytes()).expect("a vocabulary"));
+    let named = |name: &str| TextWeight::Vocabulary { name: name.to_owned(), attached: Attached::default() };
+    let without = exact(named("bytes"), CountPer::Message);
+    assert_eq!(estimate_text(&without.counting, "hello world"), 2);
+    let with = without.clone().with_vocabularies(std::slice::from_ref(&bytes));
+    assert_eq!(estimate_text(&with.counting, "hello world"), 11);
+    assert_eq!(tokenize(&with.counting, "hello world").map(|text| text.count()), Some(11));
+    assert_eq!(with, without, "what is attached is no part of a policy");
+    let text = serde_json::to_string(&with).expect("a policy is JSON");
+    assert!(text.contains(r#""text":{"vocabulary":{"name":"bytes"}}"#), "{text}");
+    assert_eq!(serde_json::from_str::<Policy>(&text).expect("its own text"), with);
+    let other = exact(named("other"), CountPer::Message).with_vocabularies(&[bytes]);
+    assert_eq!(estimate_text(&other.counting, "hello world"), 2);
+}
+
+#[test]
+fn a_chat_weighs_its_texts_and_what_is_around_them() {
+    let format = ChatFormat { message_units: 3, list_units: 3 };
+    let policy = exact(TextWeight::Bpe { encoding: Encoding::Cl100kBase }, CountPer::Chat(format));
+    let weigh = |text: &str| {
+        let messages = dsl::parse(text);
+        Weights::of(&policy, &messages).tokens(0..messages.len())
+    };
+    // As litellm 1.72.2 counts them.
+    assert_eq!(weigh("u1 \"hello world\""), 9);
+    assert_eq!(weigh("u1 \"hello world\"\nu2 \"hello world\""), 15);
+    assert_eq!(weigh(""), 0);
+    assert_eq!(weigh("u1"), 0, "what says nothing is in no view");
+    // Its texts and the input of its call, then the output and the id of the call: `c1` is two tokens.
+    let call = "a1 \"hello\"\n  text \"world\"\n  reasoning \"hm hm\"\n  call bash#c1 in={\"path\":\"/a\"}";
+    assert_eq!(weigh(call), 3 + 3 + 1 + 1 + 1 + 5);
+    assert_eq!(weigh("t1\n  result c1 out=\"hello\" done"), 3 + 3 + 1 + 1 + 2);
 }

@@ -1,10 +1,14 @@
 //! Events on disk.
 
-use super::{DiskFailure, DiskOutcome, DiskUsage, DiskWindow, Number, decode, id_bytes, uuid};
-use crate::model::compaction::{CompactionKind, Trigger};
+use super::{
+    DiskFailure, DiskOutcome, DiskRange, DiskUsage, DiskWindow, Number, decode, id_bytes, ranges_from_disk,
+    ranges_to_disk, uuid,
+};
+use crate::model::compaction::{CompactionKind, Level, Trigger};
 use crate::model::event::{EventBody, EventKind};
 use crate::model::ids::{CompactionId, MessageId, PartId, SessionId};
 use crate::model::message::{FinishReason, MessageKind, Role};
+use crate::model::time::Timestamp;
 use crate::store::error::{Error, Result};
 use prost::Message as _;
 use uuid::Uuid;
@@ -41,6 +45,19 @@ struct DiskEvent {
     failure: Option<DiskFailure>,
     #[prost(message, optional, tag = "15")]
     outcome: Option<DiskOutcome>,
+    /// The rung of the ladder, from 1; 0 for none.
+    #[prost(int32, tag = "16")]
+    level: i32,
+    #[prost(message, repeated, tag = "17")]
+    ranges: Vec<DiskRange>,
+}
+
+fn level_number(level: Option<Level>) -> i32 {
+    level.map_or(0, Number::number)
+}
+
+fn level_from(number: i32) -> Result<Option<Level>> {
+    if number == 0 { Ok(None) } else { Level::from_number(number).map(Some) }
 }
 
 pub(crate) fn encode_event(body: &EventBody) -> Vec<u8> {
@@ -90,19 +107,33 @@ pub(crate) fn encode_event(body: &EventBody) -> Vec<u8> {
             DiskEvent { ids: vec![id_bytes(replacement.0)], ..about(message.0) }
         }
         EventBody::MessagePinned { message } | EventBody::MessageUnpinned { message } => about(message.0),
-        EventBody::CompactionStarted { compaction, kind, trigger, base, context_tokens, window_tokens } => DiskEvent {
+        EventBody::CompactionProposed { compaction, kind, level, notice, until } => DiskEvent {
             what: kind.number(),
-            who: trigger.number(),
-            number: *base,
-            other_number: *context_tokens,
-            window_tokens: *window_tokens,
+            level: level_number(*level),
+            text: Some(notice.clone()),
+            number: until.0,
             ..about(compaction.0)
         },
+        EventBody::CompactionStarted { compaction, level, kind, trigger, base, context_tokens, window_tokens } => {
+            DiskEvent {
+                level: level_number(*level),
+                what: kind.number(),
+                who: trigger.number(),
+                number: *base,
+                other_number: *context_tokens,
+                window_tokens: *window_tokens,
+                ..about(compaction.0)
+            }
+        }
         EventBody::CompactionRetried { compaction, attempt, failure } => {
             DiskEvent { number: *attempt, failure: Some(failure.into()), ..about(compaction.0) }
         }
-        EventBody::PartsPruned { compaction, parts: pruned } => DiskEvent { ids: parts(pruned), ..about(compaction.0) },
-        EventBody::Compacted { compaction, kind, trigger, outcome, window_tokens } => DiskEvent {
+        EventBody::PartsPruned { compaction, parts: pruned, omitted } => {
+            DiskEvent { ids: parts(pruned), ranges: ranges_to_disk(omitted), ..about(compaction.0) }
+        }
+        EventBody::Compacted { compaction, level, notice, kind, trigger, outcome, window_tokens } => DiskEvent {
+            level: level_number(*level),
+            text: (!notice.is_empty()).then(|| notice.clone()),
             what: kind.number(),
             who: trigger.number(),
             outcome: Some((&**outcome).into()),
@@ -172,8 +203,16 @@ pub(crate) fn decode_event(kind: i32, bytes: &[u8]) -> Result<EventBody> {
         },
         EventKind::MessagePinned => EventBody::MessagePinned { message: message()? },
         EventKind::MessageUnpinned => EventBody::MessageUnpinned { message: message()? },
+        EventKind::CompactionProposed => EventBody::CompactionProposed {
+            compaction: compaction()?,
+            kind: CompactionKind::from_number(disk.what)?,
+            level: level_from(disk.level)?,
+            notice: text(),
+            until: Timestamp(disk.number),
+        },
         EventKind::CompactionStarted => EventBody::CompactionStarted {
             compaction: compaction()?,
+            level: level_from(disk.level)?,
             kind: CompactionKind::from_number(disk.what)?,
             trigger: Trigger::from_number(disk.who)?,
             base: disk.number,
@@ -183,9 +222,15 @@ pub(crate) fn decode_event(kind: i32, bytes: &[u8]) -> Result<EventBody> {
         EventKind::CompactionRetried => {
             EventBody::CompactionRetried { compaction: compaction()?, attempt: disk.number, failure: failure() }
         }
-        EventKind::PartsPruned => EventBody::PartsPruned { compaction: compaction()?, parts: parts()? },
+        EventKind::PartsPruned => EventBody::PartsPruned {
+            compaction: compaction()?,
+            parts: parts()?,
+            omitted: ranges_from_disk(disk.ranges.clone()),
+        },
         EventKind::Compacted => EventBody::Compacted {
             compaction: compaction()?,
+            level: level_from(disk.level)?,
+            notice: text(),
             kind: CompactionKind::from_number(disk.what)?,
             trigger: Trigger::from_number(disk.who)?,
             outcome: Box::new(disk.outcome.clone().unwrap_or_default().try_into()?),

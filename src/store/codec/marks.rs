@@ -2,6 +2,7 @@
 
 use super::{DiskRange, Number as _, decode, id_bytes, ranges_from_disk, ranges_to_disk, uuid};
 use crate::model::compaction::RevisionRange;
+use crate::model::cut::Cut;
 use crate::model::ids::CompactionId;
 use crate::model::layout::{Covered, Layout, OmitReason, Omitted, Place, Span};
 use crate::model::mark::{CompactedMark, MarkBody};
@@ -27,6 +28,44 @@ struct DiskMark {
     replacement: i64,
     #[prost(int64, tag = "9")]
     part_count: i64,
+    #[prost(message, repeated, tag = "10")]
+    omitted: Vec<DiskRange>,
+    #[prost(int64, repeated, tag = "11")]
+    retained: Vec<i64>,
+    #[prost(bool, tag = "12")]
+    retained_first: bool,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+struct DiskCut {
+    #[prost(string, tag = "1")]
+    before: String,
+    #[prost(uint64, tag = "2")]
+    head: u64,
+    #[prost(string, tag = "3")]
+    middle: String,
+    #[prost(uint64, tag = "4")]
+    tail: u64,
+    #[prost(string, tag = "5")]
+    after: String,
+}
+
+pub(crate) fn encode_cut(cut: &Cut) -> Vec<u8> {
+    DiskCut {
+        before: cut.before.clone(),
+        head: cut.head as u64,
+        middle: cut.middle.clone(),
+        tail: cut.tail as u64,
+        after: cut.after.clone(),
+    }
+    .encode_to_vec()
+}
+
+pub(crate) fn decode_cut(bytes: &[u8]) -> Result<Cut> {
+    let disk: DiskCut = decode("pruned", bytes)?;
+    let size = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
+    let (head, tail) = (size(disk.head), size(disk.tail));
+    Ok(Cut { before: disk.before, head, middle: disk.middle, tail, after: disk.after })
 }
 
 /// The number of a mark's kind on disk.
@@ -50,11 +89,16 @@ pub(crate) fn encode_mark(body: &MarkBody) -> Vec<u8> {
             tail_start: mark.tail_start,
             marker: mark.marker,
             summary: mark.summary,
+            retained: mark.retained.clone(),
+            retained_first: mark.retained_first,
             ..DiskMark::default()
         },
-        MarkBody::Pruned { compaction, part_count } => {
-            DiskMark { compaction: id_bytes(compaction.0), part_count: *part_count, ..DiskMark::default() }
-        }
+        MarkBody::Pruned { compaction, part_count, omitted } => DiskMark {
+            compaction: id_bytes(compaction.0),
+            part_count: *part_count,
+            omitted: ranges_to_disk(omitted),
+            ..DiskMark::default()
+        },
         MarkBody::Rewound { after } => DiskMark { target: *after, ..DiskMark::default() },
         MarkBody::Edited { target, replacement } => {
             DiskMark { target: *target, replacement: *replacement, ..DiskMark::default() }
@@ -75,8 +119,14 @@ pub(crate) fn decode_mark(kind: i32, bytes: &[u8]) -> Result<MarkBody> {
             tail_start: disk.tail_start,
             marker: disk.marker,
             summary: disk.summary,
+            retained: disk.retained,
+            retained_first: disk.retained_first,
         }),
-        2 => MarkBody::Pruned { compaction: CompactionId(uuid(&disk.compaction)?), part_count: disk.part_count },
+        2 => MarkBody::Pruned {
+            compaction: CompactionId(uuid(&disk.compaction)?),
+            part_count: disk.part_count,
+            omitted: ranges_from_disk(disk.omitted),
+        },
         3 => MarkBody::Rewound { after: disk.target },
         4 => MarkBody::Edited { target: disk.target, replacement: disk.replacement },
         5 => MarkBody::Pinned { target: disk.target },
@@ -87,7 +137,7 @@ pub(crate) fn decode_mark(kind: i32, bytes: &[u8]) -> Result<MarkBody> {
 
 #[derive(Clone, PartialEq, prost::Message)]
 struct DiskSpan {
-    /// 1 inline, 2 marker, 3 summary, 4 pinned, 5 edit.
+    /// 1 inline, 2 marker, 3 summary, 4 pinned, 5 edit, 6 retained.
     #[prost(int32, tag = "1")]
     kind: i32,
     #[prost(int64, tag = "2")]
@@ -137,6 +187,7 @@ pub(crate) fn encode_layout(layout: &Layout) -> Vec<u8> {
                 Place::Summary => DiskSpan { kind: 3, first: revision, last: None },
                 Place::Pinned => DiskSpan { kind: 4, first: revision, last: None },
                 Place::Edit(target) => DiskSpan { kind: 5, first: revision, last: Some(target) },
+                Place::Retained => DiskSpan { kind: 6, first: revision, last: None },
             },
         })
         .collect();
@@ -176,6 +227,7 @@ pub(crate) fn decode_layout(bytes: &[u8]) -> Result<Layout> {
                 3 => placed(Place::Summary),
                 4 => placed(Place::Pinned),
                 5 => placed(Place::Edit(span.last.unwrap_or_default())),
+                6 => placed(Place::Retained),
                 other => return Err(Error::corrupt("layout", format_args!("unknown span {other}"))),
             })
         })

@@ -5,11 +5,11 @@ mod marks;
 mod parts;
 
 pub(crate) use events::{decode_event, encode_event};
-pub(crate) use marks::{decode_layout, decode_mark, encode_layout, encode_mark, mark_kind};
+pub(crate) use marks::{decode_cut, decode_layout, decode_mark, encode_cut, encode_layout, encode_mark, mark_kind};
 pub(crate) use parts::{EncodedBlob, EncodedPart, commitment, decode_part, decompress, encode_part, media_blobs};
 
 use crate::limits;
-use crate::model::compaction::{CompactionKind, CompactionState, Failure, Outcome, RevisionRange, Trigger};
+use crate::model::compaction::{CompactionKind, CompactionState, Failure, Level, Outcome, RevisionRange, Trigger};
 use crate::model::ids::MessageId;
 use crate::model::layout::OmitReason;
 use crate::model::message::{Finish, FinishReason, MessageKind, Role};
@@ -68,8 +68,17 @@ numbers!(
 );
 numbers!(ResultStatus, "part", ResultStatus::Completed = 1, ResultStatus::Error = 2, ResultStatus::Interrupted = 3);
 numbers!(SessionState, "session", SessionState::Active = 1, SessionState::Archived = 2);
-numbers!(CompactionKind, "job", CompactionKind::Prune = 1, CompactionKind::Summary = 2);
-numbers!(Trigger, "job", Trigger::Threshold = 1, Trigger::Routine = 2, Trigger::Manual = 3, Trigger::Supplied = 4);
+numbers!(CompactionKind, "job", CompactionKind::Prune = 1, CompactionKind::Summary = 2, CompactionKind::Omission = 3);
+numbers!(Level, "job", Level::Micro = 1, Level::Auto = 2, Level::Deep = 3);
+numbers!(
+    Trigger,
+    "job",
+    Trigger::Threshold = 1,
+    Trigger::Routine = 2,
+    Trigger::Manual = 3,
+    Trigger::Supplied = 4,
+    Trigger::Overflow = 5
+);
 numbers!(
     CompactionState,
     "job",
@@ -81,7 +90,7 @@ numbers!(
     CompactionState::Superseded = 6,
     CompactionState::Dead = 7
 );
-numbers!(OmitReason, "layout", OmitReason::Rewound = 1, OmitReason::Edited = 2);
+numbers!(OmitReason, "layout", OmitReason::Rewound = 1, OmitReason::Edited = 2, OmitReason::Reduced = 3);
 
 /// The lane a kind of message lives in, see the migration.
 pub(crate) fn lane(kind: MessageKind) -> i32 {
@@ -240,6 +249,8 @@ pub(crate) struct DiskOutcome {
     usage: Option<DiskUsage>,
     #[prost(int64, tag = "11")]
     duration_ms: i64,
+    #[prost(int64, tag = "12")]
+    omitted_count: i64,
 }
 
 impl From<&Outcome> for DiskOutcome {
@@ -256,6 +267,7 @@ impl From<&Outcome> for DiskOutcome {
             summarizer: outcome.summarizer.clone(),
             usage: outcome.usage.map(Into::into),
             duration_ms: outcome.duration_ms,
+            omitted_count: outcome.omitted_count,
         }
     }
 }
@@ -277,6 +289,7 @@ impl TryFrom<DiskOutcome> for Outcome {
             summarizer: outcome.summarizer,
             usage: outcome.usage.map(Into::into),
             duration_ms: outcome.duration_ms,
+            omitted_count: outcome.omitted_count,
         })
     }
 }

@@ -4,7 +4,7 @@ use super::catalogue;
 use super::item::{Item, ORDER_LAST};
 use super::ledger::Ledger;
 use super::text::Fingerprint;
-use crate::policy::{Bullet, Counting, LengthUnit, Section, Topic};
+use crate::policy::{Bullet, Counting, LengthUnit, Section, Summary, SummaryFormat, TextWeight, Topic};
 use std::collections::HashMap;
 
 /// Each topic's share of the room, in percent; what one leaves, the others may take. The rest is the catalogue's.
@@ -28,6 +28,36 @@ const SCORE_MIN: f64 = 0.12;
 /// How many items of a topic are looked at. No budget holds more.
 const CANDIDATES_MAX: usize = 250;
 
+/// What a token holds at least, by length, where tokens are counted exactly: names and numbers break into small ones.
+const EXACT_UNITS: u32 = 2;
+
+/// How the sections of a summary are told apart.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Form<'a> {
+    /// Its sections, in order.
+    pub(super) sections: &'a [Section],
+    /// What an empty one says.
+    filler: &'a str,
+    /// The element around all of them, where sections are elements; otherwise they have headings.
+    root: Option<&'a str>,
+}
+
+impl<'a> Form<'a> {
+    /// The form that rules ask for.
+    pub(super) fn of(rules: &'a Summary) -> Self {
+        let root = match &rules.format {
+            SummaryFormat::Elements { root } => Some(root.as_str()),
+            SummaryFormat::Headings | SummaryFormat::Prose => None,
+        };
+        Self { sections: &rules.sections, filler: &rules.filler, root }
+    }
+
+    /// Headings over other sections, with the same filler.
+    pub(super) fn headings(self, sections: &'a [Section]) -> Self {
+        Self { sections, filler: self.filler, root: None }
+    }
+}
+
 /// What a summary is made from.
 pub(super) struct Material<'a> {
     /// The lines that compete.
@@ -50,7 +80,11 @@ pub(super) struct Room {
 impl Room {
     /// The room that a number of tokens gives.
     pub(super) fn of(counting: &Counting, tokens: i64) -> Self {
-        let per_token = usize::try_from(counting.units_per_token.max(1)).unwrap_or(1);
+        let per_token = match &counting.text {
+            TextWeight::Length | TextWeight::Mixed { .. } => counting.units_per_token.max(1),
+            TextWeight::Bpe { .. } | TextWeight::Vocabulary { .. } => EXACT_UNITS,
+        };
+        let per_token = usize::try_from(per_token).unwrap_or(1);
         let units = usize::try_from(tokens.max(0)).unwrap_or(0).saturating_mul(per_token);
         Self { unit: counting.unit, units }
     }
@@ -66,15 +100,15 @@ impl Room {
 }
 
 /// How long a summary is that says nothing: its headings and fillers.
-pub(super) fn frame(sections: &[Section], filler: &str, room: Room) -> usize {
-    room.measure(&render(sections, filler, &HashMap::new()))
+pub(super) fn frame(form: Form<'_>, room: Room) -> usize {
+    room.measure(&render(form, &HashMap::new()))
 }
 
 /// Writes a summary. It has every section, unless there is not even room for their headings.
-pub(super) fn compose(sections: &[Section], filler: &str, room: Room, material: Material<'_>) -> String {
+pub(super) fn compose(form: Form<'_>, room: Room, material: Material<'_>) -> String {
     let measure = |text: &str| room.measure(text);
-    let free = room.units.saturating_sub(frame(sections, filler, room));
-    let mut selection = Selection::new(sections, free, &measure);
+    let free = room.units.saturating_sub(frame(form, room));
+    let mut selection = Selection::new(form.sections, free, &measure);
     let mut candidates = weigh(material.items, &material.focus);
     for (topic, share) in SHARES {
         selection.fill(&mut candidates, topic, free * share / 100);
@@ -90,7 +124,7 @@ pub(super) fn compose(sections: &[Section], filler: &str, room: Room, material: 
     for item in catalogue::compose(material.ledger, selection.left, &measure) {
         selection.force(item);
     }
-    let text = render(sections, filler, &selection.sections());
+    let text = render(form, &selection.sections());
     cut_to(text, room)
 }
 
@@ -246,36 +280,38 @@ fn section_for(sections: &[Section], topic: Topic) -> Option<usize> {
 }
 
 /// Puts headings and lines together. A section without lines says so.
-fn render(sections: &[Section], filler: &str, lines: &HashMap<usize, Vec<String>>) -> String {
-    let mut text = String::new();
-    for (place, section) in sections.iter().enumerate() {
-        if !text.is_empty() {
-            text.push('\n');
-        }
-        text.push_str(&section.heading);
-        text.push('\n');
-        if section.holds.is_none() {
-            continue;
-        }
-        let Some(lines) = lines.get(&place) else {
-            text.push_str("- ");
-            text.push_str(filler);
-            text.push('\n');
-            continue;
-        };
-        for (number, line) in lines.iter().enumerate() {
-            match section.bullet {
-                Bullet::Dash => text.push_str("- "),
-                Bullet::Checked => text.push_str("- [x] "),
-                Bullet::Unchecked => text.push_str("- [ ] "),
-                Bullet::Number => text.push_str(&format!("{}. ", number + 1)),
+fn render(form: Form<'_>, lines: &HashMap<usize, Vec<String>>) -> String {
+    let sections: Vec<String> = form
+        .sections
+        .iter()
+        .enumerate()
+        .map(|(place, section)| {
+            let body = body(section, form.filler, lines.get(&place));
+            match form.root {
+                None => format!("{}\n{body}", section.heading),
+                Some(_) => format!("<{0}>\n{body}</{0}>\n", section.heading),
             }
-            text.push_str(line);
-            text.push('\n');
-        }
+        })
+        .collect();
+    match form.root {
+        None => sections.join("\n").trim_end().to_owned(),
+        Some(root) => format!("<{root}>\n{}</{root}>", sections.concat()),
     }
-    text.truncate(text.trim_end().len());
-    text
+}
+
+/// The lines of one section; one that stands over others has none.
+fn body(section: &Section, filler: &str, lines: Option<&Vec<String>>) -> String {
+    if section.holds.is_none() {
+        return String::new();
+    }
+    let Some(lines) = lines else { return format!("- {filler}\n") };
+    let line = |(number, line): (usize, &String)| match section.bullet {
+        Bullet::Dash => format!("- {line}\n"),
+        Bullet::Checked => format!("- [x] {line}\n"),
+        Bullet::Unchecked => format!("- [ ] {line}\n"),
+        Bullet::Number => format!("{}. {line}\n", number + 1),
+    };
+    lines.iter().enumerate().map(line).collect()
 }
 
 /// The last resort for a budget that does not even hold the headings.

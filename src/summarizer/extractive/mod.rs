@@ -27,7 +27,7 @@ use crate::model::part::PartBody;
 use crate::model::view::SourceMessage;
 use crate::policy::files::{self, FileOperations, FileTools};
 use crate::policy::{Bullet, Section, Topic};
-use compose::{Material, Room};
+use compose::{Form, Material, Room};
 use digest::Digest;
 use futures::future::{BoxFuture, FutureExt, ready};
 use ledger::Ledger;
@@ -69,7 +69,7 @@ pub fn extract(input: &SummaryInput) -> String {
         Some(heading) if !input.split_turn.is_empty() => split(input, heading, free),
         Some(_) | None => {
             let messages = input.messages.iter().chain(&input.split_turn);
-            history(input, messages, &input.rules.sections, input.previous.as_deref(), free)
+            history(input, messages, Form::of(&input.rules), input.previous.as_deref(), free)
         }
     };
     text.push_str(&tags);
@@ -81,22 +81,24 @@ fn split(input: &SummaryInput, heading: &str, room: Room) -> String {
     let bridge = format!("\n\n---\n\n{heading}\n\n");
     let free = room.units.saturating_sub(room.measure(&bridge));
     let has_history = !input.messages.is_empty() || input.previous.is_some();
-    let least = |sections: &[Section]| compose::frame(sections, &input.rules.filler, room);
+    let least = |form: Form<'_>| compose::frame(form, room);
+    let form = Form::of(&input.rules);
     let front_sections = turn_sections();
-    if free < least(&front_sections) + if has_history { least(&input.rules.sections) } else { NO_HISTORY.len() } {
+    let front_form = form.headings(&front_sections);
+    if free < least(front_form) + if has_history { least(form) } else { NO_HISTORY.len() } {
         // A budget too small for two summaries gets one.
         let messages = input.messages.iter().chain(&input.split_turn);
-        return history(input, messages, &input.rules.sections, input.previous.as_deref(), room);
+        return history(input, messages, form, input.previous.as_deref(), room);
     }
     let share = if has_history {
-        (free * SPLIT_TURN_SHARE / 100).max(least(&front_sections))
+        (free * SPLIT_TURN_SHARE / 100).max(least(front_form))
     } else {
         free.saturating_sub(NO_HISTORY.len())
     };
-    let front = history(input, input.split_turn.iter(), &front_sections, None, Room { units: share, ..room });
+    let front = history(input, input.split_turn.iter(), front_form, None, Room { units: share, ..room });
     let rest = Room { units: free - room.measure(&front), ..room };
     let past = if has_history {
-        history(input, input.messages.iter(), &input.rules.sections, input.previous.as_deref(), rest)
+        history(input, input.messages.iter(), form, input.previous.as_deref(), rest)
     } else {
         NO_HISTORY.to_owned()
     };
@@ -118,7 +120,7 @@ fn turn_sections() -> Vec<Section> {
 fn history<'a>(
     input: &SummaryInput,
     messages: impl Iterator<Item = &'a SourceMessage>,
-    sections: &[Section],
+    form: Form<'_>,
     previous: Option<&str>,
     room: Room,
 ) -> String {
@@ -137,7 +139,7 @@ fn history<'a>(
     references::collect(&digest, &mut items);
     items.extend(previous.items(&digest, has_plan, quote));
     let focus = Fingerprint::of(&text::clean(&input.instructions));
-    compose::compose(sections, &input.rules.filler, room, Material { items, ledger: &ledger, focus })
+    compose::compose(form, room, Material { items, ledger: &ledger, focus })
 }
 
 /// The file lists that follow the text. Where not all fit, modified files come before read ones, newer before older.

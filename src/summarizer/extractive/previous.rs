@@ -180,6 +180,10 @@ fn with_groups_written_out(body: &str) -> String {
 fn heading_topic(line: &Line<'_>, sections: &[Section]) -> Option<Topic> {
     let plain = text::plain(line.text);
     let words = plain.trim().trim_end_matches([':', '：']).trim();
+    // A section may be an element with the heading as its name.
+    if let Some(name) = plain.trim().strip_prefix('<').and_then(|rest| rest.strip_suffix('>')) {
+        return sections.iter().find(|section| section.heading == name).and_then(|section| section.holds);
+    }
     if line.lead == Lead::Heading {
         let known =
             sections.iter().find(|section| section.heading.trim_start_matches('#').trim().eq_ignore_ascii_case(words));

@@ -1,8 +1,8 @@
 use super::*;
 use crate::app::Reason;
-use crate::model::compaction::{Failure, Outcome, RevisionRange};
+use crate::model::compaction::{CompactionKind, Failure, Level, Outcome, RevisionRange, Trigger};
 use crate::model::event::Event;
-use crate::model::ids::{PartId, SessionId};
+use crate::model::ids::{CompactionId, PartId, SessionId};
 use crate::model::message::{FinishReason, Message};
 use crate::model::part::{Part, PartBody};
 use crate::model::time::Timestamp;
@@ -26,6 +26,7 @@ fn did() -> Outcome {
         tail_start: Some(OTHER),
         summary_message: Some(MESSAGE),
         pruned_count: 6,
+        omitted_count: 7,
         tokens_before: 900,
         tokens_after: 90,
         first_changed_index: 2,
@@ -42,6 +43,7 @@ fn written_outcome() -> pb::CompactionOutcome {
         tail_start_message_id: Some(OTHER.to_string()),
         summary_message_id: Some(MESSAGE.to_string()),
         pruned_count: 6,
+        omitted_count: 7,
         tokens_before: 900,
         tokens_after: 90,
         first_changed_index: 2,
@@ -176,6 +178,7 @@ fn compaction_bodies() -> Vec<(EventBody, Body)> {
         (
             EventBody::CompactionStarted {
                 compaction: COMPACTION,
+                level: None,
                 kind: CompactionKind::Prune,
                 trigger: Trigger::Routine,
                 base: 1,
@@ -189,6 +192,7 @@ fn compaction_bodies() -> Vec<(EventBody, Body)> {
                 base_revision: 1,
                 context_tokens: 2,
                 window_tokens: 3,
+                level: pb::CompactionLevel::Unspecified.into(),
             }),
         ),
         (
@@ -200,15 +204,22 @@ fn compaction_bodies() -> Vec<(EventBody, Body)> {
             }),
         ),
         (
-            EventBody::PartsPruned { compaction: COMPACTION, parts: vec![PART] },
+            EventBody::PartsPruned {
+                compaction: COMPACTION,
+                parts: vec![PART],
+                omitted: vec![RevisionRange { first: 3, last: 4 }],
+            },
             Body::PartsPruned(pb::PartsPruned {
                 compaction_id: compaction_id.clone(),
                 part_ids: vec![PART.to_string()],
+                omitted_ranges: vec![pb::RevisionRange { first_revision: 3, last_revision: 4 }],
             }),
         ),
         (
             EventBody::Compacted {
                 compaction: COMPACTION,
+                level: Some(Level::Deep),
+                notice: "done".into(),
                 kind: CompactionKind::Summary,
                 trigger: Trigger::Supplied,
                 outcome: Box::new(did()),
@@ -220,6 +231,8 @@ fn compaction_bodies() -> Vec<(EventBody, Body)> {
                 trigger: pb::CompactionTrigger::Supplied.into(),
                 outcome: Some(written_outcome()),
                 window_tokens: 1_000,
+                level: pb::CompactionLevel::Deep.into(),
+                notice: "done".into(),
             }),
         ),
         (
@@ -235,7 +248,23 @@ fn compaction_bodies() -> Vec<(EventBody, Body)> {
         ),
         (
             EventBody::CompactionUndone { compaction: COMPACTION },
-            Body::CompactionUndone(pb::CompactionUndone { compaction_id }),
+            Body::CompactionUndone(pb::CompactionUndone { compaction_id: compaction_id.clone() }),
+        ),
+        (
+            EventBody::CompactionProposed {
+                compaction: COMPACTION,
+                kind: CompactionKind::Omission,
+                level: Some(Level::Micro),
+                notice: "may I?".into(),
+                until: Timestamp(5_000_000),
+            },
+            Body::CompactionProposed(pb::CompactionProposed {
+                compaction_id,
+                kind: pb::CompactionKind::Omission.into(),
+                level: pb::CompactionLevel::Micro.into(),
+                notice: "may I?".into(),
+                until_time: Some(prost_types::Timestamp { seconds: 5, nanos: 0 }),
+            }),
         ),
     ]
 }
@@ -314,7 +343,7 @@ fn kinds_have_the_protocols_numbers() {
         assert_eq!(proto.as_str_name(), format!("EVENT_KIND{words}"));
         assert_eq!(read_kinds(&[kind as i32]), Ok(vec![kind]));
     }
-    for number in [0, -1, 22] {
+    for number in [0, -1, 23] {
         let error = read_kinds(&[1, number]).expect_err("a refusal");
         assert_eq!((error.reason, error.metadata["field"].as_str()), (Reason::InvalidField, "kinds[1]"));
     }

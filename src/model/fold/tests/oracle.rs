@@ -149,12 +149,15 @@ impl World {
         let (head, tail) = conversation.split_at(end);
         let covers_more = head.iter().any(|(place, _)| *place >= old_tail);
         covers_more.then(|| CompactedMark {
-            compaction: compaction(base),
+            // Apart from those of prunes, which are numbered by their marks.
+            compaction: compaction(1_000_000 + base),
             base,
             covered: self.ranges(head.iter().map(|(_, stands)| *stands).collect()),
             tail_start: tail.first().map_or(base + 1, |(place, _)| *place),
             marker: None,
             summary: 0,
+            retained: Vec::new(),
+            retained_first: false,
         })
     }
 

@@ -6,6 +6,7 @@ mod sections;
 
 use super::super::SummaryInput;
 use super::extract;
+use crate::model::compaction::Level;
 use crate::model::ids::{MessageId, PartId, SessionId};
 use crate::model::message::{Finish, Message, MessageKind, Role};
 use crate::model::part::{Part, PartBody, ResultStatus, ToolCall, ToolResult};
@@ -84,7 +85,7 @@ impl Talk {
             messages: self.0,
             split_turn: Vec::new(),
             previous: None,
-            rules: policy.summary,
+            rules: policy.summarize(Level::Auto).expect("a policy that summarizes").summary.clone(),
             counting: policy.counting,
             instructions: String::new(),
             budget_tokens: 3_600,

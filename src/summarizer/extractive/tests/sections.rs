@@ -296,3 +296,23 @@ fn instructions_decide_what_is_kept_when_room_is_scarce() {
     let focused = SummaryInput { instructions: "dwell on login".to_owned(), ..scarce };
     assert!(extract(&focused).contains("login handler"), "{}", extract(&focused));
 }
+
+#[test]
+fn sections_can_be_elements_and_are_read_back_as_such() {
+    let mut input = Talk::default()
+        .user("Add a `--dry-run` flag to the deploy command and keep the old output format")
+        .runs("cargo test", "test result: ok. 12 passed")
+        .input("gemini-cli@0.26");
+    let text = extract(&input);
+    assert!(text.starts_with("<state_snapshot>\n<overall_goal>\n") && text.ends_with("</state_snapshot>"), "{text}");
+    for section in &input.rules.sections {
+        let name = &section.heading;
+        assert_eq!(text.matches(&format!("<{name}>\n")).count(), 1, "{name} in {text}");
+        assert_eq!(text.matches(&format!("</{name}>\n")).count(), 1, "{name} in {text}");
+    }
+    input.previous = Some(text);
+    input.messages.clear();
+    let again = extract(&input);
+    let goal = again.split("</overall_goal>").next().unwrap_or_default();
+    assert!(goal.contains("--dry-run"), "what the first summary called the goal is the goal of the next: {again}");
+}

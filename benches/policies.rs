@@ -1,0 +1,195 @@
+//! What a decision costs under every preset: the first one over a long history, and the one after one more append.
+//!
+//! `cargo bench --bench policies` prints a table of medians, and says which preset misses a goal. A first decision over
+//! 100 000 messages should take less than 100 ms, and one after one more append less than 1 ms at any length: for that
+//! one the daemon weighs the message and compares running totals with what the policy's rule says. Messages are in
+//! memory; reading them is the store's business.
+
+use longhand::model::Revision;
+use longhand::model::ids::{MessageId, PartId, SessionId};
+use longhand::model::layout::Layout;
+use longhand::model::message::{Finish, FinishReason, Message, MessageKind, Role};
+use longhand::model::part::{Part, PartBody, ResultStatus, ToolCall, ToolResult};
+use longhand::model::time::Timestamp;
+use longhand::model::usage::ModelWindow;
+use longhand::model::view::SourceMessage;
+use longhand::policy::plan::{self, Scene};
+use longhand::policy::presets::{self, Preset};
+use longhand::policy::{Policy, tokens};
+use longhand::scheduler;
+use longhand::store::Rule;
+use std::hint::black_box;
+use std::time::{Duration, Instant};
+use uuid::Uuid;
+
+const LENGTHS: [usize; 2] = [1_000, 100_000];
+const RUNS: usize = 7;
+const APPENDS: u32 = 200;
+const FIRST_MAX: Duration = Duration::from_millis(100);
+const NEXT_MAX: Duration = Duration::from_millis(1);
+
+/// Turns as coding agents have them: a request, a call, its result, a reply.
+fn history(length: usize) -> Vec<SourceMessage> {
+    (0..length).map(source).collect()
+}
+
+fn source(index: usize) -> SourceMessage {
+    let turn = index / 4;
+    let words = |words: &str| PartBody::Text(words.replace('#', &turn.to_string()));
+    let call_id = format!("call_{turn}");
+    let (role, reason, bodies) = match index % 4 {
+        0 => (Role::User, None, vec![words("Please look at module_#.rs and fix what the test says about it.")]),
+        1 => {
+            let input_json = format!("{{\"command\": \"cargo test module_{turn} 2>&1 | tail -20\"}}");
+            let call = ToolCall { call_id, tool: "bash".to_owned(), input_json, ..ToolCall::default() };
+            let bodies = vec![words("I run the tests of module_# first."), PartBody::ToolCall(call)];
+            (Role::Assistant, Some(FinishReason::ToolCalls), bodies)
+        }
+        2 => {
+            let line = format!("test module_{turn}::works ... ok\n");
+            let status = ResultStatus::Completed;
+            let output = line.repeat(4 + turn % 7);
+            let result =
+                ToolResult { call_id, status, output, attachments: Vec::new(), start_time: None, end_time: None };
+            (Role::Tool, None, vec![PartBody::ToolResult(result)])
+        }
+        _ => {
+            let bodies = vec![words("The tests of module_# pass now; the reason was a missing bound check in line #.")];
+            (Role::Assistant, Some(FinishReason::Stop), bodies)
+        }
+    };
+    let revision = Revision::try_from(index + 1).unwrap_or(Revision::MAX);
+    let id = |part: usize| Uuid::from_u128(((index as u128) << 8) + part as u128);
+    let part =
+        |(number, body)| Part { id: PartId(id(number + 1)), client_id: None, revision, body, metadata_json: None };
+    let message = Message {
+        id: MessageId(id(0)),
+        session_id: SessionId(Uuid::nil()),
+        client_id: None,
+        revision,
+        role,
+        kind: MessageKind::Normal,
+        parts: bodies.into_iter().enumerate().map(part).collect(),
+        sealed_revision: Some(revision),
+        finish: Finish { reason, ..Finish::default() },
+        model: String::new(),
+        provider: String::new(),
+        create_time: Timestamp(revision * 1_000_000),
+        origin_time: None,
+        actor: String::new(),
+        metadata_json: None,
+    };
+    SourceMessage { message, place: None, pruned: Vec::new() }
+}
+
+fn median(mut times: Vec<Duration>) -> Duration {
+    times.sort_unstable();
+    times.get(times.len() / 2).copied().unwrap_or_default()
+}
+
+/// How long something takes, the median of several runs.
+fn measure<T>(mut run: impl FnMut() -> T) -> Duration {
+    let once = |_| {
+        let start = Instant::now();
+        black_box(run());
+        start.elapsed()
+    };
+    median((0..RUNS).map(once).collect())
+}
+
+/// The totals that the daemon keeps beside a session.
+struct Totals {
+    view_tokens: i64,
+    output_tokens: i64,
+    output_count: i64,
+}
+
+impl Totals {
+    fn of(policy: &Policy, messages: &[SourceMessage]) -> Self {
+        Self {
+            view_tokens: plan::view(policy, messages).estimated_tokens,
+            output_tokens: plan::output_tokens(policy, messages),
+            output_count: plan::output_count(messages),
+        }
+    }
+
+    /// Takes in one more message; whether anything is due then.
+    fn append(&mut self, policy: &Policy, rule: &Rule, source: &SourceMessage) -> bool {
+        let bodies: Vec<&PartBody> = source.message.parts.iter().map(|part| &part.body).collect();
+        self.view_tokens += tokens::estimate_new(policy, source.message.role, &bodies);
+        self.output_tokens += plan::output_tokens(policy, std::slice::from_ref(source));
+        self.output_count += plan::output_count(std::slice::from_ref(source));
+        rule.due_tokens.is_some_and(|due| self.view_tokens >= due)
+            || rule.prune_tokens.is_some_and(|least| self.output_tokens > least)
+            || rule.prune_count.is_some_and(|least| self.output_count > least)
+    }
+}
+
+/// What was measured of a preset at one length.
+struct Figures {
+    /// Making the view and weighing it.
+    weigh: Duration,
+    /// The decision, in a window that is full many times over.
+    first: Duration,
+    /// The decision in a window that is far from full.
+    idle: Duration,
+    /// The decision after one more append.
+    next: Duration,
+}
+
+fn figures(preset: &Preset, messages: &[SourceMessage]) -> Figures {
+    let policy = preset.policy();
+    let layout = Layout::everything();
+    let base = messages.last().map_or(0, |source| source.message.revision);
+    let estimated = plan::view(&policy, messages).estimated_tokens;
+    let window = |context| ModelWindow { context, output: Some(16_000), ..ModelWindow::default() };
+    let decide = |window: &ModelWindow| {
+        let now = Timestamp((base + 1) * 1_000_000);
+        let scene = Scene { policy: &policy, window, layout: &layout, sources: messages, base, now };
+        plan::decide(scene, estimated, |_| true)
+    };
+    let (full, roomy) = (window(200_000), window(1_000_000_000));
+    let rule = scheduler::rule(&policy, &full);
+    let mut totals = Totals::of(&policy, messages);
+    let mut index = messages.len();
+    let next = measure(|| {
+        for _ in 0..APPENDS {
+            let message = source(index);
+            index += 1;
+            black_box(totals.append(&policy, &rule, &message));
+        }
+    });
+    Figures {
+        weigh: measure(|| plan::view(&policy, messages)),
+        first: measure(|| decide(&full)),
+        idle: measure(|| decide(&roomy)),
+        next: next / APPENDS,
+    }
+}
+
+fn main() {
+    let only: Vec<String> = std::env::args().skip(1).filter(|argument| !argument.starts_with('-')).collect();
+    let histories = LENGTHS.map(history);
+    println!(
+        "{:<26} {:>8} {:>10} {:>10} {:>10} {:>10}  goals",
+        "preset", "messages", "weigh ms", "decide ms", "idle ms", "next us"
+    );
+    let is_wanted = |preset: &Preset| only.is_empty() || only.iter().any(|name| preset.name.contains(name.as_str()));
+    for preset in presets::all().iter().filter(|preset| is_wanted(preset)) {
+        for messages in &histories {
+            let Figures { weigh, first, idle, next } = figures(preset, messages);
+            let millis = |time: Duration| time.as_secs_f64() * 1e3;
+            let holds = first < FIRST_MAX && idle < FIRST_MAX && next < NEXT_MAX;
+            println!(
+                "{:<26} {:>8} {:>10.2} {:>10.2} {:>10.2} {:>10.2}  {}",
+                preset.name,
+                messages.len(),
+                millis(weigh),
+                millis(first),
+                millis(idle),
+                next.as_secs_f64() * 1e6,
+                if holds { "hold" } else { "MISSED" }
+            );
+        }
+    }
+}

@@ -1,0 +1,202 @@
+//! Conversations as the contents of a request to Gemini, which is how Gemini CLI and Qwen Code hold them.
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use longhand::model::layout::Place;
+use longhand::model::message::{FinishReason, MessageKind, Role};
+use longhand::model::part::{Media, MediaSource, PartBody, ResultStatus, ToolResult};
+use longhand::model::view::{SourceMessage, ViewMessage};
+use serde_json::{Value, json};
+use std::collections::HashMap;
+
+/// Contents, in order.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Contents {
+    list: Vec<Content>,
+    /// Whether calls say their ids, as some providers' do.
+    call_ids: bool,
+    tools: HashMap<String, String>,
+}
+
+#[derive(Debug, Clone)]
+struct Content {
+    role: &'static str,
+    parts: Vec<Value>,
+    /// The message it begins with.
+    message: usize,
+}
+
+impl Content {
+    fn only_results(&self) -> bool {
+        self.parts.iter().all(|part| part.get("functionResponse").is_some())
+    }
+}
+
+impl Contents {
+    /// The contents of stored messages. A message that says nothing has none, and results that follow each other share
+    /// one.
+    pub(crate) fn of(messages: &[SourceMessage]) -> Self {
+        let mut contents = Self::default();
+        contents.add_all(messages);
+        contents
+    }
+
+    /// The same with the ids of calls, by which results are told apart.
+    pub(crate) fn with_call_ids(messages: &[SourceMessage]) -> Self {
+        let mut contents = Self { call_ids: true, ..Self::default() };
+        contents.add_all(messages);
+        contents
+    }
+
+    /// The contents of a view.
+    pub(crate) fn of_view(messages: &[ViewMessage]) -> Self {
+        let mut contents = Self::default();
+        for (index, message) in messages.iter().enumerate() {
+            contents.add(index, message.role, message.parts.iter().map(|part| &part.body));
+        }
+        contents
+    }
+
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        self.list.len()
+    }
+
+    /// As JSON.
+    pub(crate) fn json(&self) -> Vec<Value> {
+        self.list.iter().map(|content| json!({ "role": content.role, "parts": content.parts })).collect()
+    }
+
+    /// All their parts as JSON.
+    pub(crate) fn parts(&self) -> Vec<Value> {
+        self.list.iter().flat_map(|content| content.parts.clone()).collect()
+    }
+
+    /// Where a cut before the content with this index is, counted in messages. Behind the last content it is behind the
+    /// last message.
+    pub(crate) fn message(&self, index: usize, messages: usize) -> usize {
+        self.list.get(index).map_or(messages, |content| content.message)
+    }
+
+    /// How many contents begin with a message before this one.
+    pub(crate) fn before(&self, message: usize) -> usize {
+        self.list.iter().take_while(|content| content.message < message).count()
+    }
+
+    fn add_all(&mut self, messages: &[SourceMessage]) {
+        for (index, source) in messages.iter().enumerate() {
+            self.add(index, source.message.role, source.message.parts.iter().map(|part| &part.body));
+        }
+    }
+
+    fn add<'a>(&mut self, message: usize, role: Role, bodies: impl Iterator<Item = &'a PartBody>) {
+        let mut own: Vec<Content> = Vec::new();
+        for body in bodies.filter(|body| says_something(body)) {
+            if let PartBody::ToolCall(call) = body {
+                self.tools.insert(call.call_id.clone(), call.tool.clone());
+            }
+            let is_result = matches!(body, PartBody::ToolResult(_));
+            let role = if role == Role::Assistant && !is_result { "model" } else { "user" };
+            let part = self.part(body);
+            match own.last_mut().filter(|last| last.role == role) {
+                Some(last) => last.parts.push(part),
+                None => own.push(Content { role, parts: vec![part], message }),
+            }
+        }
+        for content in own {
+            match self.list.last_mut().filter(|last| last.only_results() && content.only_results()) {
+                Some(last) => last.parts.extend(content.parts),
+                None => self.list.push(content),
+            }
+        }
+    }
+
+    fn part(&self, body: &PartBody) -> Value {
+        match body {
+            PartBody::Text(text) => json!({ "text": text }),
+            PartBody::Reasoning(text) => json!({ "text": text, "thought": true }),
+            PartBody::ToolCall(call) => {
+                let input: Value = serde_json::from_str(&call.input_json).unwrap_or_default();
+                let mut named = json!({ "name": call.tool, "args": input });
+                if self.call_ids {
+                    named["id"] = json!(call.call_id);
+                }
+                json!({ "functionCall": named })
+            }
+            PartBody::ToolResult(result) => self.response(result),
+            PartBody::Media(media) => media_part(media),
+            PartBody::Marker(marker) => json!({ "text": marker.text }),
+            PartBody::Step(_) | PartBody::Opaque(_) | PartBody::Record(_) => json!({ "text": "" }),
+        }
+    }
+
+    fn response(&self, result: &ToolResult) -> Value {
+        let field = match result.status {
+            ResultStatus::Completed => "output",
+            ResultStatus::Error | ResultStatus::Interrupted => "error",
+        };
+        let mut response = json!({ "id": result.call_id, "response": { field: result.output } });
+        if let Some(tool) = self.tools.get(&result.call_id) {
+            response["name"] = json!(tool);
+        }
+        if !result.attachments.is_empty() {
+            response["parts"] = result.attachments.iter().map(media_part).collect();
+        }
+        json!({ "functionResponse": response })
+    }
+}
+
+/// How many messages were in a history when its agent made a decision: those up to the last reply. What nobody has
+/// answered is added only when it is sent.
+pub(crate) fn read(messages: &[SourceMessage]) -> usize {
+    let is_reply = |source: &SourceMessage| {
+        source.message.role == Role::Assistant && source.message.finish.reason != Some(FinishReason::Error)
+    };
+    let spoken = messages.iter().any(|source| source.message.role == Role::Assistant);
+    let last = messages.iter().rposition(is_reply);
+    last.map_or(if spoken { 0 } else { messages.len() }, |reply| reply + 1)
+}
+
+fn says_something(body: &PartBody) -> bool {
+    match body {
+        PartBody::Text(text) | PartBody::Reasoning(text) => !text.is_empty(),
+        PartBody::Marker(marker) => !marker.text.is_empty(),
+        PartBody::ToolCall(_) | PartBody::ToolResult(_) | PartBody::Media(_) => true,
+        PartBody::Step(_) | PartBody::Opaque(_) | PartBody::Record(_) => false,
+    }
+}
+
+fn media_part(media: &Media) -> Value {
+    match &media.source {
+        MediaSource::Bytes(bytes) => {
+            json!({ "inlineData": { "mimeType": media.mime_type, "data": STANDARD.encode(bytes) } })
+        }
+        MediaSource::Uri(uri) => json!({ "fileData": { "mimeType": media.mime_type, "fileUri": uri } }),
+    }
+}
+
+/// Failures say what failed in a few words. Agents that cut their JSON through the middle would otherwise cut these.
+pub(crate) fn with_short_failures(mut messages: Vec<SourceMessage>) -> Vec<SourceMessage> {
+    for part in messages.iter_mut().flat_map(|source| &mut source.message.parts) {
+        if let PartBody::ToolResult(result) = &mut part.body
+            && result.status != ResultStatus::Completed
+        {
+            result.output = result.output.chars().take(FAILURE_CHARACTERS).collect();
+        }
+    }
+    messages
+}
+
+/// The longest failure.
+const FAILURE_CHARACTERS: usize = 40;
+
+/// A live summary in front of a conversation.
+pub(crate) fn summary(messages: &[SourceMessage], text: String) -> Option<SourceMessage> {
+    let mut source = messages.iter().find(|source| source.message.role == Role::Assistant)?.clone();
+    source.message.revision = messages.len() as i64 + 1;
+    source.message.kind = MessageKind::Summary;
+    source.message.parts.truncate(1);
+    source.message.parts.first_mut()?.body = PartBody::Text(text);
+    source.place = Some(Place::Summary);
+    Some(source)
+}

@@ -1,0 +1,417 @@
+//! Gemini CLI: what its contents weigh, where it splits a conversation, what it cuts and masks, in the version of
+//! August 2025 and in today's.
+
+use crate::contents::{Contents, read, summary, with_short_failures};
+use crate::generate::{self, Conversation, Profile, Results};
+use crate::harness::{Peer, PeerFailure, Run, System};
+use crate::report::{Class, Promise, Report};
+use longhand::model::cut::Cuts;
+use longhand::model::ids::CompactionId;
+use longhand::model::layout::Layout;
+use longhand::model::part::{PartBody, ToolResult};
+use longhand::model::time::Timestamp;
+use longhand::model::usage::ModelWindow;
+use longhand::model::view::SourceMessage;
+use longhand::policy::plan::{self, Boundary, Scene};
+use longhand::policy::presets::gemini_cli;
+use longhand::policy::select::{Fraction, FractionCut};
+use longhand::policy::{Clear, Fit, Policy, Step, Tail, clear, fit, overflow, select};
+use rand::Rng;
+use serde_json::{Map, Value, json};
+use uuid::Uuid;
+
+pub(crate) struct GeminiCli;
+
+/// Outputs that are large enough for the budget of 50000 tokens. With names of four letters the path of a file that the
+/// original writes is as long as the id of a part.
+const LARGE: Profile = Profile {
+    turns: 0..=9,
+    text_max: 3_000,
+    output_max: 60_000,
+    system: false,
+    results: Results::Either,
+    tools: &["read", "edit", "bash", "grep", "glob", "list", "task"],
+    ..Profile::FULL
+};
+
+/// Many outputs of tools that masking knows.
+const MANY: Profile = Profile {
+    turns: 1..=12,
+    text_max: 300,
+    output_max: 6_000,
+    tools: &["run_shell_command", "read_file", "write_file", "activate_skill", "run_shell_command", "glob"],
+    ..LARGE
+};
+
+/// The limit of every model that is not named otherwise.
+const LIMIT: i64 = 1_048_576;
+
+/// What the model answers when it is asked for a summary and asked again.
+const ANSWERS: [&str; 2] = ["the first summary", "the second summary"];
+
+static CLASSES: [Class; 4] = [
+    Class {
+        name: "no summary of a summary alone",
+        promise: Promise::P12,
+        explanation: "Gemini CLI summarizes the summary before again when that alone has the share; we do nothing.",
+        test: ("src/policy/select/fraction.rs", "the_live_summary_is_measured_and_never_summarized_alone"),
+    },
+    Class {
+        name: "what nobody has answered stays",
+        promise: Promise::P9,
+        explanation: "Gemini CLI summarizes requests that no reply has followed, and in August 2025 running calls too; \
+                      we cut before them.",
+        test: ("src/policy/select/tests.rs", "no_cut_does_harm"),
+    },
+    Class {
+        name: "no half characters",
+        promise: Promise::InvalidText,
+        explanation: "Gemini CLI cuts surrogate pairs; we leave the character out.",
+        test: ("src/policy/truncate.rs", "a_character_is_never_split"),
+    },
+    Class {
+        name: "an id in place of a file",
+        promise: Promise::P8,
+        explanation: "A masked output names a file of Gemini CLI and shows its JSON; with us it names the part and \
+                      shows its words, so that masking pays a little earlier or later.",
+        test: ("src/policy/fit/output_budget.rs", "what_is_cut_names_its_part"),
+    },
+];
+const ALONE: &Class = &CLASSES[0];
+const UNANSWERED: &Class = &CLASSES[1];
+const HALVES: &Class = &CLASSES[2];
+const REFERENCE: &Class = &CLASSES[3];
+
+impl System for GeminiCli {
+    fn name(&self) -> &'static str {
+        "gemini-cli"
+    }
+
+    fn classes(&self) -> &'static [Class] {
+        &CLASSES
+    }
+
+    fn run(&self, peer: &mut Peer, run: Run, report: &mut Report) -> Result<(), PeerFailure> {
+        for batch in run.batches() {
+            let cases: Vec<Case> = batch.map(|index| Case::draw(run.seed, index)).collect();
+            for ask in [Case::weight, Case::split, Case::budget, Case::mask, Case::compress, Case::august] {
+                let questions: Vec<Question> = cases.iter().map(ask).collect();
+                let calls = questions.iter().map(|question| (question.function, question.input.clone())).collect();
+                for ((case, question), theirs) in cases.iter().zip(&questions).zip(peer.call_all(calls)?) {
+                    let Question { function, input, ours, theirs: reading } = question;
+                    let theirs = theirs.map(|value| (reading.read)(case, value));
+                    let why = |ours: &Value, theirs: &Value| (reading.explain)(case, ours, theirs);
+                    report.compare(function, case.conversation.index, input, ours, &theirs, why);
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A question to both sides, our answer, and what to make of theirs.
+struct Question {
+    function: &'static str,
+    input: Value,
+    ours: Value,
+    theirs: Reading,
+}
+
+struct Reading {
+    read: fn(&Case, Value) -> Value,
+    explain: fn(&Case, &Value, &Value) -> Option<&'static Class>,
+}
+
+/// Answers that must be the same.
+const EXACT: Reading = Reading { read: |_, value| value, explain: |_, _, _| None };
+
+/// A conversation with an earlier summary or without, and one with many outputs.
+struct Case {
+    conversation: Conversation,
+    messages: Vec<SourceMessage>,
+    many: Vec<SourceMessage>,
+    /// The live summary, if there is one.
+    summary: Option<SourceMessage>,
+}
+
+impl Case {
+    fn draw(seed: u64, index: u64) -> Self {
+        let conversation = Conversation::generate(seed, index, &LARGE);
+        let messages = with_short_failures(conversation.messages.clone());
+        let many = as_programs(&conversation, Conversation::generate(seed, index, &MANY).messages);
+        let many = with_short_failures(many);
+        let mut dice = conversation.dice("summary");
+        let text = generate::text(&mut dice, 9_000);
+        let live = if dice.random_bool(0.4) && !text.is_empty() { summary(&messages, text) } else { None };
+        Self { conversation, messages, many, summary: live }
+    }
+
+    /// The history as the agent holds it when it decides.
+    fn history(&self) -> &[SourceMessage] {
+        &self.messages[..read(&self.messages)]
+    }
+
+    /// The same as contents, with the live summary in front and its acknowledgement.
+    fn contents(&self, policy: &Policy) -> Vec<Value> {
+        let mut list = Vec::new();
+        if let Some(summary) = &self.summary {
+            let text = summary.message.parts.iter().filter_map(text_of).collect::<String>();
+            list.push(json!({ "role": "user", "parts": [{ "text": text }] }));
+            list.push(json!({ "role": "model", "parts": [{ "text": policy.view.acknowledgement }] }));
+        }
+        list.extend(Contents::of(self.history()).json());
+        list
+    }
+
+    /// How many contents stand in front of the messages.
+    fn ahead(&self) -> usize {
+        if self.summary.is_some() { 2 } else { 0 }
+    }
+
+    fn weight(&self) -> Question {
+        let policy = gemini_cli::v0_26();
+        let view = plan::view(&policy, &self.messages);
+        let input = json!({ "parts": Contents::of_view(&view.messages).parts() });
+        Question { function: "estimateTokenCountSync", input, ours: json!(view.estimated_tokens), theirs: EXACT }
+    }
+
+    fn split(&self) -> Question {
+        let policy = gemini_cli::v0_26();
+        let mut dice = self.conversation.dice("split");
+        let summarize_ratio = [0.1, 0.3, 0.5, 0.7, 0.7, 0.9, 0.99][dice.random_range(0..7)];
+        let tail = Tail::Fraction(Fraction { summarize_ratio, cut: FractionCut::Request {}, minimum_ratio: 0.0 });
+        let window = ModelWindow::default();
+        let ours = select::select_behind(&policy, &tail, &window, self.summary.as_ref(), &self.messages).head_end;
+        let input = json!({ "contents": self.contents(&policy), "fraction": summarize_ratio });
+        let reading = Reading { read: |case, value| case.message(&value), explain: Case::explain_split };
+        Question { function: "findCompressSplitPoint", input, ours: json!(ours), theirs: reading }
+    }
+
+    /// A cut may be earlier with us because nobody has answered what stands behind it.
+    fn explain_split(&self, ours: &Value, theirs: &Value) -> Option<&'static Class> {
+        let theirs = theirs.as_u64()? as usize;
+        let forced = select::nearest_safe_cut(self.history(), theirs);
+        (forced != theirs && *ours == json!(forced)).then_some(UNANSWERED)
+    }
+
+    /// An index among the contents as one among the messages.
+    fn message(&self, index: &Value) -> Value {
+        let index = index.as_u64().unwrap_or_default() as usize;
+        let contents = Contents::of(self.history());
+        json!(index.checked_sub(self.ahead()).map_or(0, |index| contents.message(index, self.history().len())))
+    }
+
+    fn budget(&self) -> Question {
+        let policy = gemini_cli::v0_26();
+        let max_units = [100, 2_000, 10_000, 40_000][self.conversation.dice("budget").random_range(0..4)];
+        let Some(Step::Fit(Fit::OutputBudget(rule))) = policy.auto.as_ref().and_then(|rung| rung.steps.first()) else {
+            return nothing("truncateHistoryToBudget");
+        };
+        let rule = Fit::OutputBudget(fit::output_budget::OutputBudget { max_units, ..rule.clone() });
+        let cuts = fit::fit(&rule, &policy, &ModelWindow::default(), &self.messages);
+        let input = json!({ "history": Contents::of(&self.messages).json(), "maxChars": max_units });
+        let reading = Reading { read: |_, value| value, explain: |_, ours, theirs| halves(ours, theirs) };
+        let ours = shown(&cuts, &self.messages);
+        Question { function: "truncateHistoryToBudget", input, ours, theirs: reading }
+    }
+
+    fn mask(&self) -> Question {
+        let policy = gemini_cli::v0_26();
+        let Some(Step::Clear(rule)) = policy.routine.first() else { return nothing("mask") };
+        let mut dice = self.conversation.dice("mask");
+        let tokens = [100, 2_000, 10_000, 50_000][dice.random_range(0..4)];
+        let minimum_tokens = [0, 50, 2_000, 30_000][dice.random_range(0..4)];
+        let protects = dice.random_bool(0.8);
+        let keep = clear::Keep { tokens, messages: u32::from(protects), ..rule.keep.clone() };
+        let rule = Clear { keep, minimum_tokens, ..rule.clone() };
+        let cuts = clear::select(&policy, &rule, &ModelWindow::default(), Timestamp(0), &self.many).cuts;
+        let input = json!({
+            "history": Contents::of(&self.many[..read(&self.many)]).json(),
+            "protectionThresholdTokens": tokens,
+            "minPrunableThresholdTokens": minimum_tokens,
+            "protectLatestTurn": protects,
+        });
+        let ours = json!(sorted(cuts_of(&cuts, &self.many).map(|(result, _)| result.call_id.clone())));
+        let read = |_: &Case, value: Value| {
+            let ids = value.as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned);
+            json!(sorted(ids))
+        };
+        Question { function: "mask", input, ours, theirs: Reading { read, explain: Case::explain_mask } }
+    }
+
+    /// Only outputs that are hardly longer than their excerpt may be masked by one side alone.
+    fn explain_mask(&self, ours: &Value, theirs: &Value) -> Option<&'static Class> {
+        let (ours, theirs) = (ours.as_array()?, theirs.as_array()?);
+        let mut only_one = ours.iter().chain(theirs).filter(|id| !ours.contains(id) || !theirs.contains(id));
+        let results =
+            || self.many.iter().flat_map(|source| &source.message.parts).filter_map(|part| result_of(&part.body));
+        let is_marginal = |id: &Value| {
+            let result = results().find(|result| *id == result.call_id);
+            result.is_some_and(|result| (500..=MARGINAL).contains(&result.output.encode_utf16().count()))
+        };
+        only_one.all(is_marginal).then_some(REFERENCE)
+    }
+
+    fn compress(&self) -> Question {
+        let policy = gemini_cli::v0_26();
+        let mut dice = self.conversation.dice("compress");
+        let tokens = [LIMIT / 2 - 1, LIMIT / 2, LIMIT / 2 + 1, 900_000, 900_000][dice.random_range(0..5)];
+        let input = json!({
+            "history": self.contents(&policy), "originalTokenCount": tokens, "model": "gemini-2.5-pro",
+            "threshold": null, "answers": ANSWERS,
+        });
+        let ours = self.compressed(&policy, tokens);
+        let read = |_: &Case, value: Value| {
+            if value["status"] != 1 {
+                return json!({ "status": value["status"] });
+            }
+            let fields = ["status", "summarized", "kept", "summary", "answer", "changed"];
+            let mut kept: Map<String, Value> =
+                fields.iter().map(|&field| (field.to_owned(), value[field].clone())).collect();
+            kept.insert("requests".to_owned(), json!(value["requests"].as_array().map(Vec::len)));
+            Value::Object(kept)
+        };
+        let explain = |case: &Case, ours: &Value, theirs: &Value| {
+            let cut = case.message(&theirs["summarized"]);
+            if case.summary.is_some() && ours["status"] == 5 && cut == 0 {
+                return Some(ALONE);
+            }
+            let own = if ours["status"] == 5 { json!(0) } else { case.message(&ours["summarized"]) };
+            if own != cut {
+                return case.explain_split(&own, &cut);
+            }
+            halves(&ours["changed"], &theirs["changed"])
+        };
+        Question { function: "compress", input, ours, theirs: Reading { read, explain } }
+    }
+
+    /// What our ladder does in a view of so many tokens, as the agent would report it.
+    fn compressed(&self, policy: &Policy, tokens: i64) -> Value {
+        let window = ModelWindow { context: LIMIT, ..ModelWindow::default() };
+        let history = self.history();
+        let sources: Vec<SourceMessage> = self.summary.iter().chain(history).cloned().collect();
+        let layout = Layout::everything();
+        let base = sources.len() as i64 + 1;
+        let scene = Scene { policy, window: &window, layout: &layout, sources: &sources, base, now: Timestamp(0) };
+        let due = overflow::due_at(policy, &window).is_some_and(|due| tokens >= due);
+        let work = policy.auto.as_ref().filter(|_| due).map(|rung| plan::climb(scene, rung, tokens));
+        let Some((work, plan)) = work.and_then(|work| work.summary.clone().map(|plan| (work, plan))) else {
+            return json!({ "status": 5 });
+        };
+        let contents = Contents::of(history);
+        let head = contents.before(plan.head.len());
+        let cut = plan::with_cuts(&sources, &work.cuts, CompactionId(Uuid::nil()));
+        let boundary =
+            Boundary { tail_start: plan.tail_start, retained: &plan.retained, retained_first: plan.retained_first };
+        let after = plan::with_summary(policy, &layout, &cut, &boundary, ANSWERS[1], &plan.attachments);
+        let view = plan::view(policy, &after);
+        let says = |index: usize| {
+            view.messages.get(index).and_then(|message| match &message.parts.first()?.body {
+                PartBody::Text(text) => Some(text.clone()),
+                _ => None,
+            })
+        };
+        json!({
+            "status": 1,
+            "summarized": head + self.ahead(),
+            "kept": contents.len() - head,
+            "summary": says(0),
+            "answer": says(1),
+            "changed": shown(&work.cuts, &history[plan.head.len()..]),
+            "requests": if plan.rules.verify { 2 } else { 1 },
+        })
+    }
+
+    fn august(&self) -> Question {
+        let policy = gemini_cli::august_2025();
+        let window = ModelWindow { context: LIMIT, ..ModelWindow::default() };
+        let tokens = [734_003, 734_004, 100, 900_000, 900_000][self.conversation.dice("august").random_range(0..5)];
+        let due = overflow::due_at(&policy, &window).is_some_and(|due| tokens >= due);
+        let steps = policy.auto.iter().flat_map(|rung| &rung.steps);
+        let mut tail = steps.filter_map(|step| match step {
+            Step::Summarize(rule) => Some(&rule.tail),
+            Step::Clear(_) | Step::Fit(_) => None,
+        });
+        let summary = self.summary.as_ref();
+        let select = |tail| select::select_behind(&policy, tail, &window, summary, self.history()).head_end;
+        let ours = tail.next_back().map(select).filter(|_| due && !self.contents(&policy).is_empty());
+        let input = json!({ "history": self.contents(&policy), "tokens": [tokens, 10], "answer": ANSWERS[0] });
+        let read = |case: &Case, value: Value| match value.as_object() {
+            Some(split) => case.message(&split["summarized"]),
+            None => Value::Null,
+        };
+        Question {
+            function: "tryCompressChat",
+            input,
+            ours: json!(ours),
+            theirs: Reading { read, explain: Case::explain_split },
+        }
+    }
+}
+
+/// Outputs of up to so many units may be shorter as one side's excerpt and not as the other's: of JSON that is escaped
+/// twice little is left to gain.
+const MARGINAL: usize = 1_500;
+
+/// Some outputs in the form in which the shell's are written.
+fn as_programs(conversation: &Conversation, mut messages: Vec<SourceMessage>) -> Vec<SourceMessage> {
+    let mut dice = conversation.dice("programs");
+    for part in messages.iter_mut().flat_map(|source| &mut source.message.parts) {
+        if let PartBody::ToolResult(result) = &mut part.body
+            && dice.random_bool(0.3)
+        {
+            result.output = format!("Command: make\nOutput: {}\nError: (none)\nExit Code: 0", result.output);
+        }
+    }
+    messages
+}
+
+/// A question that cannot be asked, which both sides answer with nothing at all.
+fn nothing(function: &'static str) -> Question {
+    Question { function, input: Value::Null, ours: json!("the preset has no such step"), theirs: EXACT }
+}
+
+/// Whether texts differ in halves of characters alone, and in the numbers that follow from them.
+fn halves(ours: &Value, theirs: &Value) -> Option<&'static Class> {
+    let (ours, theirs) = (ours.as_object()?, theirs.as_object()?);
+    let is_other = |character: &char| !(character.is_ascii_digit() || *character == ',' || *character == '\u{fffd}');
+    let bare = |text: &Value| text.as_str().map(|text| text.chars().filter(is_other).collect::<String>());
+    let same = |(id, text): (&String, &Value)| ours.get(id).is_some_and(|other| bare(other) == bare(text));
+    let has_half = theirs.values().filter_map(Value::as_str).any(|text| text.contains('\u{fffd}'));
+    (has_half && ours.len() == theirs.len() && theirs.iter().all(same)).then_some(HALVES)
+}
+
+/// What a model reads of the outputs that are cut, by the id of the call; `FILE` stands for where the whole output is.
+fn shown(cuts: &Cuts, messages: &[SourceMessage]) -> Value {
+    let texts = cuts_of(cuts, messages).map(|(result, text)| (result.call_id.clone(), json!(text)));
+    Value::Object(texts.collect())
+}
+
+fn cuts_of<'a>(cuts: &'a Cuts, messages: &'a [SourceMessage]) -> impl Iterator<Item = (&'a ToolResult, String)> {
+    let parts = messages.iter().flat_map(|source| &source.message.parts);
+    parts.filter_map(|part| {
+        let (id, cut) = cuts.parts.iter().find(|(id, _)| *id == part.id)?;
+        let result = result_of(&part.body)?;
+        Some((result, cut.apply(&result.output).replace(&id.to_string(), "FILE")))
+    })
+}
+
+fn result_of(body: &PartBody) -> Option<&ToolResult> {
+    match body {
+        PartBody::ToolResult(result) => Some(result),
+        _ => None,
+    }
+}
+
+fn text_of(part: &longhand::model::part::Part) -> Option<&str> {
+    match &part.body {
+        PartBody::Text(text) => Some(text),
+        _ => None,
+    }
+}
+
+fn sorted(ids: impl Iterator<Item = String>) -> Vec<String> {
+    let mut ids: Vec<String> = ids.collect();
+    ids.sort();
+    ids
+}

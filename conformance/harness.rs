@@ -1,0 +1,271 @@
+//! What every system is checked with: the other side as a process, and the shape of a system's own file.
+
+use crate::install::Installed;
+use crate::report::{Class, Report};
+use serde_json::{Value, json};
+use std::collections::HashMap;
+use std::fmt;
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader, Write};
+use std::ops::Range;
+use std::path::PathBuf;
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::time::Duration;
+
+/// Questions on their way at any time. More would only fill the other side's memory.
+const IN_FLIGHT_MAX: usize = 64;
+/// How long the other side may be silent while a question is open.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(120);
+/// Conversations that are made, asked about and compared at once.
+const BATCH: u64 = 100;
+/// How much of what the other side last wrote on standard error is shown.
+const STDERR_LINES: usize = 12;
+
+/// A published system and what of it Longhand reproduces.
+pub(crate) trait System: Sync {
+    /// Its name; the list of its packages in `peers/` has it too.
+    fn name(&self) -> &'static str;
+
+    /// The peer's program in `peers/`, without its ending: its own name, unless several versions share one.
+    fn program(&self) -> &'static str {
+        self.name()
+    }
+
+    /// Why a difference may be: at most five classes.
+    fn classes(&self) -> &'static [Class] {
+        &[]
+    }
+
+    /// Whether it checks the harness itself, and therefore always runs.
+    fn checks_the_wire(&self) -> bool {
+        false
+    }
+
+    /// What it takes besides published packages and is not there, if anything: then there is nothing to check against.
+    fn missing(&self) -> Option<String> {
+        None
+    }
+
+    /// Asks both sides about every conversation of the run, and reports what they say.
+    fn run(&self, peer: &mut Peer, run: Run, report: &mut Report) -> Result<(), PeerFailure>;
+}
+
+/// Which conversations to try.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Run {
+    /// What all chance is drawn from.
+    pub(crate) seed: u64,
+    /// The index of the first conversation.
+    pub(crate) first: u64,
+    /// How many.
+    pub(crate) count: u64,
+}
+
+impl Run {
+    /// The indexes of the conversations, in pieces that fit in memory.
+    pub(crate) fn batches(self) -> impl Iterator<Item = Range<u64>> {
+        let end = self.first.saturating_add(self.count);
+        let starts = (self.first..end).step_by(BATCH as usize);
+        starts.map(move |start| start..end.min(start.saturating_add(BATCH)))
+    }
+}
+
+impl fmt::Display for Run {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.count {
+            1 => write!(out, "seed {}, conversation {} alone", self.seed, self.first),
+            count => write!(out, "seed {}, {count} conversations for each system", self.seed),
+        }
+    }
+}
+
+/// The other side cannot be asked any more.
+#[derive(Debug)]
+pub(crate) struct PeerFailure(String);
+
+impl fmt::Display for PeerFailure {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(&self.0)
+    }
+}
+
+/// The other side: a program of its own that has the published package loaded and answers one line for each line.
+pub(crate) struct Peer {
+    child: Child,
+    questions: ChildStdin,
+    answers: Receiver<Answer>,
+    stderr: PathBuf,
+    next_id: u64,
+}
+
+/// What came back for one question: its number, and the value or the error.
+type Answer = Result<(u64, Result<Value, String>), String>;
+
+impl Peer {
+    /// Starts the peer on the installed package.
+    pub(crate) fn start(installed: &Installed) -> Result<Self, PeerFailure> {
+        let failed = |what: &str, error: std::io::Error| PeerFailure(format!("{what}: {error}"));
+        let stderr = installed.folder.join("stderr.log");
+        let log = File::create(&stderr).map_err(|error| failed("no file for standard error", error))?;
+        // What the package would keep in the user's home folder belongs to this run alone.
+        let home = installed.folder.join("home");
+        fs::create_dir_all(&home).map_err(|error| failed("no home folder", error))?;
+        let mut command = Command::new(&installed.runtime);
+        command.arg(&installed.program).arg(&installed.folder).current_dir(&installed.folder);
+        command.env("HOME", home).env("PYTHONUTF8", "1").env("PYTHONDONTWRITEBYTECODE", "1");
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(log);
+        let mut child = command.spawn().map_err(|error| failed(&installed.runtime.display().to_string(), error))?;
+        let (Some(questions), Some(output)) = (child.stdin.take(), child.stdout.take()) else {
+            return Err(PeerFailure("the process has no pipes".to_owned()));
+        };
+        let (sender, answers) = mpsc::channel();
+        std::thread::spawn(move || read(BufReader::new(output), &sender));
+        Ok(Self { child, questions, answers, stderr, next_id: 0 })
+    }
+
+    /// Asks everything and waits for all answers, which are in the order of the questions.
+    ///
+    /// A question that the other side answers with an error is an `Err` in its place. The other side may answer in any
+    /// order. It fails as a whole when the other side ends, is silent for two minutes or does not keep to the protocol.
+    pub(crate) fn call_all(&mut self, calls: Vec<(&str, Value)>) -> Result<Vec<Result<Value, String>>, PeerFailure> {
+        let mut places = HashMap::new();
+        let mut found: Vec<Option<Result<Value, String>>> = vec![None; calls.len()];
+        for (place, (function, arguments)) in calls.into_iter().enumerate() {
+            while places.len() >= IN_FLIGHT_MAX {
+                self.receive(&mut places, &mut found)?;
+            }
+            self.next_id += 1;
+            places.insert(self.next_id, place);
+            let question = json!({ "id": self.next_id, "fn": function, "args": arguments });
+            let sent = writeln!(self.questions, "{question}").and_then(|()| self.questions.flush());
+            sent.map_err(|error| self.failure(&format!("it takes no more questions: {error}")))?;
+        }
+        while !places.is_empty() {
+            self.receive(&mut places, &mut found)?;
+        }
+        Ok(found.into_iter().flatten().collect())
+    }
+
+    /// Takes one answer and puts it where it belongs.
+    fn receive(
+        &mut self,
+        places: &mut HashMap<u64, usize>,
+        found: &mut [Option<Result<Value, String>>],
+    ) -> Result<(), PeerFailure> {
+        let (id, value) = match self.answers.recv_timeout(ANSWER_TIMEOUT) {
+            Ok(Ok(answer)) => answer,
+            Ok(Err(problem)) => return Err(self.failure(&problem)),
+            Err(RecvTimeoutError::Timeout) => return Err(self.failure("it gave no answer for two minutes")),
+            Err(RecvTimeoutError::Disconnected) => return Err(self.failure("it ended with questions open")),
+        };
+        let place = places.remove(&id).ok_or_else(|| self.failure(&format!("it answered {id}, which is not open")))?;
+        found[place] = Some(value);
+        Ok(())
+    }
+
+    fn failure(&self, problem: &str) -> PeerFailure {
+        let log = fs::read_to_string(&self.stderr).unwrap_or_default();
+        let lines: Vec<&str> = log.lines().collect();
+        let last = lines[lines.len().saturating_sub(STDERR_LINES)..].join("\n    ");
+        PeerFailure(if last.is_empty() { problem.to_owned() } else { format!("{problem}\n    {last}") })
+    }
+}
+
+impl Drop for Peer {
+    fn drop(&mut self) {
+        // A process that has already ended is what is wanted.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Reads answers to the end of the output or to the first line that is none.
+fn read(output: impl BufRead, answers: &Sender<Answer>) {
+    for line in output.lines() {
+        let answer = line.map_err(|error| format!("its output cannot be read: {error}")).and_then(|line| parse(&line));
+        let is_last = answer.is_err();
+        if answers.send(answer).is_err() || is_last {
+            return;
+        }
+    }
+}
+
+fn parse(line: &str) -> Answer {
+    let problem = || format!("its output is not in the protocol: {}", line.chars().take(200).collect::<String>());
+    let mut answer: Value = serde_json::from_str(&with_whole_characters(line)).map_err(|_| problem())?;
+    let id = answer["id"].as_u64().ok_or_else(problem)?;
+    if let Some(error) = answer["error"].as_str() {
+        return Ok((id, Err(error.to_owned())));
+    }
+    let value = answer.get_mut("ok").ok_or_else(problem)?.take();
+    Ok((id, Ok(value)))
+}
+
+/// JSON text with every half of a surrogate pair that stands alone replaced by U+FFFD, which no generated text holds.
+///
+/// JavaScript cuts texts between the halves and writes them as `\ud83d`; that is no text that JSON may hold.
+fn with_whole_characters(json: &str) -> String {
+    let mut whole = String::with_capacity(json.len());
+    let mut rest = json;
+    while let Some(at) = rest.find('\\') {
+        whole.push_str(&rest[..at]);
+        rest = &rest[at..];
+        let (kept, length) = match (surrogate(rest), surrogate(rest.get(6..).unwrap_or_default())) {
+            (Some(0xD800..=0xDBFF), Some(0xDC00..=0xDFFF)) => (&rest[..12], 12),
+            (Some(_), _) => ("\\ufffd", 6),
+            (None, _) => {
+                let length = 1 + rest[1..].chars().next().map_or(0, char::len_utf8);
+                (&rest[..length], length)
+            }
+        };
+        whole.push_str(kept);
+        rest = &rest[length..];
+    }
+    whole.push_str(rest);
+    whole
+}
+
+/// The half of a surrogate pair that is written as an escape at the start of the text.
+fn surrogate(text: &str) -> Option<u32> {
+    let digits = text.strip_prefix("\\u")?.get(..4)?;
+    u32::from_str_radix(digits, 16).ok().filter(|unit| (0xD800..=0xDFFF).contains(unit))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn halves_of_surrogate_pairs_are_told_from_whole_ones() {
+        for (json, whole) in [
+            (r#""a\ud83d\ude00b""#, r#""a\ud83d\ude00b""#),
+            (r#""a\ud83d""#, r#""a\ufffd""#),
+            (r#""\ude00\ud83d\ud83d\ude00""#, r#""\ufffd\ufffd\ud83d\ude00""#),
+            (r#""\\ud83d é\n""#, r#""\\ud83d é\n""#),
+            (r#""\\\ud83d""#, r#""\\\ufffd""#),
+            (r#""\u00e9""#, r#""\u00e9""#),
+            ("\\", "\\"),
+        ] {
+            assert_eq!(with_whole_characters(json), whole);
+        }
+    }
+
+    #[test]
+    fn answers_are_values_or_errors_with_a_number() {
+        assert_eq!(parse(r#"{"id":3,"ok":[1,null]}"#), Ok((3, Ok(json!([1, null])))));
+        assert_eq!(parse(r#"{"id":3,"ok":null}"#), Ok((3, Ok(Value::Null))));
+        assert_eq!(parse(r#"{"id":4,"error":"no"}"#), Ok((4, Err("no".to_owned()))));
+        for line in ["", "warning: deprecated", r#"{"ok":1}"#, r#"{"id":1}"#] {
+            assert!(parse(line).is_err(), "{line}");
+        }
+    }
+
+    #[test]
+    fn batches_cover_the_run_once() {
+        let run = Run { seed: 1, first: 40, count: 250 };
+        let indexes: Vec<u64> = run.batches().flatten().collect();
+        assert_eq!(indexes, (40..290).collect::<Vec<_>>());
+        assert_eq!(Run { count: 0, ..run }.batches().count(), 0);
+    }
+}

@@ -1,0 +1,171 @@
+//! Conformance: Longhand's policies against the published software they reproduce.
+//!
+//! `README.md` in this folder says how to run it, what it reports and how a system is added.
+
+mod contents;
+mod gemini_cli;
+mod generate;
+mod harness;
+mod install;
+mod opencode;
+mod pi;
+mod qwen_agent;
+mod qwen_code;
+mod report;
+mod smolagents;
+mod suna;
+mod wire;
+
+use harness::{Peer, Run, System};
+use install::NotInstalled;
+use report::{Ending, Report};
+use std::process::ExitCode;
+
+/// Every system, in the order of the report. The wire's own check comes first: nothing else counts where it fails.
+const SYSTEMS: &[&dyn System] = &[
+    &wire::NODE,
+    &wire::PYTHON,
+    &suna::V2025_07,
+    &suna::V2026,
+    &pi::V0_73,
+    &pi::V1_5,
+    &opencode::OpenCode,
+    &qwen_agent::OLD,
+    &qwen_agent::CURRENT,
+    &smolagents::Smolagents,
+    &gemini_cli::GeminiCli,
+    &qwen_code::QwenCode,
+];
+
+/// Conversations for each system where nothing else is asked for: what a release is held to.
+const FULL_COUNT: u64 = 2_000;
+/// Conversations for each system in a short run.
+const SHORT_COUNT: u64 = 200;
+/// The seed where none is given, and of every short run.
+const SEED: u64 = 1;
+
+const USAGE: &str = "usage: conformance/run [--systems a,b] [--count N] [--seed S] [--index I] [--short]
+
+  --systems a,b  only these systems; the wire's own checks always run
+  --count N      conversations for each system (2000)
+  --seed S       what all chance is drawn from (1)
+  --index I      one conversation alone, as it is in a run with the same seed
+  --short        200 conversations with seed 1, as in continuous integration";
+
+/// What the command line asks for.
+#[derive(Debug, PartialEq, Eq)]
+struct Arguments {
+    /// Names of systems; empty means all.
+    systems: Vec<String>,
+    run: Run,
+}
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let arguments = match parse(&arguments) {
+        Ok(arguments) => arguments,
+        Err(problem) => {
+            eprintln!("{problem}\n\n{USAGE}");
+            return ExitCode::from(2);
+        }
+    };
+    let chosen = |system: &&&dyn System| {
+        arguments.systems.is_empty()
+            || system.checks_the_wire()
+            || arguments.systems.iter().any(|name| name == system.name())
+    };
+    println!("conformance: {}", arguments.run);
+    let reports: Vec<Report> = SYSTEMS.iter().filter(chosen).map(|system| run(*system, arguments.run)).collect();
+    print!("\n{}", report::summary(&reports));
+    if reports.iter().all(Report::is_conforming) { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// Installs, starts and questions one system, and prints its report.
+fn run(system: &dyn System, run: Run) -> Report {
+    let mut report = Report::new(system.name(), system.classes());
+    println!("\n{}", system.name());
+    let installed = match system.missing() {
+        Some(reason) => Err(NotInstalled::Unavailable(reason)),
+        None => install::install(system.name(), system.program()),
+    };
+    report.ending = match installed {
+        Err(NotInstalled::Unavailable(reason)) => Ending::Skipped(reason),
+        Err(NotInstalled::Broken(reason)) => Ending::Failed(reason),
+        Ok(installed) => {
+            let questioned = Peer::start(&installed).and_then(|mut peer| system.run(&mut peer, run, &mut report));
+            questioned.map_or_else(|failure| Ending::Failed(failure.to_string()), |()| Ending::Complete)
+        }
+    };
+    print!("{report}");
+    report
+}
+
+fn parse(arguments: &[String]) -> Result<Arguments, String> {
+    let mut parsed = Arguments { systems: Vec::new(), run: Run { seed: SEED, first: 0, count: FULL_COUNT } };
+    let mut words = arguments.iter();
+    while let Some(word) = words.next() {
+        let mut value = || words.next().ok_or_else(|| format!("{word} needs a value"));
+        let number = |text: &String| text.parse::<u64>().map_err(|_| format!("{text} is not a number"));
+        match word.as_str() {
+            "--systems" => parsed.systems.extend(value()?.split(',').map(str::to_owned)),
+            "--count" => parsed.run.count = number(value()?)?,
+            "--seed" => parsed.run.seed = number(value()?)?,
+            "--index" => (parsed.run.first, parsed.run.count) = (number(value()?)?, 1),
+            "--short" => parsed.run = Run { seed: SEED, first: 0, count: SHORT_COUNT },
+            _ => return Err(format!("{word} is not understood")),
+        }
+    }
+    let known = |name: &String| SYSTEMS.iter().any(|system| system.name() == name);
+    match parsed.systems.iter().find(|name| !known(name)) {
+        Some(unknown) => {
+            let names: Vec<_> = SYSTEMS.iter().map(|system| system.name()).collect();
+            Err(format!("there is no system {unknown}; there are {}", names.join(", ")))
+        }
+        None => Ok(parsed),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(line: &str) -> Result<Arguments, String> {
+        parse(&line.split_whitespace().map(str::to_owned).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn the_command_line_is_read() {
+        let run = |seed, first, count| Run { seed, first, count };
+        for (line, systems, expected) in [
+            ("", &[][..], run(1, 0, 2_000)),
+            ("--short", &[], run(1, 0, 200)),
+            ("--systems wire-node,wire-python --count 7 --seed 9", &["wire-node", "wire-python"], run(9, 0, 7)),
+            ("--seed 3 --index 41", &[], run(3, 41, 1)),
+        ] {
+            assert_eq!(
+                parsed(line).map(|found| (found.systems, found.run)),
+                Ok((systems.iter().map(|name| (*name).to_owned()).collect(), expected)),
+                "{line}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_is_not_understood_is_refused() {
+        for line in ["--count", "--count x", "--systems nobody", "--quick"] {
+            assert!(parsed(line).is_err(), "{line}");
+        }
+    }
+
+    #[test]
+    fn systems_have_names_of_their_own_and_few_classes_with_tests_that_exist() {
+        for (index, system) in SYSTEMS.iter().enumerate() {
+            assert!(
+                SYSTEMS[..index].iter().all(|other| other.name() != system.name()),
+                "{} is there twice",
+                system.name()
+            );
+            assert_eq!(report::problems(system.classes()), Vec::<String>::new(), "{}", system.name());
+        }
+    }
+}

@@ -1,0 +1,608 @@
+//! OpenCode: the published server works on the same histories, with a model that this run plays.
+//!
+//! Asked about conversations is where a summary by hand cuts (`select`), which outputs are cleared after a prompt
+//! (`prune`), whether the window is too full (`overflow`), what the model is sent (`view`), and what it reads when it
+//! summarizes (`transcript`). Histories may hold compactions, which OpenCode keeps as a pair of messages and Longhand as
+//! a boundary.
+//!
+//! Only transcripts have media: elsewhere what they weigh is a value of the preset, not a decision.
+
+mod history;
+#[cfg(test)]
+mod tests;
+mod transcript;
+
+use crate::generate::{Conversation, Profile, Results};
+use crate::harness::{Peer, PeerFailure, Run, System};
+use crate::report::{Class, Promise, Report};
+use history::{History, close_calls, is_failed, summary_text};
+use longhand::model::layout::Layout;
+use longhand::model::message::{Finish, FinishReason, Role};
+use longhand::model::part::{PartBody, ResultStatus};
+use longhand::model::time::Timestamp;
+use longhand::model::usage::{ModelWindow, Usage};
+use longhand::model::view::{Pruned, SourceMessage, ViewMessage};
+use longhand::policy::plan::{self, Scene};
+use longhand::policy::{Policy, overflow, presets};
+use rand::Rng;
+use rand::rngs::StdRng;
+use rand::seq::IndexedRandom;
+use serde_json::{Value, json};
+use std::collections::HashSet;
+use transcript::Transcript;
+
+pub(crate) struct OpenCode;
+
+const TOOLS: [&str; 8] = ["bash", "read", "write", "edit", "grep", "glob", "skill", "webfetch"];
+
+const PROFILE: Profile = Profile {
+    turns: 1..=8,
+    text_max: 4_000,
+    output_max: 12_000,
+    system: false,
+    media: false,
+    results: Results::WithCall,
+    tools: &TOOLS,
+    ..Profile::FULL
+};
+
+static CLASSES: [Class; 5] = [
+    Class {
+        name: "what nobody has answered stays",
+        promise: Promise::P9,
+        explanation: "OpenCode summarizes a last request or running calls when no tail holds them, and the model has \
+                      nothing to answer to; we keep them beside the summary.",
+        test: ("src/policy/select/tests.rs", "no_cut_does_harm"),
+    },
+    Class {
+        name: "a failed reply stays",
+        promise: Promise::P8,
+        explanation: "OpenCode leaves a reply that failed, or was stopped while it still thought, out of what the model \
+                      is sent, and does not weigh it; we show what it said.",
+        test: ("conformance/opencode/tests.rs", "a_failed_reply_is_shown_and_weighs"),
+    },
+    Class {
+        name: "one summary at a time",
+        promise: Promise::P8,
+        explanation: "A tail that begins before an earlier compaction shows the model that one's marker and summary \
+                      again in OpenCode; we show only the live summary.",
+        test: ("conformance/opencode/tests.rs", "an_earlier_summary_is_not_shown_again"),
+    },
+    Class {
+        name: "an empty view is never due",
+        promise: Promise::P12,
+        explanation: "Where the output limit leaves no room, OpenCode is due with no tokens at all, and goes on for \
+                      ever; we need at least one.",
+        test: ("src/policy/overflow.rs", "opencode_is_due_when_the_usable_window_is_reached"),
+    },
+    Class {
+        name: "a character stays whole",
+        promise: Promise::InvalidText,
+        explanation: "JavaScript cuts a long output between the halves of a surrogate pair; we leave the whole \
+                      character out.",
+        test: ("src/policy/truncate.rs", "a_character_is_never_split"),
+    },
+];
+static UNANSWERED: &Class = &CLASSES[0];
+static FAILED: &Class = &CLASSES[1];
+static ONE_SUMMARY: &Class = &CLASSES[2];
+static EMPTY: &Class = &CLASSES[3];
+static WHOLE_CHARACTERS: &Class = &CLASSES[4];
+
+/// Windows as context, input and output. OpenCode needs a folder for each pair of settings, so there are few.
+const WINDOWS: [(i64, Option<i64>, i64); 5] = [
+    (32_000, None, 4_000),
+    (64_000, None, 8_000),
+    (200_000, None, 64_000),
+    (128_000, Some(100_000), 16_000),
+    (16_000, None, 32_000),
+];
+
+/// Tails as `tail_turns` and `preserve_recent_tokens`.
+const TAILS: [(Option<u32>, Option<i64>); 6] =
+    [(None, None), (Some(2), None), (Some(0), None), (None, Some(300)), (Some(1), Some(1_500)), (Some(3), Some(60))];
+
+/// One conversation in so many is asked what is cleared, and another how it is written out. It is odd, so that both
+/// places of results come up.
+const SOME: u64 = 5;
+
+/// The length of an output at which OpenCode's limits lie: 40 000 tokens stay, more than 20 000 must go.
+const OUTPUT_EDGES: [usize; 4] = [80_000, 80_002, 160_000, 40_000];
+
+impl System for OpenCode {
+    fn name(&self) -> &'static str {
+        "opencode"
+    }
+
+    fn classes(&self) -> &'static [Class] {
+        &CLASSES
+    }
+
+    fn run(&self, peer: &mut Peer, run: Run, report: &mut Report) -> Result<(), PeerFailure> {
+        for batch in run.batches() {
+            let conversations: Vec<Conversation> = batch.map(|index| conversation(run.seed, index, &PROFILE)).collect();
+            ask(peer, report, "select", "select", &conversations, Select::draw)?;
+            // OpenCode's limits make these long, and OpenCode slow.
+            ask(peer, report, "prune", "prune", &every(&conversations, 0), Prune::draw)?;
+            let with_media = Profile { media: true, ..PROFILE };
+            let others = every(&conversations, 1);
+            let others: Vec<Conversation> =
+                others.iter().map(|it| conversation(run.seed, it.index, &with_media)).collect();
+            ask(peer, report, "transcript", "select", &others, Transcript::draw)?;
+            ask(peer, report, "overflow", "overflow", &conversations, Overflow::draw)?;
+            ask(peer, report, "view", "view", &conversations, Viewed::draw)?;
+        }
+        Ok(())
+    }
+}
+
+/// What both sides are asked about one conversation.
+trait Question {
+    /// The question for the other side.
+    fn input(&self) -> Value;
+    /// What we say.
+    fn ours(&self) -> Value;
+    /// What they say, in our words.
+    fn theirs(&self, answer: &Value) -> Value {
+        answer.clone()
+    }
+    /// Why the two differ.
+    fn explain(&self, theirs: &Value) -> Option<&'static Class>;
+}
+
+/// One conversation in [`SOME`].
+fn every(conversations: &[Conversation], remainder: u64) -> Vec<Conversation> {
+    conversations.iter().filter(|it| it.index % SOME == remainder).cloned().collect()
+}
+
+/// Asks the function of the peer about each conversation, and reports it under a name.
+fn ask<Q: Question>(
+    peer: &mut Peer,
+    report: &mut Report,
+    name: &'static str,
+    function: &'static str,
+    conversations: &[Conversation],
+    draw: impl Fn(&Conversation) -> Q,
+) -> Result<(), PeerFailure> {
+    let questions: Vec<Q> = conversations.iter().map(draw).collect();
+    let inputs: Vec<Value> = questions.iter().map(Question::input).collect();
+    let calls = inputs.iter().map(|input| (function, input.clone())).collect();
+    let answers = peer.call_all(calls)?;
+    for (((conversation, question), input), answer) in conversations.iter().zip(&questions).zip(&inputs).zip(answers) {
+        let theirs = answer.map(|answer| question.theirs(&answer));
+        report
+            .compare(name, conversation.index, input, &question.ours(), &theirs, |_, theirs| question.explain(theirs));
+    }
+    Ok(())
+}
+
+/// A conversation as OpenCode could hold it: the calls of a reply stand together, and their results behind them, in the
+/// same message or in one of their own.
+fn conversation(seed: u64, index: u64, profile: &Profile) -> Conversation {
+    let results = if index.is_multiple_of(2) { Results::WithCall } else { Results::MessageForAll };
+    let mut conversation = Conversation::generate(seed, index, &Profile { results, ..profile.clone() });
+    for source in &mut conversation.messages {
+        source.message.parts.sort_by_key(|part| matches!(part.body, PartBody::ToolResult(_)));
+    }
+    conversation
+}
+
+fn policy() -> Policy {
+    presets::opencode::v1_18()
+}
+
+fn window((context, input, output): (i64, Option<i64>, i64)) -> ModelWindow {
+    ModelWindow { model: String::new(), context, input, output: Some(output) }
+}
+
+fn limits((context, input, output): (i64, Option<i64>, i64)) -> Value {
+    match input {
+        Some(input) => json!({"context": context, "input": input, "output": output}),
+        None => json!({"context": context, "output": output}),
+    }
+}
+
+// ------------------------------------------------------------------------------------------------ select
+
+/// Where a summary by hand cuts.
+struct Select {
+    history: History,
+    window: (i64, Option<i64>, i64),
+    tail: (Option<u32>, Option<i64>),
+}
+
+impl Select {
+    fn draw(conversation: &Conversation) -> Self {
+        let mut dice = conversation.dice("settings");
+        let pair = dice.random_range(0..TAILS.len() * 2);
+        let mut history = History::draw(conversation, 1);
+        close_calls(&mut history.messages, false);
+        let (window, tail) = (WINDOWS[pair % WINDOWS.len()], TAILS[pair % TAILS.len()]);
+        Self { history, window, tail }
+    }
+
+    fn policy(&self) -> Policy {
+        let (turns, budget) = self.tail;
+        let mut tail = json!({});
+        if let Some(turns) = turns {
+            tail["turns"] = json!(turns);
+        }
+        if let Some(budget) = budget {
+            tail["budget_ratio"] = json!(0);
+            tail["budget_min_tokens"] = json!(budget);
+            tail["budget_max_tokens"] = json!(budget);
+        }
+        let patch = json!({"auto": {"steps": {"0": {"summarize": {"tail": {"turns": tail}}}}}});
+        policy().with_overrides(&patch.to_string()).unwrap_or_else(|error| panic!("{patch}: {error}"))
+    }
+
+    /// What we do with these messages; indexes are those of the history.
+    fn decide(&self, sources: &[SourceMessage]) -> Value {
+        let policy = self.policy();
+        let window = window(self.window);
+        let layout = Layout::everything();
+        let base = sources.iter().map(|source| source.message.revision).max().unwrap_or(0);
+        let scene = Scene { policy: &policy, window: &window, layout: &layout, sources, base, now: Timestamp(0) };
+        let rung = policy.auto.as_ref().expect("the preset has a main rung");
+        let summary = plan::climb(scene, rung, 0).summary;
+        let start = summary.as_ref().and_then(|summary| summary.tail_message);
+        let tail = start.and_then(|id| self.history.messages.iter().position(|source| source.message.id == id));
+        json!({"summarizes": summary.is_some(), "tail": tail})
+    }
+
+    /// What we would do if a failed reply weighed nothing, and if somebody had answered everything.
+    fn without(&self, failed: bool, unanswered: bool) -> Value {
+        let mut history = self.history.clone();
+        if failed {
+            history.messages.iter_mut().filter(|source| is_failed(source)).for_each(|it| it.message.parts.clear());
+        }
+        let mut sources;
+        if unanswered {
+            close_calls(&mut history.messages, true);
+            sources = history.sources();
+            let mut reply = self.history.messages[0].clone();
+            reply.message.id.0 = uuid::Uuid::max();
+            reply.message.role = Role::Assistant;
+            reply.message.parts.clear();
+            reply.message.revision = i64::MAX / 2;
+            reply.message.sealed_revision = Some(reply.message.revision);
+            reply.message.finish = Finish { reason: Some(FinishReason::Stop), ..Finish::default() };
+            sources.push(reply);
+        } else {
+            sources = history.sources();
+        }
+        self.decide(&sources)
+    }
+}
+
+impl Question for Select {
+    fn input(&self) -> Value {
+        let mut config = json!({});
+        if let Some(turns) = self.tail.0 {
+            config["tail_turns"] = json!(turns);
+        }
+        if let Some(budget) = self.tail.1 {
+            config["preserve_recent_tokens"] = json!(budget);
+        }
+        json!({"config": config, "limits": limits(self.window), "messages": self.history.in_opencode().0})
+    }
+
+    fn ours(&self) -> Value {
+        self.decide(&self.history.sources())
+    }
+
+    fn theirs(&self, answer: &Value) -> Value {
+        let places = self.history.in_opencode().1;
+        let tail = answer["tail"].as_u64().and_then(|tail| places.iter().position(|&place| place as u64 == tail));
+        json!({"summarizes": answer["called"], "tail": tail})
+    }
+
+    fn explain(&self, theirs: &Value) -> Option<&'static Class> {
+        let reasons = [(true, false, FAILED), (false, true, UNANSWERED), (true, true, UNANSWERED)];
+        let found = reasons.into_iter().find(|(failed, unanswered, _)| self.without(*failed, *unanswered) == *theirs);
+        found.map(|(_, _, class)| class)
+    }
+}
+
+// ------------------------------------------------------------------------------------------------ prune
+
+/// Which outputs are cleared after a prompt.
+struct Prune {
+    history: History,
+}
+
+impl Prune {
+    /// Outputs are long enough for OpenCode's limits, which cannot be set, and some were cleared before.
+    fn draw(conversation: &Conversation) -> Self {
+        let mut history = History::draw(conversation, 1);
+        let mut dice = conversation.dice("outputs");
+        let cleared = dice.random_range(0..6) == 0;
+        for source in &mut history.messages {
+            let mut pruned = Vec::new();
+            for part in &mut source.message.parts {
+                let PartBody::ToolResult(result) = &mut part.body else { continue };
+                result.output = "x".repeat(length(&mut dice));
+                if cleared && result.status == ResultStatus::Completed && dice.random_range(0..3) == 0 {
+                    let compaction = longhand::model::ids::CompactionId(uuid::Uuid::from_u128(1));
+                    pruned.push(Pruned { part: part.id, compaction, cut: None });
+                }
+            }
+            source.pruned.extend(pruned);
+        }
+        Self { history }
+    }
+}
+
+fn length(dice: &mut StdRng) -> usize {
+    match dice.random_range(0..4) {
+        0 => dice.random_range(0..1_000),
+        1 => (OUTPUT_EDGES.choose(dice).copied().unwrap_or(1) + dice.random_range(0..4)).saturating_sub(2),
+        _ => dice.random_range(0..60_000),
+    }
+}
+
+impl Question for Prune {
+    fn input(&self) -> Value {
+        json!({"messages": self.history.in_opencode().0})
+    }
+
+    /// The prompt and its reply stand behind the history when OpenCode looks at it.
+    fn ours(&self) -> Value {
+        let mut policy = policy();
+        policy.routine = presets::opencode::seed().routine;
+        let mut sources = self.history.sources();
+        let newest = sources.iter().map(|source| source.message.revision).max().unwrap_or(0);
+        for (role, text, revision) in [(Role::User, "go", newest + 1), (Role::Assistant, "ok", newest + 2)] {
+            let mut said = self.history.messages[0].clone();
+            said.message.role = role;
+            said.message.finish = Finish { reason: Some(FinishReason::Stop), ..Finish::default() };
+            said.message.parts.truncate(1);
+            said.message.parts.iter_mut().for_each(|part| part.body = PartBody::Text(text.to_owned()));
+            (said.message.revision, said.message.sealed_revision) = (revision, Some(revision));
+            sources.push(said);
+        }
+        let window = window(WINDOWS[2]);
+        let layout = Layout::everything();
+        let base = newest + 2;
+        let scene =
+            Scene { policy: &policy, window: &window, layout: &layout, sources: &sources, base, now: Timestamp(0) };
+        let cut: HashSet<_> = plan::routine(scene).cuts.parts.into_iter().map(|(part, _)| part).collect();
+        let parts = self.history.messages.iter().flat_map(|source| &source.message.parts);
+        let calls: Vec<&str> = parts
+            .filter_map(|part| match &part.body {
+                PartBody::ToolResult(result) if cut.contains(&part.id) => Some(result.call_id.as_str()),
+                _ => None,
+            })
+            .collect();
+        json!(calls)
+    }
+
+    fn theirs(&self, answer: &Value) -> Value {
+        let written = self.history.in_opencode().0;
+        let call = |place: &Value| {
+            let (message, part) = place.as_str()?.split_once('.')?;
+            let part: usize = part.parse().ok()?;
+            Some(written.get(message.parse::<usize>().ok()?)?["parts"].get(part)?["call"].clone())
+        };
+        answer["pruned"].as_array().into_iter().flatten().filter_map(call).collect()
+    }
+
+    fn explain(&self, _theirs: &Value) -> Option<&'static Class> {
+        None
+    }
+}
+
+// ------------------------------------------------------------------------------------------------ overflow
+
+/// Whether the window is too full.
+struct Overflow {
+    window: (i64, Option<i64>, i64),
+    auto: bool,
+    usage: Usage,
+    /// Whether the usage stands in the history, rather than in the reply to a prompt.
+    at_start: bool,
+}
+
+impl Overflow {
+    fn draw(conversation: &Conversation) -> Self {
+        let mut dice = conversation.dice("usage");
+        let chosen = WINDOWS[dice.random_range(0..WINDOWS.len())];
+        let usable = overflow::usable(&policy(), &window(chosen));
+        let count = match dice.random_range(0..3) {
+            0 => dice.random_range(0..chosen.0 * 2),
+            1 => 0,
+            _ => (usable + dice.random_range(-2..=2)).max(0),
+        };
+        let at_start = dice.random_bool(0.5);
+        let mut share = |of: i64| dice.random_range(0..=of);
+        let output = share(count);
+        let cache_read = share(count - output);
+        let cache_write = if at_start { share(count - output - cache_read) } else { 0 };
+        let input = count - output - cache_read - cache_write;
+        let reasoning = share(2_000);
+        // What a provider calls the total of a reply is not looked at: it is worked out from the other two counts.
+        let reply = input + cache_read + output + reasoning;
+        let total = if at_start { (share(1) == 1).then(|| (count + share(4) - 2).max(0)) } else { Some(reply) };
+        let usage = Usage { input, output, reasoning, cache_read, cache_write, total, ..Usage::default() };
+        let auto = dice.random_range(0..10) > 0;
+        Self { window: chosen, auto, usage, at_start }
+    }
+}
+
+impl Question for Overflow {
+    fn input(&self) -> Value {
+        let Usage { input, output, reasoning, cache_read, cache_write, total, .. } = self.usage;
+        let config = if self.auto { json!({}) } else { json!({"auto": false}) };
+        let mut messages = vec![json!({"role": "user", "parts": [{"type": "text", "text": "Hello."}]})];
+        let mut asked = json!({"config": config, "limits": limits(self.window)});
+        if self.at_start {
+            let mut tokens = json!({"input": input, "output": output, "reasoning": reasoning,
+                "cache": {"read": cache_read, "write": cache_write}});
+            if let Some(total) = total {
+                tokens["total"] = json!(total);
+            }
+            messages.push(json!({"role": "assistant", "finish": "stop", "tokens": tokens,
+                "parts": [{"type": "text", "text": "Hello."}]}));
+        } else {
+            asked["usage"] = json!({
+                "prompt_tokens": input + cache_read,
+                "completion_tokens": output + reasoning,
+                "total_tokens": total,
+                "prompt_tokens_details": {"cached_tokens": cache_read},
+                "completion_tokens_details": {"reasoning_tokens": reasoning},
+            });
+        }
+        asked["messages"] = json!(messages);
+        asked
+    }
+
+    fn ours(&self) -> Value {
+        let mut policy = policy();
+        policy.trigger.auto = self.auto;
+        let tokens = policy.counting.usage.tokens(&self.usage);
+        let due = overflow::due_at(&policy, &window(self.window));
+        json!({"compacted": due.is_some_and(|due| tokens >= due)})
+    }
+
+    fn explain(&self, theirs: &Value) -> Option<&'static Class> {
+        let tokens = policy().counting.usage.tokens(&self.usage);
+        let is_empty = tokens == 0 && overflow::usable(&policy(), &window(self.window)) == 0;
+        (self.auto && is_empty && theirs["compacted"] == json!(true)).then_some(EMPTY)
+    }
+}
+
+// ------------------------------------------------------------------------------------------------ view
+
+/// What the model is sent.
+struct Viewed {
+    history: History,
+}
+
+impl Viewed {
+    fn draw(conversation: &Conversation) -> Self {
+        let mut history = History::draw(conversation, 2);
+        let mut dice = conversation.dice("cleared");
+        for source in &mut history.messages {
+            let completed = source.message.parts.iter().filter(
+                |part| matches!(&part.body, PartBody::ToolResult(result) if result.status == ResultStatus::Completed),
+            );
+            let compaction = longhand::model::ids::CompactionId(uuid::Uuid::from_u128(1));
+            let cleared = completed.filter(|_| dice.random_range(0..8) == 0);
+            source.pruned = cleared.map(|part| Pruned { part: part.id, compaction, cut: None }).collect();
+        }
+        Self { history }
+    }
+
+    fn said(&self, sources: &[SourceMessage]) -> Vec<Value> {
+        let policy = policy();
+        let view = plan::view(&policy, sources);
+        let mut said: Vec<Value> = view.messages.iter().flat_map(entries).collect();
+        said.push(json!({"role": "user", "texts": ["go"]}));
+        in_order(said)
+    }
+
+    /// Ours without failed replies.
+    fn without_failed(&self) -> Vec<Value> {
+        let mut sources = self.history.sources();
+        sources.retain(|source| !is_failed(source));
+        self.said(&sources)
+    }
+}
+
+/// The same with the results behind each reply in the order of their ids: what stands there answers the reply's calls
+/// all at once, and its order says nothing.
+fn in_order(mut said: Vec<Value>) -> Vec<Value> {
+    for run in said.chunk_by_mut(|before, after| before["role"] == "tool" && after["role"] == "tool") {
+        run.sort_by_key(|entry| entry["id"].to_string());
+    }
+    said
+}
+
+/// A message of a view, as a chat completion's messages say it.
+fn entries(message: &ViewMessage) -> Vec<Value> {
+    let mut texts: Vec<&str> = Vec::new();
+    let mut reasoning = String::new();
+    let mut calls = Vec::new();
+    let mut results = Vec::new();
+    for part in &message.parts {
+        match &part.body {
+            PartBody::Text(text) => texts.push(text),
+            PartBody::Marker(marker) => texts.push(&marker.text),
+            PartBody::Reasoning(text) => reasoning.push_str(text),
+            PartBody::ToolCall(call) => {
+                let input: Value = serde_json::from_str(&call.input_json).unwrap_or(Value::Null);
+                calls.push(json!({"id": call.call_id, "tool": call.tool, "input": input}));
+            }
+            PartBody::ToolResult(result) => {
+                results.push(json!({"role": "tool", "id": result.call_id, "text": result.output}));
+            }
+            PartBody::Media(_) | PartBody::Step(_) | PartBody::Opaque(_) | PartBody::Record(_) => {}
+        }
+    }
+    match message.role {
+        Role::Tool => results,
+        Role::Assistant => {
+            vec![json!({"role": "assistant", "text": texts.concat(), "reasoning": reasoning, "calls": calls})]
+        }
+        Role::User | Role::System => vec![json!({"role": "user", "texts": texts})],
+    }
+}
+
+/// A message of a chat completion in the same form.
+fn entry(message: &Value) -> Value {
+    let content = &message["content"];
+    match message["role"].as_str() {
+        Some("assistant") => {
+            let calls: Vec<Value> = message["tool_calls"]
+                .as_array()
+                .into_iter()
+                .flatten()
+                .map(|call| {
+                    let function = &call["function"];
+                    let input = function["arguments"].as_str().and_then(|text| serde_json::from_str(text).ok());
+                    json!({"id": call["id"], "tool": function["name"], "input": input.unwrap_or(Value::Null)})
+                })
+                .collect();
+            let reasoning = message["reasoning_content"].as_str().unwrap_or_default();
+            let text = content.as_str().unwrap_or_default();
+            json!({"role": "assistant", "text": text, "reasoning": reasoning, "calls": calls})
+        }
+        Some("tool") => json!({"role": "tool", "id": message["tool_call_id"], "text": content}),
+        _ => {
+            let texts: Vec<Value> = match content {
+                Value::Array(items) => items.iter().map(|item| item["text"].clone()).collect(),
+                other => vec![other.clone()],
+            };
+            json!({"role": "user", "texts": texts})
+        }
+    }
+}
+
+impl Question for Viewed {
+    fn input(&self) -> Value {
+        json!({"messages": self.history.in_opencode().0})
+    }
+
+    fn ours(&self) -> Value {
+        json!(self.said(&self.history.sources()))
+    }
+
+    fn theirs(&self, answer: &Value) -> Value {
+        json!(in_order(answer["messages"].as_array().into_iter().flatten().map(entry).collect()))
+    }
+
+    fn explain(&self, theirs: &Value) -> Option<&'static Class> {
+        let theirs = theirs.as_array()?;
+        let without_failed = self.without_failed();
+        if *theirs == without_failed {
+            return Some(FAILED);
+        }
+        // Behind the live marker and summary, theirs may have those of the compaction before.
+        let earlier = self.history.compactions.len().checked_sub(2)?;
+        let marker = json!({"role": "user", "texts": [policy().view.marker_text]});
+        let mut behind = theirs.get(2..)?.windows(2);
+        let at = 2 + behind.position(|it| it[0] == marker && it[1]["text"] == summary_text(earlier))?;
+        let once = [&theirs[..at], &theirs[at + 2..]].concat();
+        (once == without_failed || json!(once) == self.ours()).then_some(ONE_SUMMARY)
+    }
+}

@@ -1,0 +1,234 @@
+//! Histories on both sides: what we keep as messages and a boundary, OpenCode keeps as messages alone.
+
+use super::policy;
+use crate::generate::Conversation;
+use longhand::model::layout::{Layout, Place};
+use longhand::model::message::{FinishReason, Role};
+use longhand::model::part::{Media, Part, PartBody, ResultStatus, ToolResult};
+use longhand::model::view::SourceMessage;
+use longhand::policy::plan::{self, Boundary};
+use rand::Rng;
+use rand::seq::IndexedRandom;
+use serde_json::{Value, json};
+use std::collections::HashSet;
+
+/// A history on both sides: plain messages, and the compactions that took place in it.
+#[derive(Debug, Clone)]
+pub(super) struct History {
+    pub(super) messages: Vec<SourceMessage>,
+    pub(super) compactions: Vec<Compaction>,
+}
+
+/// A compaction that took place before `messages[at]`, and kept the messages from `tail` on.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Compaction {
+    pub(super) at: usize,
+    /// None when everything was summarized.
+    pub(super) tail: Option<usize>,
+}
+
+impl Compaction {
+    pub(super) fn tail_start(self) -> usize {
+        self.tail.unwrap_or(self.at)
+    }
+}
+
+impl History {
+    /// The conversation with up to so many compactions. A tail begins where a reply and its results are not parted, and
+    /// never before the tail of the compaction before.
+    pub(super) fn draw(conversation: &Conversation, compactions_max: usize) -> Self {
+        let mut messages = conversation.messages.clone();
+        // Room for what a compaction writes, in the order of the history.
+        for source in &mut messages {
+            source.message.revision *= 10;
+            source.message.sealed_revision = Some(source.message.revision);
+        }
+        let mut history = Self { messages, compactions: Vec::new() };
+        let mut dice = conversation.dice("compactions");
+        let count = if dice.random_range(0..100) < 60 { 0 } else { compactions_max };
+        let mut from = 1;
+        let mut tail_from = 0;
+        for _ in 0..count {
+            let places: Vec<usize> =
+                (from..history.messages.len()).filter(|&at| history.messages[at].message.role == Role::User).collect();
+            let Some(&at) = places.choose(&mut dice) else { break };
+            let tails: Vec<usize> =
+                (tail_from.max(1)..at).filter(|&tail| history.messages[tail].message.role != Role::Tool).collect();
+            let tail = tails.choose(&mut dice).copied().filter(|_| dice.random_bool(0.8));
+            let compaction = Compaction { at, tail };
+            tail_from = compaction.tail_start() + 1;
+            from = at + 1;
+            history.compactions.push(compaction);
+        }
+        history
+    }
+
+    /// The messages of a view.
+    pub(super) fn sources(&self) -> Vec<SourceMessage> {
+        let Some(last) = self.compactions.last() else { return self.messages.clone() };
+        let tail_start = self.messages[last.tail_start()].message.revision;
+        let boundary = Boundary { tail_start, retained: &[], retained_first: false };
+        let text = summary_text(self.compactions.len() - 1);
+        let layout = Layout::everything();
+        let mut sources = plan::with_summary(&policy(), &layout, &self.messages, &boundary, &text, &[]);
+        // The marker and the summary were written where the compaction took place.
+        let at = self.messages[last.at].message.revision;
+        for source in &mut sources {
+            match source.place {
+                Some(Place::Marker) => source.message.revision = at - 2,
+                Some(Place::Summary) => source.message.revision = at - 1,
+                Some(Place::Pinned | Place::Retained | Place::Edit(_)) | None => {}
+            }
+        }
+        sources
+    }
+
+    /// The messages in OpenCode's form, and where each of ours is among them.
+    pub(super) fn in_opencode(&self) -> (Vec<Value>, Vec<usize>) {
+        let mut written: Vec<Value> = Vec::new();
+        let mut places: Vec<usize> = Vec::new();
+        for (index, source) in self.messages.iter().enumerate() {
+            for (number, compaction) in self.compactions.iter().enumerate().filter(|(_, it)| it.at == index) {
+                let marker = compaction
+                    .tail
+                    .map_or(json!({"type": "compaction"}), |tail| json!({"type": "compaction", "tail": places[tail]}));
+                written.push(json!({"role": "user", "parts": [marker]}));
+                written.push(json!({"role": "assistant", "finish": "stop", "summary": true,
+                    "parts": [{"type": "text", "text": summary_text(number)}]}));
+            }
+            if source.message.role == Role::Tool {
+                // It was written with its calls.
+                places.push(written.len() - 1);
+                continue;
+            }
+            places.push(written.len());
+            written.push(message(source, self.messages.get(index + 1)));
+        }
+        (written, places)
+    }
+}
+
+pub(super) fn summary_text(number: usize) -> String {
+    format!("Summary number {number}.")
+}
+
+/// A message in OpenCode's form; the results of its calls are its own, or those of the tool message behind it.
+fn message(source: &SourceMessage, next: Option<&SourceMessage>) -> Value {
+    let behind = next.filter(|next| next.message.role == Role::Tool);
+    let results: Vec<(&ToolResult, bool)> = [Some(source), behind]
+        .into_iter()
+        .flatten()
+        .flat_map(|source| source.message.parts.iter().map(move |part| (source, part)))
+        .filter_map(|(source, part)| match &part.body {
+            PartBody::ToolResult(result) => Some((result, source.pruned_part(part.id).is_some())),
+            _ => None,
+        })
+        .collect();
+    let is_model = source.message.role == Role::Assistant;
+    let mut parts: Vec<Value> = if is_model { vec![json!({"type": "step-start"})] } else { Vec::new() };
+    for part in &source.message.parts {
+        match &part.body {
+            PartBody::Text(text) if !text.is_empty() => parts.push(json!({"type": "text", "text": text})),
+            PartBody::Reasoning(text) if !text.is_empty() => parts.push(json!({"type": "reasoning", "text": text})),
+            PartBody::Media(media) => parts.push(file(media)),
+            PartBody::ToolCall(call) => {
+                let input: Value = serde_json::from_str(&call.input_json).unwrap_or(Value::Null);
+                let mut tool = json!({"type": "tool", "tool": call.tool, "call": call.call_id, "input": input});
+                match results.iter().find(|(result, _)| result.call_id == call.call_id) {
+                    Some((result, pruned)) => {
+                        let is_done = result.status == ResultStatus::Completed;
+                        tool["status"] = json!(if is_done { "completed" } else { "error" });
+                        tool["output"] = text_or_size(&result.output);
+                        tool["compacted"] = json!(pruned);
+                        tool["attachments"] = result.attachments.iter().map(file).collect();
+                    }
+                    None => tool["status"] = json!("running"),
+                }
+                parts.push(tool);
+            }
+            _ => {}
+        }
+    }
+    if !is_model {
+        return json!({"role": "user", "parts": parts});
+    }
+    let mut written = json!({"role": "assistant", "parts": parts});
+    match source.message.finish.reason {
+        Some(FinishReason::Error) => {
+            written["finish"] = json!("error");
+            written["error"] = json!({"name": "UnknownError", "data": {"message": "It failed."}});
+        }
+        Some(FinishReason::Aborted) => {
+            written["error"] = json!({"name": "MessageAbortedError", "data": {"message": "It was stopped."}});
+        }
+        Some(FinishReason::ToolCalls) => written["finish"] = json!("tool-calls"),
+        _ => written["finish"] = json!("stop"),
+    }
+    written
+}
+
+/// A media item. What its bytes are is not looked at.
+fn file(media: &Media) -> Value {
+    let mut file = json!({"type": "file", "mime": media.mime_type, "url": format!("data:{};base64,", media.mime_type)});
+    if !media.name.is_empty() {
+        file["filename"] = json!(media.name);
+    }
+    file
+}
+
+/// A long output that is one letter again and again goes as its length.
+fn text_or_size(text: &str) -> Value {
+    let is_fill = text.len() > 1_000 && text.bytes().all(|byte| byte == b'x');
+    if is_fill { json!({"repeat": "x", "chars": text.len()}) } else { json!(text) }
+}
+
+/// Whether OpenCode leaves a reply out: it failed, or it was stopped before it said anything but thoughts.
+pub(super) fn is_failed(source: &SourceMessage) -> bool {
+    let said = |part: &Part| match &part.body {
+        PartBody::Text(text) => !text.is_empty(),
+        body => matches!(body, PartBody::ToolCall(_)),
+    };
+    match source.message.finish.reason {
+        Some(FinishReason::Error) => true,
+        Some(FinishReason::Aborted) => !source.message.parts.iter().any(said),
+        _ => false,
+    }
+}
+
+/// Calls that nothing answers get the result that a view shows, but for those of the last message.
+pub(super) fn close_calls(messages: &mut [SourceMessage], with_last: bool) {
+    let answered: HashSet<String> = messages
+        .iter()
+        .flat_map(|source| &source.message.parts)
+        .filter_map(|part| match &part.body {
+            PartBody::ToolResult(result) => Some(result.call_id.clone()),
+            _ => None,
+        })
+        .collect();
+    let end = if with_last { messages.len() } else { messages.len().saturating_sub(1) };
+    for source in &mut messages[..end] {
+        let open: Vec<_> = source
+            .message
+            .parts
+            .iter()
+            .filter_map(|part| match &part.body {
+                PartBody::ToolCall(call) if !answered.contains(&call.call_id) => {
+                    Some((part.clone(), call.call_id.clone()))
+                }
+                _ => None,
+            })
+            .collect();
+        for (mut part, call_id) in open {
+            part.id.0 = uuid::Uuid::from_u128(part.id.0.as_u128() + (1 << 100));
+            part.body = PartBody::ToolResult(ToolResult {
+                call_id,
+                status: ResultStatus::Interrupted,
+                output: policy().view.interrupted_text,
+                attachments: Vec::new(),
+                start_time: None,
+                end_time: None,
+            });
+            source.message.parts.push(part);
+        }
+    }
+}

@@ -1,0 +1,94 @@
+use super::history::Compaction;
+use super::*;
+
+/// A conversation in which somebody asked twice, and the first answer failed.
+fn failed() -> Vec<SourceMessage> {
+    let mut conversation = Conversation::generate(1, 0, &Profile { turns: 2..=2, calls: false, ..PROFILE });
+    let template = conversation.messages[0].clone();
+    let said = |index: i64, role, reason, text: &str| {
+        let mut source = template.clone();
+        source.message.id.0 = uuid::Uuid::from_u128(index as u128);
+        (source.message.revision, source.message.role) = (index, role);
+        source.message.sealed_revision = Some(index);
+        source.message.finish = Finish { reason, ..Finish::default() };
+        source.message.parts.truncate(1);
+        source.message.parts[0].body = PartBody::Text(text.to_owned());
+        source
+    };
+    conversation.messages = vec![
+        said(1, Role::User, None, "one"),
+        said(2, Role::Assistant, Some(FinishReason::Stop), "two"),
+        said(3, Role::User, None, "three"),
+        said(4, Role::Assistant, Some(FinishReason::Error), &"half ".repeat(400)),
+        said(5, Role::User, None, "four"),
+        said(6, Role::Assistant, Some(FinishReason::Stop), "five"),
+    ];
+    conversation.messages
+}
+
+fn history(compactions: &[Compaction]) -> History {
+    History { messages: failed(), compactions: compactions.to_vec() }
+}
+
+#[test]
+fn a_failed_reply_is_shown_and_weighs() {
+    let question = Viewed { history: history(&[]) };
+    let ours = question.said(&question.history.sources());
+    assert_eq!((ours.len(), ours[3]["text"].as_str().map(str::len)), (7, Some(2_000)));
+    let theirs = json!(question.without_failed());
+    assert_eq!(question.explain(&theirs), Some(FAILED));
+    assert_eq!(question.explain(&json!([])), None);
+    let tail = (None, Some(50));
+    let select = Select { history: history(&[]), window: WINDOWS[0], tail };
+    assert_eq!(select.ours(), json!({"summarizes": true, "tail": 4}));
+    // Without its weight, the turn before stays too.
+    let theirs = json!({"summarizes": true, "tail": 2});
+    assert_eq!(select.without(true, false), theirs);
+    assert_eq!(select.explain(&theirs), Some(FAILED));
+    assert_eq!(select.explain(&json!({"summarizes": true, "tail": 3})), None);
+}
+
+#[test]
+fn an_earlier_summary_is_not_shown_again() {
+    let first = Compaction { at: 2, tail: Some(1) };
+    let second = Compaction { at: 4, tail: Some(2) };
+    let question = Viewed { history: history(&[first, second]) };
+    let ours = question.said(&question.history.sources());
+    let texts: Vec<&str> = ours.iter().filter_map(|it| it["text"].as_str()).map(|text| &text[..4]).collect();
+    assert_eq!(texts, ["Summ", "half", "five"]);
+    assert_eq!(ours[1]["text"], summary_text(1));
+    let mut theirs = ours.clone();
+    let again = [json!({"role": "user", "texts": ["What did we do so far?"]}), ours[1].clone()];
+    theirs.splice(3..3, again);
+    assert_eq!(question.explain(&json!(theirs)), None, "the same summary twice");
+    theirs[4]["text"] = json!(summary_text(0));
+    assert_eq!(question.explain(&json!(theirs)), Some(ONE_SUMMARY));
+}
+
+#[test]
+fn messages_keep_their_places_in_both_forms() {
+    for index in 0..200 {
+        let history = History::draw(&conversation(7, index, &PROFILE), 2);
+        let (written, places) = history.in_opencode();
+        assert_eq!(places.len(), history.messages.len());
+        assert_eq!(written.len(), {
+            let results = history.messages.iter().filter(|source| source.message.role == Role::Tool).count();
+            history.messages.len() - results + 2 * history.compactions.len()
+        });
+        for (source, place) in history.messages.iter().zip(&places) {
+            let role = if source.message.role == Role::User { "user" } else { "assistant" };
+            assert_eq!(written[*place]["role"], role, "conversation {index}");
+        }
+    }
+}
+
+#[test]
+fn an_unanswered_request_explains_only_where_the_tail_ends() {
+    let mut history = history(&[]);
+    history.messages.truncate(5);
+    let select = Select { history, window: WINDOWS[0], tail: (Some(0), None) };
+    // A failure answers nothing.
+    assert_eq!(select.ours(), json!({"summarizes": true, "tail": 2}));
+    assert_eq!(select.explain(&json!({"summarizes": true, "tail": null})), Some(UNANSWERED));
+    assert_eq!(select.explain(&json!({"summarizes": true, "tail": 4})), None);
+}

@@ -1,0 +1,58 @@
+//! What a model is given to read when it summarizes: the history as text.
+
+use super::history::History;
+use super::{Question, WHOLE_CHARACTERS};
+use crate::generate::Conversation;
+use crate::report::Class;
+use longhand::model::part::{PartBody, ResultStatus};
+use longhand::policy::prompt::{Detail, GAP, Style, entries};
+use serde_json::{Value, json};
+
+/// How a history is written out. It may hold media; no tail is kept, and nothing was summarized before.
+pub(super) struct Transcript {
+    history: History,
+}
+
+impl Transcript {
+    pub(super) fn draw(conversation: &Conversation) -> Self {
+        let mut history = History::draw(conversation, 0);
+        // A tool that fails gives no media in OpenCode.
+        for part in history.messages.iter_mut().flat_map(|source| &mut source.message.parts) {
+            match &mut part.body {
+                PartBody::ToolResult(result) if result.status != ResultStatus::Completed => result.attachments.clear(),
+                _ => {}
+            }
+        }
+        Self { history }
+    }
+}
+
+impl Question for Transcript {
+    fn input(&self) -> Value {
+        json!({"config": {"tail_turns": 0}, "messages": self.history.in_opencode().0, "text": true})
+    }
+
+    fn ours(&self) -> Value {
+        let messages: Vec<_> = self.history.messages.iter().collect();
+        lines(&entries(Style::OpenCode, Detail::FULL, &messages).join(GAP))
+    }
+
+    /// The words around it are OpenCode's own.
+    fn theirs(&self, answer: &Value) -> Value {
+        let request = answer["request"].as_str().unwrap_or_default();
+        let inside = request.split_once("<conversation>\n").and_then(|(_, rest)| rest.rsplit_once("\n</conversation>"));
+        inside.map_or(Value::Null, |(text, _)| lines(text))
+    }
+
+    fn explain(&self, theirs: &Value) -> Option<&'static Class> {
+        // JavaScript leaves half a character in front of the mark of a cut; we leave it out.
+        let theirs: Vec<&str> = theirs.as_array()?.iter().filter_map(Value::as_str).collect();
+        let whole = theirs.join("\n").replace("\u{fffd}\n[truncated]", "\n[truncated]");
+        (lines(&whole) == self.ours()).then_some(WHOLE_CHARACTERS)
+    }
+}
+
+/// A text as its lines, so that a difference has a place.
+fn lines(text: &str) -> Value {
+    text.split('\n').collect()
+}

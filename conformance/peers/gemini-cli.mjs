@@ -1,0 +1,188 @@
+// Runs Gemini CLI's own compression code on conversations that are sent to it, one JSON object per line.
+//
+// The first argument is the folder where the packages of gemini-cli.packages are installed.
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { pathToFileURL } from 'node:url';
+import { folder, serve } from './serve.mjs';
+
+const load = (packageName, file) =>
+  import(pathToFileURL(join(folder, 'node_modules', packageName, 'dist/src', file)).href);
+
+const current = '@google/gemini-cli-core';
+const seed = 'gemini-cli-core-2025-08';
+const compression = await load(current, 'context/chatCompressionService.js');
+const masking = await load(current, 'context/toolOutputMaskingService.js');
+const { estimateTokenCountSync } = await load(current, 'utils/tokenCalculation.js');
+const { formatTruncatedToolOutput } = await load(current, 'utils/fileUtils.js');
+const { tokenLimit } = await load(current, 'core/tokenLimits.js');
+const { GeminiClient, findIndexAfterFraction } = await load(seed, 'core/client.js');
+
+/** What the services ask of the application; everything that is not named answers nothing. */
+function configOf(members) {
+  const config = new Proxy(members, {
+    get(target, name) {
+      if (name in target) return target[name];
+      if (name === 'config') return config;
+      if (name === 'then') return undefined;
+      return () => undefined;
+    },
+  });
+  return config;
+}
+
+/** Runs the work with a folder for outputs that are written to files. Its name is short: it is counted as tokens. */
+async function withFolder(work) {
+  const spill = mkdtempSync(join(tmpdir(), 'g'));
+  try {
+    return await work(spill);
+  } finally {
+    rmSync(spill, { recursive: true, force: true });
+  }
+}
+
+/** What a model reads in place of outputs that were written to files, by the id of the call. */
+function shortened(history, spill) {
+  const responses = history.flatMap(({ parts }) => parts.map((part) => part.functionResponse)).filter(Boolean);
+  const texts = responses.map(({ id, response }) => [id, response.output ?? '']);
+  const naming = new RegExp(`${spill}[^\\s]*`, 'g');
+  return Object.fromEntries(
+    texts.filter(([, text]) => text.includes(spill)).map(([id, text]) => [id, text.replace(naming, 'FILE')]),
+  );
+}
+
+/** `history` and what the model answers, in order; gives the outcome and every request that was made. */
+function compress(args) {
+  return withFolder(async (spill) => {
+    const requests = [];
+    const answers = [...(args.answers ?? [])];
+    let truncations = 0;
+    const chat = {
+      getHistory: () => structuredClone(args.history),
+      getLastPromptTokenCount: () => args.originalTokenCount,
+    };
+    const config = configOf({
+      getBaseLlmClient: () => ({
+        generateContent: async (request) => {
+          requests.push(request);
+          const text = answers.shift() ?? '';
+          return { candidates: [{ content: { role: 'model', parts: [{ text }] } }] };
+        },
+      }),
+      getCompressionThreshold: async () => args.threshold,
+      storage: { getProjectTempDir: () => spill },
+      getTruncateToolOutputThreshold: () => args.maxChars ?? 40000,
+      getNextCompressionTruncationId: () => ++truncations,
+      getModel: () => args.model,
+      getActiveModel: () => args.model,
+      getIncludeDirectoryTree: () => false,
+      getSessionMemory: () => '',
+      getSkillManager: () => ({ getSkills: () => [] }),
+      getToolRegistry: () => ({ getAllToolNames: () => [], getAllTools: () => [] }),
+      getContentGenerator: () => ({
+        countTokens: async ({ contents }) => ({ totalTokens: estimateTokenCountSync(contents[0].parts) }),
+      }),
+    });
+    const service = new compression.ChatCompressionService();
+    const result = await service.compress(
+      chat, 'p', args.force ?? false, args.model ?? 'gemini-2.5-pro', config, args.failed ?? false,
+      new AbortController().signal,
+    );
+    const [summary, answer, ...tail] = result.newHistory ?? [];
+    return {
+      status: result.info.compressionStatus,
+      newTokenCount: result.info.newTokenCount,
+      // Every request repeats the history that is summarized, and asks something behind it.
+      requests: requests.map(({ promptId, contents, modelConfigKey: { model } }) => (
+        { promptId, contents: contents.length, model }
+      )),
+      summarized: requests.length > 0 ? requests[0].contents.length - 1 : 0,
+      summary: summary?.parts[0].text,
+      answer: answer?.parts[0].text,
+      kept: tail.length,
+      changed: shortened(tail, spill),
+    };
+  });
+}
+
+/** What the budget for tool results changes, through the one path that gives the history back whole. */
+function truncateHistoryToBudget({ history, maxChars }) {
+  const run = async (spill) => {
+    let truncations = 0;
+    const config = configOf({
+      storage: { getProjectTempDir: () => spill },
+      getTruncateToolOutputThreshold: () => maxChars,
+      getNextCompressionTruncationId: () => ++truncations,
+    });
+    const chat = {
+      getHistory: () => structuredClone(history),
+      getLastPromptTokenCount: () => Number.MAX_SAFE_INTEGER,
+    };
+    const service = new compression.ChatCompressionService();
+    const { newHistory } = await service.compress(chat, 'p', false, 'gemini-2.5-pro', config, true);
+    return shortened(newHistory ?? history, spill);
+  };
+  return withFolder(run);
+}
+
+function mask({ history, protectionThresholdTokens, minPrunableThresholdTokens, protectLatestTurn }) {
+  return withFolder(async (spill) => {
+    const config = configOf({
+      getToolOutputMaskingConfig: async () => ({
+        protectionThresholdTokens: protectionThresholdTokens ?? masking.DEFAULT_TOOL_PROTECTION_THRESHOLD,
+        minPrunableThresholdTokens: minPrunableThresholdTokens ?? masking.DEFAULT_MIN_PRUNABLE_TOKENS_THRESHOLD,
+        protectLatestTurn: protectLatestTurn ?? masking.DEFAULT_PROTECT_LATEST_TURN,
+      }),
+      getSessionId: () => 'peer',
+      getUsageStatisticsEnabled: () => false,
+      storage: { getProjectTempDir: () => spill },
+    });
+    const result = await new masking.ToolOutputMaskingService().mask(structuredClone(history), config);
+    return Object.keys(shortened(result.newHistory, spill));
+  });
+}
+
+/**
+ * The compression of July and August 2025; `tokens` are the counts before and after, `answer` the model's summary.
+ * Gives how many contents are summarized and how many stay, or null when nothing is done.
+ */
+async function tryCompressChat({ history, tokens, force, answer, model }) {
+  const counts = [...tokens];
+  let held = structuredClone(history);
+  let summarized = 0;
+  const chat = {
+    getHistory: () => held,
+    setHistory: (head) => { held = head; },
+    sendMessage: async () => {
+      summarized = held.length;
+      return { text: answer };
+    },
+  };
+  const client = Object.create(GeminiClient.prototype);
+  Object.assign(client, { chat, config: { getModel: () => model ?? 'gemini-2.5-pro' } });
+  client.getChat = () => client.chat;
+  client.getContentGenerator = () => ({ countTokens: async () => ({ totalTokens: counts.shift() }) });
+  client.startChat = async (extra) => ({ getHistory: () => extra });
+  // The constants are fields that the constructor sets; a bare object has to take them from its source.
+  const source = GeminiClient.toString();
+  for (const name of ['COMPRESSION_TOKEN_THRESHOLD', 'COMPRESSION_PRESERVE_THRESHOLD']) {
+    const match = source.match(new RegExp(`\\b${name}\\s*=\\s*([0-9.]+)`));
+    if (!match) throw new Error(`${name} is not in this package`);
+    client[name] = Number(match[1]);
+  }
+  const result = await client.tryCompressChat('p', force ?? false);
+  return result && { summarized, kept: client.chat.getHistory().length - 2 };
+}
+
+await serve({
+  findCompressSplitPoint: ({ contents, fraction }) => compression.findCompressSplitPoint(contents, fraction),
+  findIndexAfterFraction: ({ contents, fraction }) => findIndexAfterFraction(contents, fraction),
+  estimateTokenCountSync: ({ parts }) => estimateTokenCountSync(parts),
+  formatTruncatedToolOutput: ({ text, file, maxChars }) => formatTruncatedToolOutput(text, file, maxChars),
+  tokenLimit: ({ model }) => tokenLimit(model),
+  truncateHistoryToBudget,
+  mask,
+  compress,
+  tryCompressChat,
+});

@@ -1,0 +1,2 @@
+// pi 1.5: one program knows all versions.
+import "./pi.mjs";

@@ -1,0 +1,311 @@
+//! pi, in two versions: what messages weigh, when a summary is due, where it cuts, and what a view shows afterwards.
+//!
+//! pi's sessions are lists of entries. Besides messages they hold entries that are never in a context (records here)
+//! and compactions; both are drawn here and put between the messages of a conversation.
+
+mod session;
+
+use crate::generate::{Conversation, Profile, Results};
+use crate::harness::{Peer, PeerFailure, Run, System};
+use crate::report::{Class, Promise, Report};
+use longhand::policy::files::{self, FileOperations, FileTools};
+use longhand::policy::presets::pi;
+use longhand::policy::{Policy, overflow, plan, tokens};
+use rand::Rng;
+use serde_json::{Value, json};
+use session::{Prepared, Session};
+
+/// One version of pi.
+pub(crate) struct Pi {
+    name: &'static str,
+    policy: fn() -> Policy,
+    /// Whether messages of extensions weigh what they say, so that they are like the user's.
+    extensions: bool,
+    profile: Profile,
+    classes: &'static [Class],
+}
+
+pub(crate) const V0_73: Pi = Pi {
+    name: "pi-0.73",
+    policy: pi::v0_73,
+    extensions: false,
+    // What a session says to the model is no entry in this version.
+    profile: Profile { system: false, ..PROFILE },
+    classes: &[UNANSWERED, NOTHING, RECORDS, PAIRED],
+};
+
+pub(crate) const V1_5: Pi = Pi {
+    name: "pi-1.5",
+    policy: pi::v1_5,
+    extensions: true,
+    profile: PROFILE,
+    classes: &[UNANSWERED, RECORDS, PAIRED],
+};
+
+const PROFILE: Profile = Profile {
+    turns: 0..=7,
+    text_max: 1_500,
+    output_max: 9_000,
+    results: Results::MessageEach,
+    tools: &["read", "write", "edit", "bash", "grep", "Read"],
+    ..Profile::FULL
+};
+
+const UNANSWERED: Class = Class {
+    name: "what nobody has answered stays",
+    promise: Promise::P9,
+    explanation: "pi summarizes requests whose reply failed, and results that no reply has read; we cut before them.",
+    test: ("src/policy/select/tests.rs", "no_cut_does_harm"),
+};
+
+const NOTHING: Class = Class {
+    name: "nothing to do starts nothing",
+    promise: Promise::P7,
+    explanation: "pi 0.73 prepares a compaction of no messages; with us there is none.",
+    test: ("src/policy/select/recent.rs", "nothing_is_summarized_where_everything_stays"),
+};
+
+const RECORDS: Class = Class {
+    name: "records split no turn",
+    promise: Promise::P11,
+    explanation: "pi takes a cut behind an entry that no view shows for one inside the turn before; we look at views \
+                  only.",
+    test: ("src/policy/select/recent.rs", "a_cut_before_a_request_splits_no_turn"),
+};
+
+const PAIRED: Class = Class {
+    name: "every call has a result",
+    promise: Promise::P9,
+    explanation: "pi's context leaves a call that was interrupted without a result; a view says that it was.",
+    test: ("src/policy/pairing/tests.rs", "an_interrupted_call_says_so"),
+};
+
+impl System for Pi {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn classes(&self) -> &'static [Class] {
+        self.classes
+    }
+
+    fn run(&self, peer: &mut Peer, run: Run, report: &mut Report) -> Result<(), PeerFailure> {
+        let policy = (self.policy)();
+        for batch in run.batches() {
+            let conversations = batch.map(|index| Conversation::generate(run.seed, index, &self.profile));
+            let sessions: Vec<Session> =
+                conversations.map(|conversation| Session::draw(conversation, &policy, self.extensions)).collect();
+            for ask in [Self::weights, Self::usage, Self::due, Self::files, Self::branch, Self::cut, Self::view] {
+                let questions: Vec<Question> = sessions.iter().map(|session| ask(&policy, session)).collect();
+                let calls = questions.iter().map(|question| (question.function, question.input.clone())).collect();
+                for (question, theirs) in questions.iter().zip(peer.call_all(calls)?) {
+                    let Question { session, function, input, ours, read, explain } = question;
+                    let theirs = theirs.map(|value| read(session, value));
+                    let why = |ours: &Value, theirs: &Value| explain(session, ours, theirs);
+                    report.compare(function, session.index(), input, ours, &theirs, why);
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A question to both sides, our answer, and how to read theirs.
+struct Question<'a> {
+    session: &'a Session,
+    function: &'static str,
+    input: Value,
+    ours: Value,
+    read: fn(&Session, Value) -> Value,
+    explain: fn(&Session, &Value, &Value) -> Option<&'static Class>,
+}
+
+impl<'a> Question<'a> {
+    /// A question whose answers must be the same.
+    fn exact(session: &'a Session, function: &'static str, input: Value, ours: Value) -> Self {
+        Self { session, function, input, ours, read: |_, value| value, explain: |_, _, _| None }
+    }
+}
+
+impl Pi {
+    /// What each message weighs.
+    fn weights<'a>(policy: &Policy, session: &'a Session) -> Question<'a> {
+        let weights = session.messages().iter().map(|source| tokens::estimate_source(policy, source));
+        let input = json!({ "messages": session.raw_messages() });
+        Question::exact(session, "estimateTokens", input, weights.collect())
+    }
+
+    /// How full reported usage says the window is.
+    fn usage<'a>(policy: &Policy, session: &'a Session) -> Question<'a> {
+        let replies = session.messages().iter().filter_map(|source| source.message.finish.usage.as_ref());
+        let usages: Vec<Value> = replies.clone().map(|usage| session::usage(Some(usage))).collect();
+        let tokens = replies.map(|usage| policy.counting.usage.tokens(usage));
+        Question::exact(session, "calculateContextTokens", json!({ "usages": usages }), tokens.collect())
+    }
+
+    /// Whether a summary is due.
+    fn due<'a>(policy: &Policy, session: &'a Session) -> Question<'a> {
+        let mut dice = session.dice("due");
+        let context = dice.random_range(1..400_000);
+        let near = context - 16_384 + dice.random_range(-2..=2);
+        let tokens = if dice.random_bool(0.5) { near.max(1) } else { dice.random_range(1..400_000) };
+        let window = longhand::model::usage::ModelWindow { context, ..Default::default() };
+        let is_due = overflow::due_at(policy, &window).is_some_and(|due| tokens >= due);
+        let settings = json!({ "enabled": true, "reserveTokens": 16_384, "keepRecentTokens": 20_000 });
+        let input = json!({ "contextTokens": tokens, "contextWindow": context, "settings": settings });
+        Question::exact(session, "shouldCompact", input, json!(is_due))
+    }
+
+    /// Which files were read and modified, and how a summary names them.
+    fn files<'a>(_policy: &Policy, session: &'a Session) -> Question<'a> {
+        let mut operations = FileOperations::collect(FileTools::Pi, session.messages());
+        let (read, modified) = session.earlier_files();
+        operations.inherit(read.clone(), modified.clone());
+        let (read_now, modified_now) = operations.lists();
+        let text = files::tags(&read_now, &modified_now);
+        let ours = json!({ "readFiles": read_now, "modifiedFiles": modified_now, "text": text });
+        let details = json!({ "readFiles": read, "modifiedFiles": modified });
+        let input = json!({ "messages": session.raw_messages(), "details": details });
+        Question::exact(session, "fileOperations", input, ours)
+    }
+
+    /// What the summary of a branch covers.
+    fn branch<'a>(policy: &Policy, session: &'a Session) -> Question<'a> {
+        let (messages, entries) = session.branch();
+        let total: i64 = messages.iter().map(|source| tokens::estimate_source(policy, source)).sum();
+        let budget = session.dice("branch").random_range(0..=total + 100);
+        let mut inherited = FileOperations::default();
+        if session.branch_inherits() {
+            let (read, modified) = session.earlier_files();
+            inherited.inherit(read, modified);
+        }
+        let plan = pi::BRANCH.plan(policy, budget, &messages, inherited);
+        let covered: Vec<i64> = plan.covered.iter().map(|&index| messages[index].message.revision).collect();
+        let operations = session::file_sets(&plan.files);
+        let ours = json!({ "messages": covered, "fileOps": operations, "totalTokens": plan.tokens });
+        let input = json!({ "entries": entries, "budget": budget, "brief": true });
+        Question::exact(session, "prepareBranchEntries", input, ours)
+    }
+
+    /// Where a compaction cuts.
+    fn cut<'a>(policy: &Policy, session: &'a Session) -> Question<'a> {
+        Question {
+            session,
+            function: "prepareCompaction",
+            input: json!({ "entries": session.entries(), "settings": session.settings(), "brief": true }),
+            ours: session.prepare(policy).map_or(Value::Null, |prepared| prepared.to_json()),
+            read: |session, value| session.read_preparation(&value).map_or(Value::Null, |prepared| prepared.to_json()),
+            explain: explain_cut,
+        }
+    }
+
+    /// What a model is shown.
+    fn view<'a>(policy: &Policy, session: &'a Session) -> Question<'a> {
+        Question {
+            session,
+            function: "contextForModel",
+            input: json!({ "entries": session.entries() }),
+            ours: session::flat_view(&plan::view(policy, session.sources())),
+            read: |_, value| session::flat_context(&value),
+            explain: explain_view,
+        }
+    }
+}
+
+fn explain_cut(session: &Session, ours: &Value, theirs: &Value) -> Option<&'static Class> {
+    let (ours, theirs) = (Prepared::from_json(ours), Prepared::from_json(theirs)?);
+    if theirs.head().is_empty() {
+        return ours.is_none().then_some(&NOTHING);
+    }
+    let kept_by_us = ours.as_ref().map(|ours| ours.first);
+    if kept_by_us.is_none_or(|first| first < theirs.first) {
+        // Their cut does the harm, and ours does not.
+        let harms = |first: i64| session.is_unanswered_before(first);
+        return (harms(theirs.first) && !kept_by_us.is_some_and(harms)).then_some(&UNANSWERED);
+    }
+    let ours = ours?;
+    (ours == theirs.unsplit() && session.has_record_before_request(theirs.first)).then_some(&RECORDS)
+}
+
+/// Without the results that we make up, both show the same.
+fn explain_view(_session: &Session, ours: &Value, theirs: &Value) -> Option<&'static Class> {
+    let (ours, theirs) = (ours.as_array()?, theirs.as_array()?);
+    let theirs_has = |line: &Value| theirs.iter().any(|other| other == line);
+    let is_made_up = |line: &&Value| line["kind"] == "paired" && !theirs_has(line);
+    let rest: Vec<&Value> = ours.iter().filter(|line| !is_made_up(line)).collect();
+    (rest.len() < ours.len() && rest.into_iter().eq(theirs)).then_some(&PAIRED)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::generate::Conversation;
+
+    fn session(index: u64) -> Session {
+        let profile = V1_5.profile.clone();
+        Session::draw(Conversation::generate(1, index, &profile), &pi::v1_5(), true)
+    }
+
+    #[test]
+    fn only_results_that_we_made_up_are_explained() {
+        let call = json!({ "kind": "call", "id": "c" });
+        let paired = json!({ "kind": "paired", "id": "c" });
+        let result = json!({ "kind": "result", "id": "c" });
+        let session = session(0);
+        for (ours, theirs, explained) in [
+            (json!([call, paired]), json!([call]), true),
+            (json!([call, paired, result]), json!([call, result]), true),
+            (json!([call, result]), json!([call]), false),
+            (json!([call, paired]), json!([call, result]), false),
+            (json!([paired]), json!([call]), false),
+            (json!([call]), json!([]), false),
+        ] {
+            assert_eq!(explain_view(&session, &ours, &theirs).is_some(), explained, "{ours} {theirs}");
+        }
+    }
+
+    #[test]
+    fn another_cut_is_explained_only_where_theirs_does_harm() {
+        let plain = |first: i64, summarize: &[i64], prefix: &[i64]| {
+            let none = json!([]);
+            let files = json!({ "read": none, "written": none, "edited": none });
+            let previous = Value::Null;
+            json!({
+                "first": first, "summarize": summarize, "prefix": prefix, "previous": previous, "files": files,
+            })
+        };
+        // A session whose first request was answered: nothing before its third message waits.
+        let answered = (0..200).map(session).find(|session| {
+            session.sources().len() > 6 && session.entries().iter().all(|entry| entry["type"] != "compaction") && {
+                !session.is_unanswered_before(4) && !session.has_record_before_request(4)
+            }
+        });
+        let answered = answered.expect("one of so many sessions is plain");
+        for (ours, theirs, explained) in [
+            (Value::Null, plain(4, &[], &[]), Some("nothing to do starts nothing")),
+            (plain(3, &[1, 2], &[]), plain(4, &[], &[]), None),
+            (plain(3, &[1, 2], &[]), plain(4, &[1, 2, 3], &[]), None),
+            (Value::Null, plain(4, &[1, 2, 3], &[]), None),
+            (plain(4, &[1, 2, 3], &[]), plain(4, &[1], &[2, 3]), None),
+            (plain(5, &[1, 2, 3, 4], &[]), plain(4, &[1, 2, 3], &[]), None),
+        ] {
+            let found = explain_cut(&answered, &ours, &theirs).map(|class| class.name);
+            assert_eq!(found, explained, "{ours} {theirs}");
+        }
+    }
+
+    #[test]
+    fn sessions_hold_what_pi_has_besides_messages() {
+        let sessions: Vec<Session> = (0..200).map(session).collect();
+        let of = |kind: &str| {
+            let has = |session: &&Session| session.entries().iter().any(|entry| entry["type"] == kind);
+            sessions.iter().filter(has).count()
+        };
+        for kind in ["message", "custom_message", "compaction", "model_change", "label"] {
+            assert!(of(kind) > 10, "{kind} is in {} sessions", of(kind));
+        }
+        let prepared = sessions.iter().filter_map(|session| session.prepare(&pi::v1_5()));
+        let split = prepared.clone().filter(|prepared| !prepared.prefix.is_empty()).count();
+        assert!(prepared.count() > 60 && split > 20, "{split} split turns");
+    }
+}

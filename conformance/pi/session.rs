@@ -1,0 +1,529 @@
+//! A conversation as a session of pi, and the same session as a view of ours.
+
+use crate::generate::{Conversation, text};
+use longhand::model::Revision;
+use longhand::model::layout::{Layout, Place};
+use longhand::model::message::{FinishReason, Message, MessageKind, Role};
+use longhand::model::part::{Media, PartBody};
+use longhand::model::time::Timestamp;
+use longhand::model::usage::{ModelWindow, Usage};
+use longhand::model::view::{SourceMessage, Standing, View, ViewMessage};
+use longhand::policy::files::{FileOperations, FileTools};
+use longhand::policy::plan::{self, Boundary, Scene};
+use longhand::policy::{Policy, Step, Summarize, Tail, tokens};
+use rand::Rng;
+use rand::rngs::StdRng;
+use serde_json::{Value, json};
+use std::collections::{BTreeSet, HashSet};
+
+/// Entries that are never in a context, without their ids.
+const RECORDS: [&str; 4] = [
+    r#"{"type":"model_change","provider":"p","modelId":"m"}"#,
+    r#"{"type":"thinking_level_change","thinkingLevel":"high"}"#,
+    r#"{"type":"custom","customType":"state","data":{"n":1}}"#,
+    r#"{"type":"label","targetId":"m1","label":"here"}"#,
+];
+/// Budgets that pi's own tests and its default use.
+const BUDGETS: [i64; 6] = [1, 5, 40, 500, 2_000, 20_000];
+
+/// A session of pi with what is drawn besides the conversation.
+pub(super) struct Session {
+    conversation: Conversation,
+    /// Revisions of messages that an extension wrote, and whether as an entry of its own kind.
+    extensions: Vec<(Revision, bool)>,
+    entries: Vec<Value>,
+    /// What our view of it is made of, after its compactions.
+    sources: Vec<SourceMessage>,
+    /// Lists of files in the details of its newest compaction: read and modified.
+    earlier_files: (Vec<String>, Vec<String>),
+    compacted: bool,
+    keep_tokens: i64,
+}
+
+/// What a compaction is going to do. Messages are named by their revisions, which are pi's timestamps here.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Prepared {
+    /// The first message that stays.
+    pub(super) first: Revision,
+    /// What is summarized …
+    pub(super) summarize: Vec<Revision>,
+    /// … and the front of the turn that goes on in what stays.
+    pub(super) prefix: Vec<Revision>,
+    previous: Value,
+    files: Value,
+}
+
+impl Prepared {
+    /// Everything that goes into summaries.
+    pub(super) fn head(&self) -> Vec<Revision> {
+        [&self.summarize[..], &self.prefix[..]].concat()
+    }
+
+    /// The same with everything in one summary.
+    pub(super) fn unsplit(&self) -> Self {
+        Self { summarize: self.head(), prefix: Vec::new(), ..self.clone() }
+    }
+
+    pub(super) fn to_json(&self) -> Value {
+        let Self { first, summarize, prefix, previous, files } = self;
+        json!({ "first": first, "summarize": summarize, "prefix": prefix, "previous": previous, "files": files })
+    }
+
+    pub(super) fn from_json(value: &Value) -> Option<Self> {
+        Some(Self {
+            first: value["first"].as_i64()?,
+            summarize: numbers(&value["summarize"]),
+            prefix: numbers(&value["prefix"]),
+            previous: value["previous"].clone(),
+            files: value["files"].clone(),
+        })
+    }
+}
+
+impl Session {
+    /// Draws what a session of pi has besides its messages: records, extensions, compactions and a budget.
+    pub(super) fn draw(conversation: Conversation, policy: &Policy, extensions: bool) -> Self {
+        let mut dice = conversation.dice("session");
+        let mut session = Self {
+            extensions: Vec::new(),
+            entries: Vec::new(),
+            sources: Vec::new(),
+            earlier_files: (file_list(&mut dice), file_list(&mut dice)),
+            compacted: false,
+            keep_tokens: 0,
+            conversation,
+        };
+        if extensions {
+            let users = session.messages().iter().filter(|source| source.message.role == Role::User);
+            let users: Vec<Revision> = users.map(|source| source.message.revision).collect();
+            let drawn = users.into_iter().map(|revision| (revision, dice.random_range(0..14)));
+            let chosen = drawn.filter(|(_, number)| *number < 2);
+            session.extensions = chosen.map(|(revision, number)| (revision, number == 0)).collect();
+        }
+        let compacts = dice.random_bool(0.5);
+        let mut kept_from = 0;
+        for index in 0..session.messages().len() {
+            let records = if dice.random_bool(0.15) { dice.random_range(1..=2) } else { 0 };
+            (0..records).for_each(|_| session.add_record(&mut dice));
+            session.add_message(index);
+            // pi waits for results, and refuses to compact where nothing came after a compaction.
+            let next = session.messages().get(index + 1);
+            if compacts && next.is_some_and(|next| next.message.role != Role::Tool) && dice.random_bool(0.12) {
+                kept_from = session.compact(&mut dice, policy, kept_from, index);
+            }
+        }
+        session.keep_tokens = session.draw_budget(&mut dice, policy);
+        session
+    }
+
+    fn add_record(&mut self, dice: &mut StdRng) {
+        let mut record: Value = serde_json::from_str(RECORDS[dice.random_range(0..RECORDS.len())]).unwrap_or_default();
+        record["id"] = json!(format!("x{}", self.entries.len()));
+        self.push(record);
+    }
+
+    fn add_message(&mut self, index: usize) {
+        let source = self.messages()[index].clone();
+        let entry = self.message_entry(&source.message);
+        self.push(entry);
+        self.sources.push(source);
+    }
+
+    fn message_entry(&self, message: &Message) -> Value {
+        let id = format!("m{}", message.revision);
+        let raw = self.raw_message(message);
+        if raw["role"] == "custom" && self.is_extension_entry(message.revision) {
+            let content = &raw["content"];
+            let timestamp = message.revision;
+            return json!({
+                "type": "custom_message", "id": id, "timestamp": timestamp, "customType": "x", "content": content,
+                "display": true,
+            });
+        }
+        json!({ "type": "message", "id": id, "timestamp": message.revision, "message": raw })
+    }
+
+    fn push(&mut self, mut entry: Value) {
+        entry["parentId"] = self.entries.last().map_or(Value::Null, |parent| parent["id"].clone());
+        self.entries.push(entry);
+    }
+
+    /// Adds a compaction behind the message with this index, if it has anything to stand for; says from which message
+    /// on everything is kept.
+    fn compact(&mut self, dice: &mut StdRng, policy: &Policy, kept_from: usize, last: usize) -> usize {
+        let messages = self.messages();
+        let can_cut = |index: &usize| matches!(messages[*index].message.role, Role::User | Role::Assistant);
+        // Behind the first message that is a part of the conversation.
+        let speaks = (kept_from..=last).find(|&index| messages[index].message.role != Role::System);
+        let Some(speaks) = speaks else { return kept_from };
+        let mut points: Vec<usize> = (speaks + 1..=last).filter(can_cut).collect();
+        points.push(last + 1);
+        let start = points[dice.random_range(0..points.len())];
+        let tail_start = start as Revision + 1;
+        let is_instruction = |source: &&SourceMessage| source.message.role == Role::System;
+        let instructions: Vec<SourceMessage> = messages[..start].iter().filter(is_instruction).cloned().collect();
+        let retained: Vec<Revision> = instructions.iter().map(|source| source.message.revision).collect();
+        let id = format!("c{}", self.entries.len());
+        let summary = format!("SUMMARY {id} {}", text(dice, 400));
+        let boundary = Boundary { tail_start, retained: &retained, retained_first: true };
+        self.sources = plan::with_summary(policy, &Layout::everything(), &self.sources, &boundary, &summary, &[]);
+        let first = if start > last { id.clone() } else { self.entry_to_keep(dice, tail_start) };
+        let (read, modified) = &self.earlier_files;
+        let mut entry = json!({
+            "type": "compaction", "id": id, "timestamp": 0, "summary": summary, "firstKeptEntryId": first,
+            "tokensBefore": 1, "details": { "readFiles": read, "modifiedFiles": modified },
+        });
+        if let Some(instruction) = instructions.first() {
+            entry["systemMessage"] = self.raw_message(&instruction.message);
+        }
+        self.compacted = true;
+        self.push(entry);
+        start
+    }
+
+    /// The entry of a message, or the record before it.
+    fn entry_to_keep(&self, dice: &mut StdRng, revision: Revision) -> String {
+        let at = self.entries.iter().position(|entry| entry["id"] == format!("m{revision}")).unwrap_or(0);
+        let before = at.checked_sub(1).map(|before| &self.entries[before]).filter(|entry| is_record(entry));
+        let chosen = before.filter(|_| dice.random_bool(0.5)).unwrap_or(&self.entries[at]);
+        chosen["id"].as_str().unwrap_or_default().to_owned()
+    }
+
+    /// A budget: any, or one that some number of the last messages just reaches or just does not.
+    fn draw_budget(&self, dice: &mut StdRng, policy: &Policy) -> i64 {
+        if self.sources.is_empty() || dice.random_bool(0.3) {
+            return BUDGETS[dice.random_range(0..BUDGETS.len())];
+        }
+        let from = dice.random_range(0..self.sources.len());
+        let weight = self.sources[from..].iter().map(|source| tokens::estimate_source(policy, source));
+        (weight.sum::<i64>() + dice.random_range(-1..=1)).max(1)
+    }
+
+    pub(super) fn index(&self) -> u64 {
+        self.conversation.index
+    }
+
+    pub(super) fn dice(&self, purpose: &str) -> StdRng {
+        self.conversation.dice(purpose)
+    }
+
+    pub(super) fn messages(&self) -> &[SourceMessage] {
+        &self.conversation.messages
+    }
+
+    pub(super) fn sources(&self) -> &[SourceMessage] {
+        &self.sources
+    }
+
+    pub(super) fn entries(&self) -> &[Value] {
+        &self.entries
+    }
+
+    pub(super) fn earlier_files(&self) -> (Vec<String>, Vec<String>) {
+        self.earlier_files.clone()
+    }
+
+    pub(super) fn settings(&self) -> Value {
+        json!({ "enabled": true, "reserveTokens": 16_384, "keepRecentTokens": self.keep_tokens })
+    }
+
+    /// The messages as pi has them.
+    pub(super) fn raw_messages(&self) -> Vec<Value> {
+        self.messages().iter().map(|source| self.raw_message(&source.message)).collect()
+    }
+
+    /// What pi would call a compaction of the session now, by our policy.
+    pub(super) fn prepare(&self, policy: &Policy) -> Option<Prepared> {
+        let mut rule = rule(policy)?;
+        if let Tail::Recent(recent) = &mut rule.tail {
+            recent.keep_tokens = self.keep_tokens;
+        }
+        let window = ModelWindow::default();
+        let base = self.messages().len() as Revision;
+        let layout = Layout::everything();
+        let scene = Scene { policy, window: &window, layout: &layout, sources: &self.sources, base, now: Timestamp(0) };
+        let plan = plan::summary(scene, &rule)?;
+        let mut operations = FileOperations::default();
+        plan.head.iter().chain(&plan.split_turn).for_each(|source| operations.add_all(FileTools::Pi, source));
+        if self.compacted {
+            let (read, modified) = self.earlier_files();
+            operations.inherit(read, modified);
+        }
+        Some(Prepared {
+            first: plan.tail_start,
+            summarize: revisions(&plan.head),
+            prefix: revisions(&plan.split_turn),
+            previous: plan.previous.map_or(Value::Null, Value::from),
+            files: file_sets(&operations),
+        })
+    }
+
+    /// pi's own preparation.
+    pub(super) fn read_preparation(&self, value: &Value) -> Option<Prepared> {
+        let first = value["firstKeptEntryId"].as_str()?;
+        let at = self.entries.iter().position(|entry| entry["id"] == first)?;
+        // A cut before records is a cut before the message behind them.
+        let next =
+            self.entries[at..].iter().find(|entry| entry["type"] == "message" || entry["type"] == "custom_message");
+        Some(Prepared {
+            first: next.and_then(|entry| entry["timestamp"].as_i64()).unwrap_or_default(),
+            summarize: numbers(&value["messagesToSummarize"]),
+            prefix: numbers(&value["turnPrefixMessages"]),
+            previous: value["previousSummary"].clone(),
+            files: value["fileOps"].clone(),
+        })
+    }
+
+    /// Whether something before this message waits for an answer: a request or results after which nobody replied, or a
+    /// call that still runs.
+    pub(super) fn is_unanswered_before(&self, first: Revision) -> bool {
+        let live: Vec<&Message> =
+            self.sources.iter().filter(|source| source.place.is_none()).map(|s| &s.message).collect();
+        let replied = live.iter().rposition(|message| is_reply(message));
+        let spoken = live.iter().rposition(|message| message.role == Role::Assistant).unwrap_or(0);
+        let heard = live[..spoken].iter().rposition(|message| message.role != Role::Assistant);
+        let answered: HashSet<&str> = live.iter().flat_map(|message| results(message)).collect();
+        live.iter().enumerate().take_while(|(_, message)| message.revision < first).any(|(index, message)| {
+            let waits =
+                matches!(message.role, Role::User | Role::Tool) && replied.is_none_or(|replied| replied < index);
+            let runs = heard.is_none_or(|heard| heard < index) && calls(message).any(|call| !answered.contains(call));
+            waits || runs || replied.is_none()
+        })
+    }
+
+    /// Whether this message is a request with a record directly before it.
+    pub(super) fn has_record_before_request(&self, revision: Revision) -> bool {
+        let is_request = self
+            .messages()
+            .iter()
+            .any(|source| source.message.revision == revision && source.message.role == Role::User);
+        let at = self.entries.iter().position(|entry| entry["id"] == format!("m{revision}"));
+        let before = at.and_then(|at| at.checked_sub(1)).map(|before| &self.entries[before]);
+        is_request && before.is_some_and(is_record)
+    }
+
+    /// The session as a branch that is left: our messages with the summaries in them, and pi's entries.
+    pub(super) fn branch(&self) -> (Vec<SourceMessage>, Vec<Value>) {
+        let mut dice = self.dice("branch entries");
+        let (mut messages, mut entries) = (Vec::new(), Vec::new());
+        let inherits = dice.random_range(0..=self.messages().len());
+        for (index, source) in self.messages().iter().enumerate() {
+            if index == inherits || dice.random_bool(0.1) {
+                let (read, modified) = if index == inherits { self.earlier_files() } else { Default::default() };
+                let is_compaction = index != inherits && dice.random_bool(0.5);
+                let summary = text(&mut dice, 2_000) + "S";
+                let revision = 10_000 + index as Revision;
+                let kind = if is_compaction { "compaction" } else { "branch_summary" };
+                entries.push(json!({
+                    "type": kind, "id": format!("s{index}"), "timestamp": revision, "summary": summary,
+                    "fromId": "root", "firstKeptEntryId": "m1", "tokensBefore": 1,
+                    "details": { "readFiles": read, "modifiedFiles": modified },
+                }));
+                messages.push(summary_message(source, revision, summary));
+            }
+            entries.push(self.message_entry(&source.message));
+            messages.push(source.clone());
+        }
+        (messages, entries)
+    }
+
+    /// Whether the lists of earlier files are in the branch.
+    pub(super) fn branch_inherits(&self) -> bool {
+        self.dice("branch entries").random_range(0..=self.messages().len()) < self.messages().len()
+    }
+
+    fn is_extension_entry(&self, revision: Revision) -> bool {
+        self.extensions.iter().any(|(extension, is_entry)| *extension == revision && *is_entry)
+    }
+
+    fn raw_message(&self, message: &Message) -> Value {
+        let is_extension = self.extensions.iter().any(|(revision, _)| *revision == message.revision);
+        match message.role {
+            Role::User if is_extension => json!({
+                "role": "custom", "customType": "x", "content": content(message), "display": true,
+                "timestamp": message.revision,
+            }),
+            Role::User => json!({ "role": "user", "content": content(message), "timestamp": message.revision }),
+            Role::System => json!({ "role": "system", "content": content(message), "timestamp": message.revision }),
+            Role::Assistant => json!({
+                "role": "assistant", "content": content(message), "timestamp": message.revision,
+                "stopReason": stop_reason(message.finish.reason), "provider": "p", "model": "m", "api": "a",
+                "usage": usage(message.finish.usage.as_ref()),
+            }),
+            Role::Tool => {
+                let mut raw = json!({ "role": "toolResult", "toolName": "tool", "timestamp": message.revision });
+                if let Some(PartBody::ToolResult(result)) = message.parts.first().map(|part| &part.body) {
+                    let text = json!({ "type": "text", "text": result.output });
+                    raw["toolCallId"] = json!(result.call_id);
+                    raw["isError"] = json!(false);
+                    raw["content"] = std::iter::once(text).chain(result.attachments.iter().map(image)).collect();
+                }
+                raw
+            }
+        }
+    }
+}
+
+fn is_record(entry: &Value) -> bool {
+    entry["id"].as_str().is_some_and(|id| id.starts_with('x'))
+}
+
+fn is_reply(message: &Message) -> bool {
+    message.role == Role::Assistant && message.finish.reason != Some(FinishReason::Error)
+}
+
+fn calls(message: &Message) -> impl Iterator<Item = &str> {
+    message.parts.iter().filter_map(|part| match &part.body {
+        PartBody::ToolCall(call) => Some(call.call_id.as_str()),
+        _ => None,
+    })
+}
+
+fn results(message: &Message) -> impl Iterator<Item = &str> {
+    message.parts.iter().filter_map(|part| match &part.body {
+        PartBody::ToolResult(result) => Some(result.call_id.as_str()),
+        _ => None,
+    })
+}
+
+/// The policy's summary.
+fn rule(policy: &Policy) -> Option<Summarize> {
+    policy.auto.iter().flat_map(|rung| &rung.steps).find_map(|step| match step {
+        Step::Summarize(rule) => Some((**rule).clone()),
+        Step::Clear(_) | Step::Fit(_) => None,
+    })
+}
+
+/// The messages that are words of the conversation, by their revisions. pi keeps instructions apart.
+fn revisions(messages: &[SourceMessage]) -> Vec<Revision> {
+    let spoken = messages.iter().filter(|source| source.message.role != Role::System);
+    spoken.map(|source| source.message.revision).collect()
+}
+
+fn numbers(value: &Value) -> Vec<i64> {
+    value.as_array().map(|items| items.iter().filter_map(Value::as_i64).collect()).unwrap_or_default()
+}
+
+/// What was done to which files, as pi's peer lists it.
+pub(super) fn file_sets(operations: &FileOperations) -> Value {
+    let sorted = |paths: &BTreeSet<String>| {
+        let mut paths: Vec<&String> = paths.iter().collect();
+        paths.sort_by(|left, right| left.encode_utf16().cmp(right.encode_utf16()));
+        json!(paths)
+    };
+    let FileOperations { read, written, edited } = operations;
+    json!({ "read": sorted(read), "written": sorted(written), "edited": sorted(edited) })
+}
+
+fn file_list(dice: &mut StdRng) -> Vec<String> {
+    let names = ["a.rs", "src/the/it.rs", "𝒙.ts", "\u{ff5e}.md"];
+    let count = dice.random_range(0..3);
+    (0..count).map(|_| names[dice.random_range(0..names.len())].to_owned()).collect()
+}
+
+fn summary_message(like: &SourceMessage, revision: Revision, summary: String) -> SourceMessage {
+    let mut source = like.clone();
+    let message = &mut source.message;
+    (message.revision, message.role, message.kind) = (revision, Role::User, MessageKind::Summary);
+    message.parts.truncate(1);
+    for part in &mut message.parts {
+        part.body = PartBody::Text(summary.clone());
+    }
+    source.place = Some(Place::Summary);
+    source
+}
+
+fn content(message: &Message) -> Value {
+    let block = |body: &PartBody| match body {
+        PartBody::Text(text) => Some(json!({ "type": "text", "text": text })),
+        PartBody::Reasoning(text) => Some(json!({ "type": "thinking", "thinking": text })),
+        PartBody::ToolCall(call) => {
+            let arguments: Value = serde_json::from_str(&call.input_json).unwrap_or_default();
+            Some(json!({ "type": "toolCall", "id": call.call_id, "name": call.tool, "arguments": arguments }))
+        }
+        PartBody::Media(media) => Some(image(media)),
+        _ => None,
+    };
+    message.parts.iter().filter_map(|part| block(&part.body)).collect()
+}
+
+fn image(media: &Media) -> Value {
+    json!({ "type": "image", "data": "", "mimeType": media.mime_type })
+}
+
+fn stop_reason(reason: Option<FinishReason>) -> &'static str {
+    match reason {
+        Some(FinishReason::ToolCalls) => "toolUse",
+        Some(FinishReason::Length) => "length",
+        Some(FinishReason::Error | FinishReason::ContentFilter) => "error",
+        Some(FinishReason::Aborted) => "aborted",
+        Some(FinishReason::Stop) | None => "stop",
+    }
+}
+
+pub(super) fn usage(usage: Option<&Usage>) -> Value {
+    let usage = usage.cloned().unwrap_or_default();
+    json!({
+        "input": usage.input, "output": usage.output, "cacheRead": usage.cache_read, "cacheWrite": usage.cache_write,
+        "totalTokens": usage.total.unwrap_or(0),
+    })
+}
+
+/// What a view says, a line for each part. Texts that say nothing are left out on both sides.
+pub(super) fn flat_view(view: &View) -> Value {
+    view.messages.iter().flat_map(view_lines).collect()
+}
+
+fn view_lines(message: &ViewMessage) -> Vec<Value> {
+    let role = match message.role {
+        Role::User => "user",
+        Role::Assistant => "assistant",
+        Role::Tool => "toolResult",
+        Role::System => "system",
+    };
+    let line = |body: &PartBody| match body {
+        PartBody::Text(text) => Some(json!({ "role": role, "kind": "text", "text": text })),
+        PartBody::Reasoning(text) => Some(json!({ "role": role, "kind": "thinking", "text": text })),
+        PartBody::ToolCall(call) => {
+            let input: Value = serde_json::from_str(&call.input_json).unwrap_or_default();
+            Some(json!({ "role": role, "kind": "call", "id": call.call_id, "name": call.tool, "input": input }))
+        }
+        PartBody::ToolResult(result) => {
+            let kind = if message.standing == Standing::Paired { "paired" } else { "result" };
+            let (id, images) = (&result.call_id, result.attachments.len());
+            Some(json!({ "role": role, "kind": kind, "id": id, "text": result.output, "images": images }))
+        }
+        PartBody::Media(media) => Some(json!({ "role": role, "kind": "image", "mime": media.mime_type })),
+        _ => None,
+    };
+    message.parts.iter().filter_map(|part| line(&part.body)).collect()
+}
+
+/// What pi gives a model, in the same lines.
+pub(super) fn flat_context(messages: &Value) -> Value {
+    messages.as_array().into_iter().flatten().flat_map(context_lines).collect()
+}
+
+fn context_lines(message: &Value) -> Vec<Value> {
+    let role = &message["role"];
+    let blocks: &[Value] = message["content"].as_array().map_or(&[], Vec::as_slice);
+    if role == "toolResult" {
+        let images = blocks.iter().filter(|block| block["type"] == "image").count();
+        let text = blocks.first().map(|block| block["text"].clone());
+        return vec![json!({
+            "role": role, "kind": "result", "id": message["toolCallId"], "text": text, "images": images,
+        })];
+    }
+    let line = |block: &Value| match block["type"].as_str() {
+        Some("text") if block["text"] != "" => Some(json!({ "role": role, "kind": "text", "text": block["text"] })),
+        Some("thinking") if block["thinking"] != "" => {
+            Some(json!({ "role": role, "kind": "thinking", "text": block["thinking"] }))
+        }
+        Some("toolCall") => Some(json!({
+            "role": role, "kind": "call", "id": block["id"], "name": block["name"], "input": block["arguments"],
+        })),
+        Some("image") => Some(json!({ "role": role, "kind": "image", "mime": block["mimeType"] })),
+        _ => None,
+    };
+    blocks.iter().filter_map(line).collect()
+}

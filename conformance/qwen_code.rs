@@ -1,0 +1,531 @@
+//! Qwen Code: thresholds, split points with rounds of calls, clearing of old outputs, and what follows a summary, in
+//! the versions of August 2025, 0.15 and 0.24.
+
+use crate::contents::{Contents, read, summary};
+use crate::generate::{self, Conversation, Profile, Results};
+use crate::harness::{Peer, PeerFailure, Run, System};
+use crate::report::{Class, Promise, Report};
+use longhand::model::cut::{Cut, Cuts};
+use longhand::model::ids::PartId;
+use longhand::model::layout::Layout;
+use longhand::model::message::Role;
+use longhand::model::part::{MediaSource, PartBody, ResultStatus};
+use longhand::model::time::Timestamp;
+use longhand::model::usage::ModelWindow;
+use longhand::model::view::SourceMessage;
+use longhand::policy::clear::{Count, Keep, When};
+use longhand::policy::plan::{self, Boundary, Scene};
+use longhand::policy::presets::{gemini_cli, qwen_code};
+use longhand::policy::select::{Fraction, FractionCut};
+use longhand::policy::{Attachments, Clear, Policy, Step, Tail, attachments, clear, overflow, select, tokens};
+use rand::Rng;
+use serde_json::{Map, Value, json};
+
+pub(crate) struct QwenCode;
+
+const PROFILE: Profile = Profile {
+    turns: 0..=9,
+    text_max: 2_000,
+    output_max: 6_000,
+    system: false,
+    results: Results::Either,
+    tools: &["read_file", "write_file", "edit", "grep_search", "run_shell_command", "skill", "save_memory", "agent"],
+    ..Profile::FULL
+};
+
+/// The limit of the model that the version of August 2025 is asked about.
+const AUGUST_LIMIT: i64 = 1_048_576;
+
+static CLASSES: [Class; 4] = [
+    Class {
+        name: "no summary of a summary alone",
+        promise: Promise::P12,
+        explanation: "Qwen Code summarizes the summary before again when that alone has the share; we do nothing.",
+        test: ("src/policy/select/fraction.rs", "the_live_summary_is_measured_and_never_summarized_alone"),
+    },
+    Class {
+        name: "what nobody has answered stays",
+        promise: Promise::P9,
+        explanation: "Qwen Code summarizes requests that no reply has followed, and running calls; we cut before them.",
+        test: ("src/policy/select/tests.rs", "no_cut_does_harm"),
+    },
+    Class {
+        name: "no limit of nothing",
+        promise: Promise::P12,
+        explanation: "Just above a window of 33000 tokens Qwen Code's limits fall to nothing, and every request would \
+                      be summarized; ours stay where they were.",
+        test: ("src/policy/overflow.rs", "a_warning_and_a_hard_limit_stand_beside_a_buffered_limit"),
+    },
+    Class {
+        name: "a kept message stays itself",
+        promise: Promise::P8,
+        explanation: "Qwen Code puts running calls into the acknowledgement of a summary; with us they stay in their \
+                      message, and somebody speaks in between.",
+        test: ("src/policy/render/tests.rs", "a_reply_behind_an_acknowledgement_is_asked_for"),
+    },
+];
+const JOINED: &Class = &CLASSES[3];
+const ALONE: &Class = &CLASSES[0];
+const UNANSWERED: &Class = &CLASSES[1];
+const CLIFF: &Class = &CLASSES[2];
+
+impl System for QwenCode {
+    fn name(&self) -> &'static str {
+        "qwen-code"
+    }
+
+    fn classes(&self) -> &'static [Class] {
+        &CLASSES
+    }
+
+    fn run(&self, peer: &mut Peer, run: Run, report: &mut Report) -> Result<(), PeerFailure> {
+        for batch in run.batches() {
+            let cases: Vec<Case> = batch.map(|index| Case::draw(run.seed, index)).collect();
+            for ask in [
+                Case::thresholds,
+                Case::weight,
+                Case::split,
+                Case::compress_15,
+                Case::clear_15,
+                Case::clear_idle,
+                Case::clear_large,
+                Case::carried,
+                Case::compress_24,
+                Case::august,
+            ] {
+                let questions: Vec<Question> = cases.iter().map(ask).collect();
+                let calls = questions.iter().map(|question| (question.function, question.input.clone())).collect();
+                for ((case, question), theirs) in cases.iter().zip(&questions).zip(peer.call_all(calls)?) {
+                    let Question { function, input, ours, read, explain } = question;
+                    let theirs = theirs.map(|value| read(case, value));
+                    let why = |ours: &Value, theirs: &Value| explain(case, ours, theirs);
+                    report.compare(function, case.conversation.index, input, ours, &theirs, why);
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A question to both sides, our answer, how to read theirs, and what may explain a difference.
+struct Question {
+    function: &'static str,
+    input: Value,
+    ours: Value,
+    read: fn(&Case, Value) -> Value,
+    explain: fn(&Case, &Value, &Value) -> Option<&'static Class>,
+}
+
+impl Question {
+    /// A question whose answers must be the same.
+    fn exact(function: &'static str, input: Value, ours: Value) -> Self {
+        Self { function, input, ours, read: |_, value| value, explain: |_, _, _| None }
+    }
+
+    fn about_cuts(function: &'static str, input: Value, ours: Value) -> Self {
+        Self {
+            read: |case, value| case.message(&value),
+            explain: Case::explain_split,
+            ..Self::exact(function, input, ours)
+        }
+    }
+}
+
+/// A conversation with an earlier summary or without.
+struct Case {
+    conversation: Conversation,
+    summary: Option<SourceMessage>,
+}
+
+impl Case {
+    fn draw(seed: u64, index: u64) -> Self {
+        let mut conversation = Conversation::generate(seed, index, &PROFILE);
+        let mut dice = conversation.dice("paths");
+        for part in conversation.messages.iter_mut().flat_map(|source| &mut source.message.parts) {
+            let PartBody::ToolCall(call) = &mut part.body else { continue };
+            let Ok(Value::Object(mut input)) = serde_json::from_str(&call.input_json) else { continue };
+            if let Some(path) = input.remove("path") {
+                input.insert("file_path".to_owned(), path);
+            }
+            if dice.random_bool(0.7) {
+                input.remove("offset");
+            }
+            call.input_json = Value::Object(input).to_string();
+        }
+        // Qwen Code carries only images along that are in its history themselves.
+        for part in conversation.messages.iter_mut().flat_map(|source| &mut source.message.parts) {
+            let media = match &mut part.body {
+                PartBody::Media(media) => std::slice::from_mut(media),
+                // A failure brings no media along.
+                PartBody::ToolResult(result) if result.status != ResultStatus::Completed => {
+                    result.attachments.clear();
+                    &mut []
+                }
+                PartBody::ToolResult(result) => result.attachments.as_mut_slice(),
+                _ => &mut [],
+            };
+            media.iter_mut().for_each(|media| media.source = MediaSource::Bytes(b"image".to_vec()));
+        }
+        let mut dice = conversation.dice("summary");
+        let text = generate::text(&mut dice, 9_000);
+        let live = if dice.random_bool(0.4) { summary(&conversation.messages, text) } else { None };
+        Self { conversation, summary: live.filter(|live| !live.message.parts.is_empty()) }
+    }
+
+    fn messages(&self) -> &[SourceMessage] {
+        &self.conversation.messages
+    }
+
+    /// The history as the agent holds it when it decides.
+    fn history(&self) -> &[SourceMessage] {
+        &self.messages()[..read(self.messages())]
+    }
+
+    /// The live summary and its acknowledgement.
+    fn in_front(&self, policy: &Policy) -> Vec<Value> {
+        let Some(summary) = &self.summary else { return Vec::new() };
+        let text: String = summary.message.parts.iter().filter_map(|part| text_of(&part.body)).collect();
+        let text = format!("{}{text}{}", policy.view.summary_prefix, policy.view.summary_suffix);
+        vec![
+            json!({ "role": "user", "parts": [{ "text": text }] }),
+            json!({ "role": "model", "parts": [{ "text": policy.view.acknowledgement }] }),
+        ]
+    }
+
+    fn contents(&self, policy: &Policy) -> Vec<Value> {
+        let mut list = self.in_front(policy);
+        list.extend(Contents::of(self.history()).json());
+        list
+    }
+
+    fn with_call_ids(&self, policy: &Policy) -> Vec<Value> {
+        let mut list = self.in_front(policy);
+        list.extend(Contents::with_call_ids(self.history()).json());
+        list
+    }
+
+    fn sources(&self) -> Vec<SourceMessage> {
+        self.summary.iter().chain(self.history()).cloned().collect()
+    }
+
+    /// An index among the contents as one among the messages.
+    fn message(&self, index: &Value) -> Value {
+        let Some(index) = index.as_u64() else { return index.clone() };
+        let ahead = if self.summary.is_some() { 2 } else { 0 };
+        let contents = Contents::of(self.history());
+        json!((index as usize).checked_sub(ahead).map_or(0, |index| contents.message(index, self.history().len())))
+    }
+
+    /// A cut may be earlier with us because nobody has answered what stands behind it.
+    fn explain_split(&self, ours: &Value, theirs: &Value) -> Option<&'static Class> {
+        let theirs = theirs.as_u64()? as usize;
+        let forced = select::nearest_safe_cut(self.history(), theirs);
+        (forced != theirs && *ours == json!(forced)).then_some(UNANSWERED)
+    }
+
+    fn thresholds(&self) -> Question {
+        let policy = qwen_code::v0_24();
+        let mut dice = self.conversation.dice("window");
+        let context: i64 = match dice.random_range(0..4) {
+            0 => dice.random_range(1..33_002),
+            1 => dice.random_range(33_000..70_000),
+            _ => dice.random_range(60_000..2_000_000),
+        };
+        let window = ModelWindow { context, ..ModelWindow::default() };
+        let due = |rung: &Option<longhand::policy::Rung>| rung.as_ref().and_then(|rung| rung.threshold.due_at(&window));
+        let ours = json!([due(&policy.micro), due(&policy.auto), due(&policy.deep)]);
+        Question {
+            // Whole tokens reach a limit that is none at the next whole number, and an empty view reaches none.
+            read: |_, value| {
+                let whole = |field: &str| value[field].as_f64().map(|tokens| (tokens.ceil() as i64).max(1));
+                json!([whole("warn"), whole("auto"), whole("hard")])
+            },
+            explain: |_, ours, theirs| {
+                let above =
+                    |index: usize| ours[index].as_i64().zip(theirs[index].as_i64()).is_some_and(|(a, b)| a >= b);
+                let falls = theirs[1].as_i64().is_some_and(|auto| auto < 28_050) && ours[1] == 28_050;
+                (falls && (0..3).all(above)).then_some(CLIFF)
+            },
+            ..Question::exact("computeThresholds", json!({ "window": context }), ours)
+        }
+    }
+
+    fn weight(&self) -> Question {
+        let policy = qwen_code::v0_24();
+        let contents = Contents::of(self.messages()).json();
+        let ours = tokens::Weights::of(&policy, self.messages()).tokens(0..self.messages().len());
+        Question::exact("estimateContentTokens", json!({ "contents": contents }), json!(ours))
+    }
+
+    fn split(&self) -> Question {
+        let policy = qwen_code::v0_15();
+        let mut dice = self.conversation.dice("split");
+        let summarize_ratio = [0.1, 0.3, 0.5, 0.7, 0.7, 0.9, 0.99][dice.random_range(0..7)];
+        let rounds = dice.random_range(0..4);
+        let cut = FractionCut::Rounds { rounds };
+        let tail = Tail::Fraction(Fraction { summarize_ratio, cut, minimum_ratio: 0.0 });
+        let window = ModelWindow::default();
+        let ours = select::select_behind(&policy, &tail, &window, self.summary.as_ref(), self.messages()).head_end;
+        let input = json!({
+            "contents": self.contents(&policy), "fraction": summarize_ratio, "retainCount": rounds,
+        });
+        Question::about_cuts("findCompressSplitPoint15", input, json!(ours))
+    }
+
+    fn compress_15(&self) -> Question {
+        let policy = qwen_code::v0_15();
+        let mut dice = self.conversation.dice("compress15");
+        let context = dice.random_range(1_000..2_000_000);
+        let at = (context as f64 * 0.7) as i64 + dice.random_range(-1..=1);
+        let tokens = if dice.random_bool(0.3) { at } else { context };
+        let usage = json!({ "promptTokenCount": 900_000, "candidatesTokenCount": 10 });
+        let input = json!({
+            "history": self.contents(&policy), "window": context, "originalTokenCount": tokens,
+            "answers": [{ "text": "SUMMARY", "usageMetadata": usage }],
+        });
+        let ours = self.compressed(&policy, context, tokens);
+        Question {
+            read: |_, value| outcome(&value),
+            explain: Case::explain_compress,
+            ..Question::exact("compress15", input, ours)
+        }
+    }
+
+    fn explain_compress(&self, ours: &Value, theirs: &Value) -> Option<&'static Class> {
+        let cut = self.message(&theirs["summarized"]);
+        if self.summary.is_some() && ours.is_null() && cut == 0 {
+            return Some(ALONE);
+        }
+        let ours = if ours.is_null() { json!(0) } else { self.message(&ours["summarized"]) };
+        self.explain_split(&ours, &cut)
+    }
+
+    /// What our ladder does in a view of so many tokens, as the agent would report it; null when it does nothing.
+    fn compressed(&self, policy: &Policy, context: i64, tokens: i64) -> Value {
+        let window = ModelWindow { context, ..ModelWindow::default() };
+        let (sources, layout) = (self.sources(), Layout::everything());
+        let base = sources.len() as i64 + 1;
+        let scene = Scene { policy, window: &window, layout: &layout, sources: &sources, base, now: Timestamp(0) };
+        let due = policy.auto.as_ref().filter(|rung| rung.threshold.due_at(&window).is_some_and(|due| tokens >= due));
+        let Some(plan) = due.and_then(|rung| plan::climb(scene, rung, tokens).summary) else { return Value::Null };
+        let boundary =
+            Boundary { tail_start: plan.tail_start, retained: &plan.retained, retained_first: plan.retained_first };
+        let after = plan::with_summary(policy, &layout, &sources, &boundary, "SUMMARY", &plan.attachments);
+        let view = plan::view(policy, &after);
+        let contents = Contents::of(self.history());
+        let head = contents.before(plan.head.len());
+        // Who speaks behind the summary, up to the messages that are kept.
+        let roles = view.messages.iter().take_while(|message| !self.is_kept(message.source, plan.head.len()));
+        json!({
+            "summarized": head + self.in_front(policy).len(),
+            "kept": contents.len() - head,
+            "roles": roles.map(|message| role(message.role)).collect::<String>(),
+        })
+    }
+
+    /// Whether a message of a view is one that is kept.
+    fn is_kept(&self, id: Option<longhand::model::ids::MessageId>, head: usize) -> bool {
+        self.history()[head..].iter().any(|source| Some(source.message.id) == id)
+    }
+
+    fn clear_15(&self) -> Question {
+        let policy = qwen_code::v0_15();
+        let (clears, settings, idle, now) = self.idle(&policy.routine);
+        let input = json!({ "history": self.plain(), "idleMilliseconds": idle, "settings": settings });
+        Question { read: read_cleared, ..Question::exact("microcompact15", input, self.cleared(&policy, &clears, now)) }
+    }
+
+    fn clear_idle(&self) -> Question {
+        let policy = qwen_code::v0_24();
+        let (clears, mut settings, idle, now) = self.idle(&policy.routine[..3]);
+        settings["toolResultsTotalCharsThreshold"] = json!(-1);
+        let input = json!({ "history": self.plain(), "idleMilliseconds": idle, "settings": settings });
+        Question { read: read_cleared, ..Question::exact("microcompact24", input, self.cleared(&policy, &clears, now)) }
+    }
+
+    fn clear_large(&self) -> Question {
+        let policy = qwen_code::v0_24();
+        let mut dice = self.conversation.dice("large");
+        let above = [500, 5_000, 30_000][dice.random_range(0..3)];
+        let items = dice.random_range(1..7);
+        let clears: Vec<Clear> = clears(&policy.routine[3..])
+            .map(|clear| Clear {
+                when: When::Units { above, down_to: above / 2 },
+                keep: Keep { items: Count::Fixed(items), ..clear.keep.clone() },
+                ..clear.clone()
+            })
+            .collect();
+        let settings = json!({
+            "toolResultsThresholdMinutes": -1, "toolResultsNumToKeep": items, "toolResultsTotalCharsThreshold": above,
+        });
+        // What nobody has read yet is on its way, and counts.
+        let pending = Contents::of(self.messages()).json().split_off(self.plain().len());
+        let input = json!({
+            "history": self.plain(), "idleMilliseconds": null, "settings": settings,
+            "options": { "pendingContent": pending, "sizeOnly": true },
+        });
+        let ours = self.cleared(&policy, &clears, Timestamp(0));
+        Question { read: read_cleared, ..Question::exact("microcompact24", input, ours) }
+    }
+
+    /// The history without the live summary, as contents.
+    fn plain(&self) -> Vec<Value> {
+        Contents::of(self.history()).json()
+    }
+
+    /// Clearings after a time that is long enough or not, with the settings that say the same.
+    fn idle(&self, steps: &[Step]) -> (Vec<Clear>, Value, i64, Timestamp) {
+        let mut dice = self.conversation.dice("idle");
+        let minutes = dice.random_range(0..90_u32);
+        let items = dice.random_range(1..7);
+        let clears = clears(steps).map(|clear| Clear {
+            when: When::Idle { seconds: minutes * 60 },
+            keep: Keep { items: Count::Fixed(items), ..clear.keep.clone() },
+            ..clear.clone()
+        });
+        let idle = i64::from(minutes) * 60_000 + [0, -1, 1_000, 86_400_000][dice.random_range(0..4)];
+        let last = self.history().iter().rfind(|source| source.message.role == Role::Assistant);
+        let now = last.map_or(Timestamp(0), |source| source.message.create_time.plus_millis(idle));
+        let settings = json!({ "toolResultsThresholdMinutes": minutes, "toolResultsNumToKeep": items });
+        (clears.collect(), settings, idle, now)
+    }
+
+    /// The calls whose outputs are cleared, and how many media are.
+    fn cleared(&self, policy: &Policy, rules: &[Clear], now: Timestamp) -> Value {
+        let cuts = |rule| clear::select(policy, rule, &ModelWindow::default(), now, self.messages()).cuts;
+        let cuts: Vec<Cuts> = rules.iter().map(cuts).collect();
+        let parts: Vec<&(PartId, Cut)> = cuts.iter().flat_map(|cuts| &cuts.parts).collect();
+        let is_cut = |id: PartId| parts.iter().any(|(part, _)| *part == id);
+        let all = self.messages().iter().flat_map(|source| &source.message.parts);
+        let (mut calls, mut media) = (Vec::new(), 0);
+        for part in all.filter(|part| is_cut(part.id)) {
+            match &part.body {
+                PartBody::ToolResult(result) => calls.push(result.call_id.clone()),
+                _ => media += 1,
+            }
+        }
+        calls.sort();
+        json!({ "calls": calls, "media": media })
+    }
+
+    fn carried(&self) -> Question {
+        let policy = qwen_code::v0_24();
+        let Some(mut rules) = rules(&policy) else {
+            return Question::exact("restored", Value::Null, json!("no rules"));
+        };
+        let mut dice = self.conversation.dice("carried");
+        (rules.files, rules.images) = (dice.random_range(0..7), dice.random_range(0..5));
+        let ours = attachments::files(&rules, &policy, self.history());
+        let images = attachments::attachments(&rules, &policy, self.history());
+        let images = images.iter().filter(|part| matches!(part, PartBody::Media(_))).count();
+        let whole: Vec<&String> = ours.whole.iter().map(|(path, _)| path).collect();
+        let input = json!({
+            "history": Contents::with_call_ids(self.history()).json(),
+            "files": self.files(&rules),
+            "maxFiles": rules.files,
+            "maxImages": rules.images,
+        });
+        Question::exact("restored", input, json!({ "named": ours.named, "whole": whole, "images": images }))
+    }
+
+    /// Every file as the history last showed it; what it did not show whole is too long to be shown.
+    fn files(&self, rules: &Attachments) -> Map<String, Value> {
+        let all = Attachments { files: 1_000, file_tokens: 1 << 40, total_tokens: 1 << 40, ..rules.clone() };
+        let policy = qwen_code::v0_24();
+        let shown = attachments::files(&all, &policy, self.history());
+        let whole = shown.whole.iter().map(|(path, text)| (path.clone(), json!(text)));
+        let named = shown.named.iter().map(|path| (path.clone(), json!("x".repeat(20_001))));
+        whole.chain(named).collect()
+    }
+
+    fn compress_24(&self) -> Question {
+        let policy = qwen_code::v0_24();
+        let mut dice = self.conversation.dice("compress24");
+        let context = dice.random_range(70_000..1_000_000);
+        let window = ModelWindow { context, ..ModelWindow::default() };
+        let due = policy.auto.as_ref().and_then(|rung| rung.threshold.due_at(&window)).unwrap_or(0);
+        let tokens = due + [-1, 0, 1, 1_000][dice.random_range(0..4)];
+        let usage = json!({ "promptTokenCount": tokens, "candidatesTokenCount": 10 });
+        let input = json!({
+            "history": self.with_call_ids(&policy), "window": context, "originalTokenCount": tokens,
+            "answers": [{ "text": "SUMMARY", "usage": usage }], "files": rules(&policy).map(|rules| self.files(&rules)),
+            // Twenty images would bring a summary about by themselves.
+            "settings": { "enableScreenshotTrigger": false },
+        });
+        let ours = self.compressed(&policy, context, tokens);
+        Question {
+            read: |_, value| outcome(&value),
+            explain: |case, ours, theirs| {
+                let same = |field: &str| ours[field] == theirs[field];
+                let is_joined = same("summarized") && same("kept") && theirs["roles"] == "um" && ours["roles"] == "umu";
+                if is_joined { Some(JOINED) } else { case.explain_compress(ours, theirs) }
+            },
+            ..Question::exact("compress24", input, ours)
+        }
+    }
+
+    fn august(&self) -> Question {
+        let policy = gemini_cli::qwen_august_2025();
+        let window = ModelWindow { context: AUGUST_LIMIT, ..ModelWindow::default() };
+        let tokens = [734_003, 734_004, 100, 900_000, 900_000][self.conversation.dice("august").random_range(0..5)];
+        let due = overflow::due_at(&policy, &window).is_some_and(|due| tokens >= due);
+        let steps = policy.auto.iter().flat_map(|rung| &rung.steps);
+        let mut tail = steps.filter_map(|step| match step {
+            Step::Summarize(rule) => Some(&rule.tail),
+            Step::Clear(_) | Step::Fit(_) => None,
+        });
+        let select =
+            |tail| select::select_behind(&policy, tail, &window, self.summary.as_ref(), self.messages()).head_end;
+        let contents = self.contents(&policy);
+        let ours = tail.next_back().map(select).filter(|_| due && !contents.is_empty());
+        let input = json!({ "history": contents, "tokens": [tokens, 10], "answer": "SUMMARY" });
+        Question::about_cuts("tryCompressChat", input, json!(ours))
+    }
+}
+
+/// What a summary carries along.
+fn rules(policy: &Policy) -> Option<Attachments> {
+    let steps = policy.auto.iter().flat_map(|rung| &rung.steps);
+    let mut rules = steps.filter_map(|step| match step {
+        Step::Summarize(rule) => rule.summary.attachments.clone(),
+        Step::Clear(_) | Step::Fit(_) => None,
+    });
+    rules.next_back()
+}
+
+fn clears(steps: &[Step]) -> impl Iterator<Item = &Clear> {
+    steps.iter().filter_map(|step| match step {
+        Step::Clear(clear) => Some(clear),
+        Step::Fit(_) | Step::Summarize(_) => None,
+    })
+}
+
+/// What was summarized, what was kept, and who speaks in between; null when nothing was done.
+fn outcome(value: &Value) -> Value {
+    if value["summarized"].is_null() {
+        return Value::Null;
+    }
+    json!({ "summarized": value["summarized"], "kept": value["kept"], "roles": value["roles"] })
+}
+
+/// The same of both sides: the calls in order.
+fn read_cleared(_: &Case, value: Value) -> Value {
+    let mut calls: Vec<String> =
+        value["calls"].as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect();
+    calls.sort();
+    json!({ "calls": calls, "media": value["media"] })
+}
+
+fn role(role: Role) -> char {
+    match role {
+        Role::Assistant => 'm',
+        Role::User | Role::Tool | Role::System => 'u',
+    }
+}
+
+fn text_of(body: &PartBody) -> Option<&str> {
+    match body {
+        PartBody::Text(text) => Some(text),
+        _ => None,
+    }
+}

@@ -1,0 +1,343 @@
+//! What both sides said, counted: agreements, differences that a promise explains, and those that nothing explains.
+
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::fmt::{self, Write};
+use std::fs;
+use std::path::Path;
+
+/// At most this many ways to differ may be explained for one system; more would mean that something else is reproduced.
+const CLASSES_MAX: usize = 5;
+/// Unexplained differences that are shown whole.
+const SHOWN_MAX: usize = 3;
+/// How much of a value is shown.
+const SHOWN_CHARACTERS: usize = 4_000;
+
+/// What forces us to differ from an original.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[expect(dead_code, reason = "the promises are a closed list; which of them a system needs is the system's business")]
+pub(crate) enum Promise {
+    /// Nothing is lost.
+    P2,
+    /// Compaction is atomic.
+    P7,
+    /// Every message is accounted for.
+    P8,
+    /// Views are valid model input.
+    P9,
+    /// Reads cost what they return.
+    P11,
+    /// Reduction makes progress or stops.
+    P12,
+    /// A cut never leaves half a character.
+    InvalidText,
+}
+
+impl fmt::Display for Promise {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::InvalidText => out.write_str("invalid text"),
+            Self::P2 | Self::P7 | Self::P8 | Self::P9 | Self::P11 | Self::P12 => fmt::Debug::fmt(self, out),
+        }
+    }
+}
+
+/// One way to differ that a promise forces.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Class {
+    /// A few words, the same in every report.
+    pub(crate) name: &'static str,
+    /// What forces it.
+    pub(crate) promise: Promise,
+    /// A sentence: what the original does, and what we do instead.
+    pub(crate) explanation: &'static str,
+    /// The test of what we do instead: its file, from the root of the repository, and its name.
+    pub(crate) test: (&'static str, &'static str),
+}
+
+/// How the questioning ended.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Ending {
+    /// Everything was asked.
+    Complete,
+    /// The packages are out of reach.
+    Skipped(String),
+    /// The packages, the peer or the harness do not work.
+    Failed(String),
+}
+
+/// The report on one system.
+#[derive(Debug)]
+pub(crate) struct Report {
+    system: &'static str,
+    classes: &'static [Class],
+    functions: BTreeMap<&'static str, Counts>,
+    shown: Vec<String>,
+    /// How the questioning ended.
+    pub(crate) ending: Ending,
+}
+
+#[derive(Debug, Default, Clone)]
+struct Counts {
+    agreements: u64,
+    /// In the order of the system's classes.
+    explained: Vec<u64>,
+    unexplained: u64,
+}
+
+impl Counts {
+    fn explained(&self) -> u64 {
+        self.explained.iter().sum()
+    }
+}
+
+impl Report {
+    /// An empty report.
+    pub(crate) fn new(system: &'static str, classes: &'static [Class]) -> Self {
+        let ending = Ending::Failed("it was not started".to_owned());
+        Self { system, classes, functions: BTreeMap::new(), shown: Vec::new(), ending }
+    }
+
+    /// Compares what both sides say to one question about the conversation with this index.
+    ///
+    /// Numbers are equal when their values are, objects whatever the order of their keys. An error of the other side
+    /// is compared as `{"error": words}`. `explain` is asked only when the two differ, with ours and theirs; it must
+    /// look at what is there and name the class only where the promise forces just this difference.
+    pub(crate) fn compare(
+        &mut self,
+        function: &'static str,
+        index: u64,
+        input: &Value,
+        ours: &Value,
+        theirs: &Result<Value, String>,
+        explain: impl FnOnce(&Value, &Value) -> Option<&'static Class>,
+    ) {
+        let theirs = match theirs {
+            Ok(value) => value.clone(),
+            Err(words) => json!({ "error": words }),
+        };
+        let empty = Counts { explained: vec![0; self.classes.len()], ..Counts::default() };
+        let counts = self.functions.entry(function).or_insert(empty);
+        if same(ours, &theirs) {
+            counts.agreements += 1;
+            return;
+        }
+        let class = explain(ours, &theirs).and_then(|class| self.classes.iter().position(|known| known == class));
+        match class.and_then(|place| counts.explained.get_mut(place)) {
+            Some(count) => *count += 1,
+            None => {
+                counts.unexplained += 1;
+                if self.shown.len() < SHOWN_MAX {
+                    self.shown.push(shown(function, index, [input, ours, &theirs]));
+                }
+            }
+        }
+    }
+
+    /// Whether nothing speaks against the system: nothing unexplained and nothing broken. Skipped is no fault.
+    pub(crate) fn is_conforming(&self) -> bool {
+        match &self.ending {
+            Ending::Skipped(_) => true,
+            Ending::Failed(_) => false,
+            Ending::Complete => {
+                let asked = self.functions.values().any(|counts| counts.agreements > 0);
+                asked && self.total(|counts| counts.unexplained) == 0 && problems(self.classes).is_empty()
+            }
+        }
+    }
+
+    fn total(&self, count: impl Fn(&Counts) -> u64) -> u64 {
+        self.functions.values().map(count).sum()
+    }
+
+    fn verdict(&self) -> &'static str {
+        match &self.ending {
+            Ending::Skipped(_) => "SKIPPED",
+            Ending::Failed(_) => "FAILED",
+            Ending::Complete if self.is_conforming() => "conforms",
+            Ending::Complete => "DIFFERS",
+        }
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.ending {
+            Ending::Skipped(reason) => writeln!(out, "  SKIPPED, nothing was checked: {reason}")?,
+            Ending::Failed(reason) => writeln!(out, "  FAILED: {reason}")?,
+            Ending::Complete => {}
+        }
+        for (function, counts) in &self.functions {
+            let Counts { agreements, unexplained, .. } = counts;
+            let explained = counts.explained();
+            writeln!(
+                out,
+                "  {function:<34} {agreements:>8} agree {explained:>7} explained {unexplained:>7} unexplained"
+            )?;
+        }
+        for (place, class) in self.classes.iter().enumerate() {
+            let count = self.total(|counts| counts.explained.get(place).copied().unwrap_or_default());
+            let Class { name, promise, explanation, test: (file, test) } = class;
+            writeln!(out, "  {count} x {name} ({promise}): {explanation}\n      tested by {test} in {file}")?;
+        }
+        self.shown.iter().try_for_each(|difference| writeln!(out, "{difference}"))?;
+        problems(self.classes).iter().try_for_each(|problem| writeln!(out, "  FAILED: {problem}"))
+    }
+}
+
+/// One line for each system.
+pub(crate) fn summary(reports: &[Report]) -> String {
+    let mut text = format!("{:<16} {:>9} {:>9} {:>11}  {}\n", "system", "agree", "explained", "unexplained", "verdict");
+    for report in reports {
+        let agreements = report.total(|counts| counts.agreements);
+        let explained = report.total(Counts::explained);
+        let unexplained = report.total(|counts| counts.unexplained);
+        let verdict = report.verdict();
+        // Writing to a string cannot fail.
+        let _ = writeln!(text, "{:<16} {agreements:>9} {explained:>9} {unexplained:>11}  {verdict}", report.system);
+    }
+    text
+}
+
+/// What is wrong with a system's explanations themselves.
+pub(crate) fn problems(classes: &[Class]) -> Vec<String> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let untested = classes.iter().filter_map(|class| {
+        let (file, test) = class.test;
+        let source = fs::read_to_string(root.join(file)).unwrap_or_default();
+        let has_test = source.contains(&format!("fn {test}("));
+        (!has_test).then(|| format!("{}: there is no test {test} in {file}", class.name))
+    });
+    let too_many = (classes.len() > CLASSES_MAX).then(|| format!("more than {CLASSES_MAX} classes of differences"));
+    untested.chain(too_many).collect()
+}
+
+/// Whether two values are the same, however their numbers are written.
+fn same(ours: &Value, theirs: &Value) -> bool {
+    match (ours, theirs) {
+        (Value::Number(ours), Value::Number(theirs)) => ours == theirs || ours.as_f64() == theirs.as_f64(),
+        (Value::Array(ours), Value::Array(theirs)) => {
+            ours.len() == theirs.len() && ours.iter().zip(theirs).all(|(ours, theirs)| same(ours, theirs))
+        }
+        (Value::Object(ours), Value::Object(theirs)) => {
+            let in_theirs = |(key, value): (&String, &Value)| theirs.get(key).is_some_and(|other| same(value, other));
+            ours.len() == theirs.len() && ours.iter().all(in_theirs)
+        }
+        _ => ours == theirs,
+    }
+}
+
+/// Where two values first differ, and what each has there.
+fn first_difference<'a>(path: String, ours: &'a Value, theirs: &'a Value) -> (String, &'a Value, &'a Value) {
+    let inner = match (ours, theirs) {
+        (Value::Array(left), Value::Array(right)) => {
+            let mut shared = left.iter().zip(right).enumerate();
+            let found = shared.find(|(_, (left, right))| !same(left, right));
+            found.map(|(place, (left, right))| (format!("{path}[{place}]"), left, right))
+        }
+        (Value::Object(left), Value::Object(right)) => {
+            let mut shared = left.iter().filter_map(|(key, value)| Some((key, value, right.get(key)?)));
+            let found = shared.find(|(_, left, right)| !same(left, right));
+            found.map(|(key, left, right)| (format!("{path}.{key}"), left, right))
+        }
+        _ => None,
+    };
+    match inner {
+        Some((path, ours, theirs)) => first_difference(path, ours, theirs),
+        None => (path, ours, theirs),
+    }
+}
+
+/// A difference, whole as far as it can be read, after the place where it begins.
+fn shown(function: &str, index: u64, [input, ours, theirs]: [&Value; 3]) -> String {
+    let (path, our_piece, their_piece) = first_difference(String::new(), ours, theirs);
+    let [our_piece, their_piece, input, ours, theirs] = [our_piece, their_piece, input, ours, theirs].map(|value| {
+        let text = value.to_string();
+        match text.char_indices().nth(SHOWN_CHARACTERS) {
+            Some((end, _)) => format!("{}… ({} bytes)", &text[..end], text.len()),
+            None => text,
+        }
+    });
+    let first = if path.is_empty() {
+        String::new()
+    } else {
+        format!("\n    first at {path}: ours {our_piece}, theirs {their_piece}")
+    };
+    let whole = format!("    input  {input}\n    ours   {ours}\n    theirs {theirs}");
+    format!("  UNEXPLAINED {function}, conversation {index}{first}\n{whole}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    static CLASSES: [Class; 1] = [Class {
+        name: "shorter",
+        promise: Promise::InvalidText,
+        explanation: "The original keeps one more.",
+        test: ("conformance/report.rs", "differences_are_counted_by_class"),
+    }];
+
+    fn complete() -> Report {
+        let mut report = Report::new("x", &CLASSES);
+        report.ending = Ending::Complete;
+        report
+    }
+
+    #[test]
+    fn differences_are_counted_by_class() {
+        let mut report = complete();
+        let explain = |ours: &Value, theirs: &Value| (ours.as_i64() < theirs.as_i64()).then_some(&CLASSES[0]);
+        for (ours, theirs) in
+            [(json!(1), json!(1.0)), (json!(1), json!(2)), (json!({"a": 1, "b": []}), json!({"b": [], "a": 1}))]
+        {
+            report.compare("f", 7, &json!("in"), &ours, &Ok(theirs), explain);
+        }
+        assert!(report.is_conforming());
+        let counts = &report.functions["f"];
+        assert_eq!((counts.agreements, counts.explained(), counts.unexplained), (2, 1, 0));
+        report.compare("f", 8, &json!("in"), &json!(3), &Ok(json!(2)), explain);
+        report.compare("f", 9, &json!("in"), &json!(3), &Err("no".to_owned()), explain);
+        assert!(!report.is_conforming());
+        let text = report.to_string();
+        for words in ["1 x shorter (invalid text)", "conversation 8", r#"theirs {"error":"no"}"#, "2 unexplained"] {
+            assert!(text.contains(words), "{words} is not in\n{text}");
+        }
+        assert_eq!(report.verdict(), "DIFFERS");
+    }
+
+    #[test]
+    fn the_first_difference_is_found_inside() {
+        for (ours, theirs, expected) in [
+            (json!({"a": [1, {"b": 2}]}), json!({"a": [1.0, {"b": 3}]}), (".a[1].b", json!(2), json!(3))),
+            (json!([1, 2]), json!([1]), ("", json!([1, 2]), json!([1]))),
+            (json!({"a": 1, "b": 1}), json!({"a": 1}), ("", json!({"a": 1, "b": 1}), json!({"a": 1}))),
+        ] {
+            let (path, left, right) = first_difference(String::new(), &ours, &theirs);
+            assert_eq!((path.as_str(), left.clone(), right.clone()), expected);
+        }
+    }
+
+    #[test]
+    fn only_what_was_skipped_or_agrees_conforms() {
+        let mut report = complete();
+        assert!(!report.is_conforming(), "nothing was asked");
+        report.compare("f", 0, &Value::Null, &json!(1), &Ok(json!(1)), |_, _| None);
+        assert!(report.is_conforming());
+        report.ending = Ending::Failed("it ended".to_owned());
+        assert!(!report.is_conforming());
+        report.ending = Ending::Skipped("no network".to_owned());
+        assert!(report.is_conforming());
+        assert!(summary(&[report]).contains("SKIPPED"));
+    }
+
+    #[test]
+    fn explanations_need_tests_and_are_few() {
+        assert_eq!(problems(&CLASSES), Vec::<String>::new());
+        let class = |test| Class { name: "n", promise: Promise::P9, explanation: "", test };
+        let untested = problems(&[class(("conformance/report.rs", "no_such_test")), class(("none.rs", "f"))]);
+        assert_eq!(untested.len(), 2);
+        let many: Vec<Class> = (0..6).map(|_| class(CLASSES[0].test)).collect();
+        assert_eq!(problems(&many), ["more than 5 classes of differences"]);
+    }
+}

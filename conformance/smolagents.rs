@@ -1,0 +1,196 @@
+//! smolagents: how an output is cut, and what of its steps is written out in summary mode.
+
+use crate::generate::{Conversation, Profile, Results};
+use crate::harness::{Peer, PeerFailure, Run, System};
+use crate::report::Report;
+use longhand::model::message::Role;
+use longhand::model::part::{PartBody, ToolCall};
+use longhand::model::view::SourceMessage;
+use longhand::policy::presets::smolagents;
+use longhand::policy::{Policy, Step, Transcript, plan};
+use rand::Rng;
+use serde_json::{Value, json};
+
+pub(crate) struct Smolagents;
+
+/// Outputs as long as the limit, and longer. A step of smolagents is a reply with its calls and what came of them.
+const PROFILE: Profile = Profile {
+    turns: 1..=5,
+    text_max: 600,
+    output_max: 30_000,
+    media: false,
+    interruptions: false,
+    results: Results::WithCall,
+    ..Profile::FULL
+};
+
+impl System for Smolagents {
+    fn name(&self) -> &'static str {
+        "smolagents"
+    }
+
+    fn run(&self, peer: &mut Peer, run: Run, report: &mut Report) -> Result<(), PeerFailure> {
+        for batch in run.batches() {
+            let cases: Vec<Case> = batch.map(|index| Case::draw(run.seed, index)).collect();
+            for (function, question, ours) in [
+                ("truncateContent", Case::texts as fn(&Case) -> Value, Case::truncated as fn(&Case) -> Value),
+                ("toMessages", Case::steps, Case::written_out),
+            ] {
+                let calls = cases.iter().map(|case| (function, question(case))).collect();
+                for (case, theirs) in cases.iter().zip(peer.call_all(calls)?) {
+                    let index = case.conversation.index;
+                    let theirs = if function == "toMessages" { lines(theirs) } else { theirs };
+                    report.compare(function, index, &question(case), &ours(case), &theirs, |_, _| None);
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A conversation, and a limit on its outputs.
+struct Case {
+    conversation: Conversation,
+    policy: Policy,
+}
+
+impl Case {
+    fn draw(seed: u64, index: u64) -> Self {
+        let conversation = Conversation::generate(seed, index, &PROFILE);
+        let mut dice = conversation.dice("limits");
+        let mut policy = smolagents::policy();
+        let rule = policy.truncate.as_mut().expect("the preset cuts");
+        // Half of them have the limit that holds when nothing is said.
+        if dice.random() {
+            rule.max_units = (1.0 + dice.random_range(0.0..=10.0_f64).exp()) as u32;
+        }
+        Self { conversation, policy }
+    }
+
+    fn messages(&self) -> &[SourceMessage] {
+        &self.conversation.messages
+    }
+
+    fn limit(&self) -> u32 {
+        self.policy.truncate.as_ref().map_or(0, |rule| rule.max_units)
+    }
+
+    fn texts(&self) -> Value {
+        let parts = self.messages().iter().flat_map(|source| &source.message.parts);
+        let outputs = parts.filter_map(|part| match &part.body {
+            PartBody::ToolResult(result) => Some(result.output.as_str()),
+            _ => None,
+        });
+        let texts: Vec<&str> = outputs.collect();
+        if self.limit() == smolagents::policy().truncate.map_or(0, |rule| rule.max_units) {
+            return json!({ "texts": texts });
+        }
+        json!({ "texts": texts, "max": self.limit() })
+    }
+
+    /// What a view shows of each output.
+    fn truncated(&self) -> Value {
+        let view = plan::view(&self.policy, self.messages());
+        let parts = view.messages.into_iter().flat_map(|message| message.parts);
+        let outputs = parts.filter_map(|part| match part.body {
+            PartBody::ToolResult(result) => Some(result.output),
+            _ => None,
+        });
+        outputs.collect()
+    }
+
+    /// The conversation as steps: what a model writes itself before its calls is what it thinks in smolagents, and its
+    /// last words in a turn are a plan there.
+    fn steps(&self) -> Value {
+        let steps: Vec<Value> = self.messages().iter().flat_map(steps).collect();
+        json!({ "steps": steps, "summary_mode": true })
+    }
+
+    /// What the preset's transcript writes out for a summary.
+    fn written_out(&self) -> Value {
+        let steps = self.policy.auto.iter().flat_map(|rung| &rung.steps);
+        let mut transcripts = steps.filter_map(|step| match step {
+            Step::Summarize(rule) => Some(&rule.summary.transcript),
+            Step::Clear(_) | Step::Fit(_) => None,
+        });
+        let transcript = transcripts.next_back().expect("the preset summarizes");
+        self.messages().iter().flat_map(|source| written(source, transcript)).collect()
+    }
+}
+
+/// The steps that a message is made of.
+fn steps(source: &SourceMessage) -> Vec<Value> {
+    let texts = texts(source);
+    match source.message.role {
+        Role::System => texts.iter().map(|text| json!({ "kind": "system", "prompt": text })).collect(),
+        Role::User => texts.iter().map(|text| json!({ "kind": "task", "task": text })).collect(),
+        Role::Assistant | Role::Tool => {
+            let calls = calls(source);
+            if calls.is_empty() {
+                return texts.iter().map(|text| json!({ "kind": "planning", "plan": text })).collect();
+            }
+            let calls: Vec<Value> = calls
+                .iter()
+                .map(|call| json!({ "name": call.tool, "arguments": call.input_json, "id": call.call_id }))
+                .collect();
+            vec![json!({
+                "kind": "action",
+                "model_output": texts.join("\n"),
+                "tool_calls": calls,
+                "observations": observations(source).join("\n"),
+            })]
+        }
+    }
+}
+
+/// What of a message is written out: who speaks, and the words, but for calls, which every agent words differently.
+fn written(source: &SourceMessage, transcript: &Transcript) -> Vec<Value> {
+    let line = |role: &str, text: &str| json!([role, text]);
+    let texts = texts(source);
+    match source.message.role {
+        Role::System => Vec::new(),
+        Role::User => texts.iter().map(|text| line("user", &format!("New task:\n{text}"))).collect(),
+        Role::Assistant | Role::Tool => {
+            let thinks = texts.iter().filter(|_| transcript.reasoning).map(|text| line("assistant", text));
+            let mut lines: Vec<Value> = thinks.collect();
+            if !calls(source).is_empty() {
+                lines.extend(transcript.calls.then(|| json!(["tool-call", null])));
+                lines.push(line("tool-response", &format!("Observation:\n{}", observations(source).join("\n"))));
+            }
+            lines
+        }
+    }
+}
+
+/// Their messages in the same form.
+fn lines(theirs: Result<Value, String>) -> Result<Value, String> {
+    let line = |message: &Value| {
+        let text = if message["role"] == "tool-call" { &Value::Null } else { &message["content"][0]["text"] };
+        json!([message["role"], text])
+    };
+    theirs.map(|messages| messages.as_array().into_iter().flatten().map(line).collect())
+}
+
+fn texts(source: &SourceMessage) -> Vec<&str> {
+    let texts = source.message.parts.iter().filter_map(|part| match &part.body {
+        PartBody::Text(text) => Some(text.as_str()),
+        _ => None,
+    });
+    texts.collect()
+}
+
+fn calls(source: &SourceMessage) -> Vec<&ToolCall> {
+    let calls = source.message.parts.iter().filter_map(|part| match &part.body {
+        PartBody::ToolCall(call) => Some(call),
+        _ => None,
+    });
+    calls.collect()
+}
+
+fn observations(source: &SourceMessage) -> Vec<&str> {
+    let outputs = source.message.parts.iter().filter_map(|part| match &part.body {
+        PartBody::ToolResult(result) => Some(result.output.as_str()),
+        _ => None,
+    });
+    outputs.collect()
+}

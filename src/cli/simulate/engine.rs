@@ -1,0 +1,581 @@
+//! One conversation under one policy, message by message: what a daemon would decide, without a daemon.
+//!
+//! The view is the real one: decisions become marks, `model::fold` makes the layout, and `policy` renders it. Summaries
+//! are written by the built-in summarizer, and are refused for the reasons for which the scheduler refuses them. Only
+//! time is simpler: a reduction is in force before the next message comes.
+
+use crate::limits;
+use crate::model::Revision;
+use crate::model::compaction::{CompactionKind, Level};
+use crate::model::cut::Cuts;
+use crate::model::fold::fold;
+use crate::model::ids::{CompactionId, MessageId, PartId, SessionId};
+use crate::model::layout::{Layout, Place, Span};
+use crate::model::mark::{CompactedMark, Mark, MarkBody};
+use crate::model::message::{Finish, Message, MessageKind, NewMessage, Role};
+use crate::model::part::{Marker, NewPart, Part, PartBody};
+use crate::model::time::Timestamp;
+use crate::model::usage::{ModelWindow, Usage};
+use crate::model::view::{Pruned, SourceMessage, View};
+use crate::policy::plan::{self, Decision, Scene, SummaryPlan, Work};
+use crate::policy::{Policy, Rung, Step, clear, overflow, tokens};
+use crate::summarizer::{SummaryInput, extract};
+use std::collections::BTreeMap;
+use uuid::Uuid;
+
+/// How often a summary is written, each time with half the room, until it frees enough.
+const SHORTER_MAX: usize = 4;
+
+/// Something that a transcript holds, as far as a simulation cares.
+#[derive(Debug, Clone)]
+pub(super) enum Happening {
+    /// A message was written.
+    Message(Box<NewMessage>),
+    /// The agent itself compacted: what replies report from here on is about a context that no policy here has made.
+    Compaction,
+}
+
+/// A reduction that came into force, or did not.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Firing {
+    /// How many messages had been written.
+    pub(super) message: usize,
+    /// The rung; none for the routine.
+    pub(super) level: Option<Level>,
+    /// What it did at most.
+    pub(super) kind: CompactionKind,
+    /// Whether it was given up: nothing it could do freed enough.
+    pub(super) refused: bool,
+    /// How full the window was, by reported usage where that counted.
+    pub(super) context_tokens: i64,
+    /// The view before, by the policy's estimate.
+    pub(super) before_tokens: i64,
+    /// The view after, by the same estimate.
+    pub(super) after_tokens: i64,
+    /// Messages that the view shows afterwards, whole or shortened, beside summary and marker.
+    pub(super) kept: usize,
+    /// Parts that it shortened.
+    pub(super) cleared: usize,
+    /// Messages that went under the summary.
+    pub(super) summarized: usize,
+    /// Messages that it left out.
+    pub(super) omitted: usize,
+    /// Tokens of the view behind the first change: what no provider has in its cache.
+    pub(super) reread_tokens: i64,
+}
+
+/// What became of a conversation under one policy.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Outcome {
+    /// The tokens at which the first rung is due; none when nothing is automatic.
+    pub(super) due_tokens: Option<i64>,
+    /// What fired, in order.
+    pub(super) firings: Vec<Firing>,
+    /// How full the window was: after each message, and again after each reduction.
+    pub(super) fill: Vec<Point>,
+}
+
+/// How full the window was at one moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Point {
+    /// How many messages had been written.
+    pub(super) message: usize,
+    /// Tokens of the context.
+    pub(super) tokens: i64,
+}
+
+impl Outcome {
+    /// The fullest that the window became.
+    pub(super) fn highest_tokens(&self) -> i64 {
+        self.fill.iter().map(|point| point.tokens).max().unwrap_or_default()
+    }
+
+    /// How full it is at the end.
+    pub(super) fn final_tokens(&self) -> i64 {
+        self.fill.last().map_or(0, |point| point.tokens)
+    }
+
+    /// The reductions that came into force.
+    pub(super) fn reductions(&self) -> impl Iterator<Item = &Firing> {
+        self.firings.iter().filter(|firing| !firing.refused)
+    }
+}
+
+/// Plays a conversation under a policy.
+pub(super) fn simulate(policy: &Policy, window: &ModelWindow, happenings: &[Happening]) -> Outcome {
+    let mut session = Session::new(policy, window);
+    for happening in happenings {
+        match happening {
+            Happening::Message(message) => {
+                session.append(message);
+                session.reduce();
+            }
+            Happening::Compaction => session.usage_counts = false,
+        }
+    }
+    Outcome { due_tokens: overflow::due_at(policy, window), firings: session.firings, fill: session.fill }
+}
+
+/// The state of a conversation: what a daemon keeps of one session.
+struct Session<'a> {
+    policy: &'a Policy,
+    window: &'a ModelWindow,
+    /// All messages, derived ones too, by revision.
+    history: BTreeMap<Revision, Message>,
+    marks: Vec<Mark>,
+    /// What prune marks shorten, by part.
+    pruned: BTreeMap<PartId, Pruned>,
+    layout: Layout,
+    /// What the view shows.
+    sources: Vec<SourceMessage>,
+    revision: Revision,
+    now: Timestamp,
+    /// Messages written.
+    count: usize,
+    /// Ids given out.
+    ids: u128,
+    view_tokens: i64,
+    /// Reported usage, as long as the view it was about still stands, with what was estimated since.
+    usage_tokens: Option<i64>,
+    /// Whether reported usage is about the view that the policy makes.
+    usage_counts: bool,
+    /// Outputs that a clearing could still look at, and how many there were when one was last considered.
+    output_tokens: i64,
+    output_checked: i64,
+    breaker: Breaker,
+    /// Until then the ladder rests.
+    cool_until: Option<Timestamp>,
+    firings: Vec<Firing>,
+    fill: Vec<Point>,
+}
+
+/// What ends a loop, as the store keeps it beside a session.
+#[derive(Default)]
+struct Breaker {
+    failures: u32,
+    /// User messages until the ladder is tried again whatever the growth.
+    hold_turns: u32,
+    /// What the view weighed when a reduction last made no progress.
+    failed_tokens: Option<i64>,
+    /// Below this many tokens the rungs that are reached have nothing to do.
+    quiet_tokens: Option<i64>,
+}
+
+/// A reduction, measured, before it is in force.
+struct Draft {
+    cuts: Cuts,
+    summary: Option<(SummaryPlan, String)>,
+    before: View,
+    after: View,
+}
+
+impl<'a> Session<'a> {
+    fn new(policy: &'a Policy, window: &'a ModelWindow) -> Self {
+        Self {
+            policy,
+            window,
+            history: BTreeMap::new(),
+            marks: Vec::new(),
+            pruned: BTreeMap::new(),
+            layout: Layout::everything(),
+            sources: Vec::new(),
+            revision: 0,
+            now: Timestamp::default(),
+            count: 0,
+            ids: 0,
+            view_tokens: 0,
+            usage_tokens: None,
+            usage_counts: true,
+            output_tokens: 0,
+            output_checked: 0,
+            breaker: Breaker::default(),
+            cool_until: None,
+            firings: Vec::new(),
+            fill: Vec::new(),
+        }
+    }
+
+    fn scene(&self) -> Scene<'_> {
+        Scene {
+            policy: self.policy,
+            window: self.window,
+            layout: &self.layout,
+            sources: &self.sources,
+            base: self.revision,
+            now: self.now,
+        }
+    }
+
+    fn context_tokens(&self) -> i64 {
+        self.usage_tokens.unwrap_or(self.view_tokens)
+    }
+
+    fn next_id(&mut self) -> Uuid {
+        self.ids += 1;
+        Uuid::from_u128(self.ids)
+    }
+
+    fn next_revision(&mut self) -> Revision {
+        self.revision += 1;
+        self.revision
+    }
+
+    /// Writes a message into the history.
+    fn store(&mut self, kind: MessageKind, role: Role, parts: Vec<NewPart>, finish: Finish) -> Message {
+        let revision = self.next_revision();
+        let parts = parts.into_iter().map(|part| {
+            let NewPart { client_id, body, metadata_json } = part;
+            Part { id: PartId(self.next_id()), client_id, revision, body, metadata_json }
+        });
+        let parts = parts.collect();
+        let message = Message {
+            id: MessageId(self.next_id()),
+            session_id: SessionId(Uuid::nil()),
+            client_id: None,
+            revision,
+            role,
+            kind,
+            parts,
+            sealed_revision: Some(revision),
+            finish,
+            model: String::new(),
+            provider: String::new(),
+            create_time: self.now,
+            origin_time: Some(self.now),
+            actor: String::new(),
+            metadata_json: None,
+        };
+        self.history.insert(revision, message.clone());
+        message
+    }
+
+    /// Takes in what somebody wrote.
+    fn append(&mut self, new: &NewMessage) {
+        self.now = new.origin_time.unwrap_or(self.now).max(self.now);
+        let message = self.store(new.kind, new.role, new.parts.clone(), new.finish.clone().unwrap_or_default());
+        self.count += 1;
+        let source = SourceMessage { message, place: None, pruned: Vec::new() };
+        let own = tokens::estimate_source(self.policy, &source);
+        self.view_tokens += own;
+        self.usage_tokens = self.usage_tokens.map(|tokens| tokens.saturating_add(own));
+        self.output_tokens += plan::output_tokens(self.policy, std::slice::from_ref(&source));
+        self.sources.push(source);
+        if new.role == Role::User {
+            self.breaker.user_spoke();
+        }
+        if let Some(usage) = new.finish.as_ref().and_then(|finish| finish.usage) {
+            self.take_usage(&usage);
+        }
+        self.note_fill();
+    }
+
+    fn take_usage(&mut self, usage: &Usage) {
+        let reported = self.policy.counting.usage.tokens(usage);
+        if self.usage_counts && reported > 0 {
+            self.usage_tokens = Some(reported);
+        }
+    }
+
+    fn note_fill(&mut self) {
+        self.fill.push(Point { message: self.count, tokens: self.context_tokens() });
+    }
+
+    /// Does what the policy wants done by itself, until it wants nothing more.
+    ///
+    /// It ends: a rung that makes no progress is not climbed again until the view has grown, and everything that comes
+    /// into force makes the view smaller.
+    fn reduce(&mut self) {
+        while self.reduce_once() {}
+    }
+
+    /// One reduction; whether there was one.
+    fn reduce_once(&mut self) -> bool {
+        let climbs = overflow::due_at(self.policy, self.window).is_some_and(|due| self.context_tokens() >= due)
+            && self.breaker.may_climb(self.context_tokens(), self.view_tokens, self.window);
+        if !climbs && !self.routine_may_pay() {
+            return false;
+        }
+        self.output_checked = self.output_tokens;
+        // From here on the view is measured whole, as the scheduler does.
+        self.view_tokens = plan::view(self.policy, &self.sources).estimated_tokens;
+        let context_tokens = self.context_tokens();
+        let exceeds = overflow::room(self.window).is_some_and(|room| context_tokens > room);
+        let rests = self.cool_until.is_some_and(|until| self.now < until) && !exceeds;
+        match plan::decide(self.scene(), context_tokens, |_| climbs && !rests) {
+            Some(Decision { level: Some(level), .. }) => self.climb(level, context_tokens),
+            decision => {
+                if climbs && !rests {
+                    self.breaker.quiet_tokens = Some(plan::quiet_until(self.policy, self.window, context_tokens));
+                }
+                let draft = decision.and_then(|decision| self.draft(decision.work.cuts, None));
+                draft.is_some_and(|draft| {
+                    self.commit(draft, None, context_tokens);
+                    true
+                })
+            }
+        }
+    }
+
+    /// Whether enough was written since the routine was last considered for it to be worth a look.
+    fn routine_may_pay(&self) -> bool {
+        let spoke = self.sources.last().is_some_and(|source| source.message.role == Role::User);
+        self.policy.trigger.auto
+            && self.policy.routine.iter().any(|step| match step {
+                Step::Clear(rule) => {
+                    let grown = self.output_tokens >= self.output_checked + (rule.minimum_tokens / 4).max(1);
+                    self.output_tokens > clear::pays_from(rule) && (grown || spoke)
+                }
+                Step::Fit(_) | Step::Summarize(_) => true,
+            })
+    }
+
+    /// Takes a rung's steps, with a smaller and smaller tail where a summary would free too little; whether anything
+    /// came into force.
+    fn climb(&mut self, level: Level, context_tokens: i64) -> bool {
+        let policy = self.policy;
+        let Some(rung) = policy.rung(level) else { return false };
+        let tokens = context_tokens.max(self.view_tokens);
+        let mut refused = None;
+        let mut stand_in = None;
+        for narrowed in plan::narrowings(rung) {
+            let work = plan::climb(self.scene(), &narrowed, tokens);
+            let is_summary = work.summary.is_some();
+            if let Some(draft) = self.propose(&work) {
+                self.commit(draft, Some((level, rung)), context_tokens);
+                return true;
+            }
+            if is_summary {
+                refused.get_or_insert(CompactionKind::Summary);
+                stand_in = stand_in.or_else(|| self.stand_in(work));
+            }
+        }
+        if let Some(draft) = stand_in {
+            self.commit(draft, Some((level, rung)), context_tokens);
+            return true;
+        }
+        self.breaker.no_progress(policy, self.view_tokens);
+        self.firings.push(Firing {
+            message: self.count,
+            level: Some(level),
+            kind: refused.unwrap_or(plan::kind(&rung.steps)),
+            refused: true,
+            context_tokens,
+            before_tokens: self.view_tokens,
+            after_tokens: self.view_tokens,
+            kept: shown(&self.sources),
+            cleared: 0,
+            summarized: 0,
+            omitted: 0,
+            reread_tokens: 0,
+        });
+        false
+    }
+
+    /// What a rung's work comes to, with its summary written; none when that frees too little.
+    fn propose(&self, work: &Work) -> Option<Draft> {
+        let Some(planned) = &work.summary else { return self.draft(work.cuts.clone(), None) };
+        let mut input = SummaryInput {
+            messages: planned.head.clone(),
+            split_turn: planned.split_turn.clone(),
+            previous: planned.previous.clone(),
+            rules: planned.rules.clone(),
+            counting: self.policy.counting.clone(),
+            instructions: String::new(),
+            budget_tokens: planned.rules.max_tokens,
+        };
+        let least = self.policy.guards.minimum_gain_tokens.max(1);
+        for _ in 0..SHORTER_MAX {
+            let text = extract(&input);
+            let draft = self.draft(work.cuts.clone(), Some((planned, text)));
+            if let Some(draft) =
+                draft.filter(|draft| draft.before.estimated_tokens - draft.after.estimated_tokens >= least)
+            {
+                return Some(draft);
+            }
+            input.budget_tokens /= 2;
+        }
+        None
+    }
+
+    /// What is done in place of a summary that cannot be made: the policy's fallback, or what the other steps cut.
+    fn stand_in(&self, work: Work) -> Option<Draft> {
+        let summary = work.summary?;
+        let fallback = plan::fallback(self.scene(), &summary.fallback);
+        let mut others = work.cuts;
+        others.parts.retain(|(part, _)| !summary.cuts.parts.iter().any(|(other, _)| other == part));
+        self.draft(fallback.cuts, None).or_else(|| self.draft(others, None))
+    }
+
+    /// What cuts and a summary would do to the view; none when that is nothing, or makes it no smaller.
+    fn draft(&self, cuts: Cuts, summary: Option<(&SummaryPlan, String)>) -> Option<Draft> {
+        if cuts.is_empty() && summary.is_none() {
+            return None;
+        }
+        let before = plan::view(self.policy, &self.sources);
+        let mut sources = plan::with_cuts(&self.sources, &cuts, CompactionId(Uuid::nil()));
+        if let Some((planned, text)) = &summary {
+            let (boundary, attachments) = (planned.boundary(), &planned.attachments);
+            sources = plan::with_summary(self.policy, &self.layout, &sources, &boundary, text, attachments);
+        }
+        let after = plan::view(self.policy, &sources);
+        let summary = summary.map(|(planned, text)| (planned.clone(), text));
+        (after.estimated_tokens < before.estimated_tokens).then_some(Draft { cuts, summary, before, after })
+    }
+
+    /// Puts a reduction in force, and notes what it did.
+    fn commit(&mut self, draft: Draft, rung: Option<(Level, &Rung)>, context_tokens: i64) {
+        let Draft { cuts, summary, before, after } = draft;
+        let same = usize::try_from(plan::first_changed(&before, &after)).unwrap_or(usize::MAX);
+        let changed = after.messages.get(same..).unwrap_or_default();
+        let covers = |plan: &SummaryPlan| plan.head.len().saturating_add(plan.split_turn.len());
+        let firing = Firing {
+            message: self.count,
+            level: rung.map(|(level, _)| level),
+            kind: kind(&cuts, summary.is_some()),
+            refused: false,
+            context_tokens,
+            before_tokens: before.estimated_tokens,
+            after_tokens: after.estimated_tokens,
+            kept: 0,
+            cleared: cuts.parts.len(),
+            summarized: summary.as_ref().map_or(0, |(plan, _)| covers(plan).saturating_sub(plan.retained.len())),
+            omitted: cuts.omitted.len(),
+            reread_tokens: tokens::estimate_messages(self.policy, changed),
+        };
+        self.write(cuts, summary);
+        self.view_tokens = after.estimated_tokens;
+        // What replies report is about what the agent itself showed its model, which is no longer this view.
+        (self.usage_tokens, self.usage_counts) = (None, false);
+        self.output_tokens = plan::output_tokens(self.policy, &self.sources);
+        self.output_checked = self.output_tokens;
+        self.breaker.reduced();
+        if let Some((_, rung)) = rung {
+            let seconds = i64::from(self.policy.trigger.cool_down_seconds);
+            self.cool_until = (seconds > 0).then(|| self.now.plus_millis(seconds * 1_000));
+            let due = rung.threshold.due_at(self.window);
+            let is_due = due.is_some_and(|due| self.view_tokens >= due);
+            if is_due && plan::kind(&rung.steps) != CompactionKind::Prune {
+                self.breaker.no_progress(self.policy, self.view_tokens);
+            } else {
+                self.breaker.failures = 0;
+            }
+        }
+        self.firings.push(Firing { kept: shown(&self.sources), ..firing });
+        self.note_fill();
+    }
+
+    /// Writes a reduction into the history: as marks, from which the layout follows.
+    fn write(&mut self, cuts: Cuts, summary: Option<(SummaryPlan, String)>) {
+        let base = self.revision;
+        let compaction = CompactionId(self.next_id());
+        if !cuts.is_empty() {
+            let omitted = plan::omitted_ranges(&self.layout, &self.sources, &cuts);
+            let part_count = i64::try_from(cuts.parts.len()).unwrap_or(i64::MAX);
+            let revision = self.next_revision();
+            self.marks.push(Mark { revision, body: MarkBody::Pruned { compaction, part_count, omitted } });
+            for (part, cut) in cuts.parts {
+                self.pruned.insert(part, Pruned { part, compaction, cut: Some(cut) });
+            }
+        }
+        if let Some((planned, text)) = summary {
+            let marker = plan::marker_text(self.policy).map(|text| {
+                let body = PartBody::Marker(Marker { name: "compaction".to_owned(), text });
+                self.store(MessageKind::Marker, Role::User, vec![NewPart::new(body)], Finish::default()).revision
+            });
+            let attached = planned.attachments.into_iter().map(NewPart::new);
+            let parts = std::iter::once(NewPart::new(PartBody::Text(text))).chain(attached).collect();
+            let summary = self.store(MessageKind::Summary, Role::Assistant, parts, Finish::default()).revision;
+            let revision = self.next_revision();
+            let body = MarkBody::Compacted(CompactedMark {
+                compaction,
+                base,
+                covered: planned.covered,
+                tail_start: planned.tail_start,
+                marker,
+                summary,
+                retained: planned.retained,
+                retained_first: planned.retained_first,
+            });
+            self.marks.push(Mark { revision, body });
+        }
+        self.layout = fold(&self.marks, self.revision);
+        self.sources = self.shown_by_layout();
+    }
+
+    /// The messages that the layout shows, in its order.
+    fn shown_by_layout(&self) -> Vec<SourceMessage> {
+        let mut sources = Vec::new();
+        for span in &self.layout.spans {
+            match *span {
+                Span::Inline { first, last } => {
+                    let last = last.unwrap_or(Revision::MAX);
+                    let range = if first <= last { first..=last } else { continue };
+                    let inline = self.history.range(range).map(|(_, message)| message);
+                    sources.extend(
+                        inline.filter(|message| message.kind.is_inline()).map(|message| self.source(message, None)),
+                    );
+                }
+                Span::Placed { revision, place } => {
+                    sources.extend(self.history.get(&revision).map(|message| self.source(message, Some(place))));
+                }
+            }
+        }
+        sources
+    }
+
+    fn source(&self, message: &Message, place: Option<Place>) -> SourceMessage {
+        let pruned = message.parts.iter().filter_map(|part| self.pruned.get(&part.id).cloned()).collect();
+        SourceMessage { message: message.clone(), place, pruned }
+    }
+}
+
+impl Breaker {
+    /// Whether the ladder may do better than when it last made no progress: the view must have grown, or the user must
+    /// have gone on.
+    fn may_climb(&self, context_tokens: i64, view_tokens: i64, window: &ModelWindow) -> bool {
+        if self.quiet_tokens.is_some_and(|quiet| context_tokens < quiet) {
+            return false;
+        }
+        let Some(failed) = self.failed_tokens else { return true };
+        let step = (window.context / limits::RETRY_GROWTH_PARTS).max(1);
+        let steps = if self.hold_turns > 0 { 2 } else { 1 };
+        view_tokens >= failed.saturating_add(steps * step)
+    }
+
+    fn reduced(&mut self) {
+        (self.failed_tokens, self.quiet_tokens) = (None, None);
+    }
+
+    fn no_progress(&mut self, policy: &Policy, view_tokens: i64) {
+        self.failures += 1;
+        self.failed_tokens = Some(view_tokens);
+        if self.failures >= policy.guards.breaker_failures {
+            self.failures = 0;
+            self.hold_turns = policy.guards.breaker_turns;
+        }
+    }
+
+    fn user_spoke(&mut self) {
+        if self.hold_turns == 1 {
+            self.failed_tokens = None;
+        }
+        self.hold_turns = self.hold_turns.saturating_sub(1);
+    }
+}
+
+/// What a reduction did at most.
+fn kind(cuts: &Cuts, has_summary: bool) -> CompactionKind {
+    match (has_summary, cuts.omitted.is_empty()) {
+        (true, _) => CompactionKind::Summary,
+        (false, true) => CompactionKind::Prune,
+        (false, false) => CompactionKind::Omission,
+    }
+}
+
+/// Original messages among those of a view.
+fn shown(sources: &[SourceMessage]) -> usize {
+    sources.iter().filter(|source| !source.message.kind.is_derived()).count()
+}
+
+#[cfg(test)]
+mod tests;

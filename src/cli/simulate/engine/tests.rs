@@ -1,0 +1,194 @@
+use super::*;
+use crate::model::message::FinishReason;
+use crate::model::part::{ResultStatus, ToolCall, ToolResult};
+use crate::policy::presets;
+use proptest::prelude::*;
+
+fn message(role: Role, bodies: Vec<PartBody>, finish: Option<Finish>) -> Happening {
+    Happening::Message(Box::new(NewMessage {
+        client_id: None,
+        role,
+        kind: MessageKind::Normal,
+        parts: bodies.into_iter().map(NewPart::new).collect(),
+        finish: Some(finish.unwrap_or_default()),
+        model: String::new(),
+        provider: String::new(),
+        origin_time: None,
+        metadata_json: None,
+    }))
+}
+
+fn text(tokens: usize) -> PartBody {
+    PartBody::Text("word ".repeat(tokens.div_ceil(5) * 4))
+}
+
+fn user(tokens: usize) -> Happening {
+    message(Role::User, vec![text(tokens)], None)
+}
+
+fn reply(tokens: usize) -> Happening {
+    message(Role::Assistant, vec![text(tokens)], Some(finish(FinishReason::Stop, None)))
+}
+
+fn finish(reason: FinishReason, usage: Option<i64>) -> Finish {
+    let usage = usage.map(|input| Usage { input, ..Usage::default() });
+    Finish { reason: Some(reason), usage, ..Finish::default() }
+}
+
+/// A call, and its result in a message of its own.
+fn tool(number: usize, tokens: usize) -> [Happening; 2] {
+    let call_id = format!("c{number}");
+    let call =
+        ToolCall { call_id: call_id.clone(), tool: "bash".into(), input_json: "{}".into(), ..ToolCall::default() };
+    let output = "line\n".repeat(tokens * 4 / 5);
+    let status = ResultStatus::Completed;
+    let result = ToolResult { call_id, status, output, attachments: Vec::new(), start_time: None, end_time: None };
+    [
+        message(Role::Assistant, vec![PartBody::ToolCall(call)], Some(finish(FinishReason::ToolCalls, None))),
+        message(Role::Tool, vec![PartBody::ToolResult(result)], None),
+    ]
+}
+
+fn window(context: i64) -> ModelWindow {
+    ModelWindow { model: String::new(), context, input: None, output: Some(context / 10) }
+}
+
+fn preset(name: &str) -> Policy {
+    presets::find(name).expect("a preset").policy()
+}
+
+fn fired(outcome: &Outcome) -> Vec<(usize, CompactionKind)> {
+    outcome.reductions().map(|firing| (firing.message, firing.kind)).collect()
+}
+
+#[test]
+fn a_summary_fires_when_the_threshold_is_passed_and_the_tail_stays() {
+    let policy = preset("pi@1.5");
+    let talk: Vec<Happening> = (0..8).flat_map(|_| [user(100), reply(5_000)]).collect();
+    let outcome = simulate(&policy, &window(50_000), &talk);
+    // 50000 - 16384 is passed by the seventh reply: 7 * 5100.
+    assert_eq!(outcome.due_tokens, Some(33_617));
+    assert_eq!(fired(&outcome), [(14, CompactionKind::Summary)]);
+    let firing = &outcome.firings[0];
+    assert_eq!(firing.summarized + firing.kept, 14);
+    assert!(firing.kept >= 7 && firing.after_tokens < 24_000, "{firing:?}");
+    assert_eq!(firing.reread_tokens, firing.after_tokens, "a summary stands at the very beginning");
+    assert_eq!(outcome.highest_tokens(), firing.before_tokens);
+    // One point for each message, and one for the reduction.
+    assert_eq!(outcome.fill.len(), 17);
+}
+
+#[test]
+fn old_outputs_are_cleared_long_before_the_window_is_full() {
+    let policy = preset("opencode@seed");
+    let mut talk = vec![user(10)];
+    talk.extend((0..70).flat_map(|number| tool(number, 1_000)));
+    talk.extend([reply(10), user(10), reply(10), user(10), reply(10)]);
+    let outcome = simulate(&policy, &window(1_000_000), &talk);
+    let firing = &outcome.firings[0];
+    assert_eq!((firing.kind, firing.level, firing.summarized), (CompactionKind::Prune, None, 0));
+    assert_eq!(firing.cleared, 30, "40000 tokens stay");
+    assert!(firing.reread_tokens > 0 && firing.reread_tokens < firing.before_tokens + 1);
+    assert_eq!(outcome.firings.len(), 1);
+}
+
+#[test]
+fn reported_usage_counts_until_something_was_reduced() {
+    let policy = preset("pi@1.5");
+    let usage = |input| message(Role::Assistant, vec![text(2_000)], Some(finish(FinishReason::Stop, Some(input))));
+    let mut talk: Vec<Happening> = (0..15).flat_map(|_| [user(10), usage(1_000)]).collect();
+    let quiet = simulate(&policy, &window(50_000), &talk);
+    assert_eq!((fired(&quiet), quiet.final_tokens()), (vec![], 1_000));
+    talk.push(user(10));
+    talk.push(usage(40_000));
+    talk.push(user(10));
+    talk.push(usage(40_000));
+    let outcome = simulate(&policy, &window(50_000), &talk);
+    // The second report of 40000 is about a context that was never reduced, and is not believed.
+    assert_eq!(fired(&outcome), [(32, CompactionKind::Summary)]);
+    assert_eq!(outcome.firings[0].context_tokens, 40_000);
+    talk.insert(30, Happening::Compaction);
+    let outcome = simulate(&policy, &window(50_000), &talk);
+    assert_eq!(fired(&outcome), [], "the agent's own compaction ends its trust");
+}
+
+#[test]
+fn what_cannot_be_reduced_ends_in_the_breaker() {
+    let policy = preset("pi@1.5");
+    let mut talk = vec![user(60_000)];
+    talk.extend((0..40).map(|_| reply(10)));
+    let outcome = simulate(&policy, &window(50_000), &talk);
+    assert!(outcome.firings.len() <= 4, "{:?}", outcome.firings);
+    assert!(outcome.final_tokens() >= 60_000 || !outcome.firings.is_empty());
+}
+
+#[test]
+fn a_cool_down_is_waited_for_unless_the_window_is_exceeded() {
+    let mut policy = preset("pi@1.5");
+    policy.trigger.cool_down_seconds = 60;
+    let second = |second: i64, happening: Happening| match happening {
+        Happening::Message(message) => {
+            let origin_time = Some(Timestamp::from_millis(second * 1_000));
+            Happening::Message(Box::new(NewMessage { origin_time, ..*message }))
+        }
+        Happening::Compaction => Happening::Compaction,
+    };
+    let talk = |pace: i64| -> Vec<Happening> {
+        let turn = |at: i64| [second(at * pace, user(100)), second(at * pace, reply(3_000))];
+        (0..30).flat_map(turn).collect()
+    };
+    let at =
+        |pace| fired(&simulate(&policy, &window(50_000), &talk(pace))).iter().map(|(at, _)| *at).collect::<Vec<_>>();
+    let (slow, fast) = (at(60), at(1));
+    assert_eq!(slow[0], fast[0]);
+    assert!(fast[1] > slow[1], "{slow:?} {fast:?}");
+}
+
+/// A conversation: sizes of what is said, and whether it is a request, a reply or a tool's output.
+fn talks() -> impl Strategy<Value = Vec<(u8, usize)>> {
+    prop::collection::vec((0_u8..3, prop_oneof![0_usize..200, 0_usize..5_000, Just(20_000_usize)]), 0..40)
+}
+
+fn happenings_of(talk: &[(u8, usize)]) -> Vec<Happening> {
+    let one = |(number, (kind, tokens)): (usize, &(u8, usize))| match kind {
+        0 => vec![user(*tokens)],
+        1 => vec![reply(*tokens)],
+        _ => tool(number, *tokens).into(),
+    };
+    talk.iter().enumerate().flat_map(one).collect()
+}
+
+proptest! {
+    // Every case runs under every preset.
+    #![proptest_config(ProptestConfig::with_cases(3))]
+
+    /// No preset loops, whatever it is shown: what follows one message is bounded, every reduction makes the view
+    /// smaller, what was given up is left alone until the view has grown, and what is in force is what was measured.
+    #[test]
+    fn no_preset_loops(talk in talks(), context in prop_oneof![Just(250_i64), Just(1_000), Just(3_000)]) {
+        let window = window(context);
+        for preset in presets::all() {
+            let policy = preset.policy();
+            let mut session = Session::new(&policy, &window);
+            for happening in happenings_of(&talk) {
+                let Happening::Message(message) = happening else { continue };
+                session.append(&message);
+                let before = session.firings.len();
+                session.reduce();
+                let fired = &session.firings[before..];
+                prop_assert!(fired.len() <= session.count + 2, "{}: {} after one message", preset.name, fired.len());
+                let shrinks = |firing: &Firing| firing.refused || firing.after_tokens < firing.before_tokens;
+                prop_assert!(fired.iter().all(shrinks), "{}: {fired:?}", preset.name);
+                if let Some(last) = fired.iter().rfind(|firing| !firing.refused) {
+                    let view = plan::view(&policy, &session.sources);
+                    prop_assert_eq!(view.estimated_tokens, last.after_tokens, "{}", preset.name);
+                }
+            }
+            let given_up = session.firings.iter().filter(|firing| firing.refused).count();
+            let growth: i64 = session.fill.windows(2).map(|pair| (pair[1].tokens - pair[0].tokens).max(0)).sum();
+            let steps = usize::try_from(growth / (context / limits::RETRY_GROWTH_PARTS).max(1)).unwrap_or(usize::MAX);
+            let most = 1 + steps.min(session.count) + session.firings.len() - given_up;
+            prop_assert!(given_up <= most, "{}: gave up {given_up} times", preset.name);
+        }
+    }
+}

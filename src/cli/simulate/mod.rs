@@ -1,0 +1,115 @@
+//! `longhand simulate`: a transcript under several policies, without a daemon and without a model.
+
+mod engine;
+mod plot;
+mod report;
+
+use super::Globals;
+use super::failure::{Usage, note};
+use crate::interop::{self, Entry, Options, Transcript};
+use crate::model::usage::ModelWindow;
+use crate::policy::presets::{self, Preset};
+use anyhow::Context;
+use engine::{Happening, simulate};
+use report::Report;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+#[derive(Debug, clap::Args)]
+pub(super) struct Arguments {
+    /// A pi session file, or a Claude Code transcript; its current branch is played
+    file: PathBuf,
+    /// A preset, with or without its version; several are compared; default: all of them
+    #[arg(long = "preset", value_name = "PRESET")]
+    presets: Vec<String>,
+    /// The model window, in tokens
+    #[arg(long, value_name = "TOKENS", default_value_t = 200_000, value_parser = clap::value_parser!(i64).range(1..))]
+    window: i64,
+    /// The most the model writes in one reply, in tokens; default: unknown
+    #[arg(long, value_name = "TOKENS", value_parser = clap::value_parser!(i64).range(1..))]
+    output: Option<i64>,
+    /// The model's name, which some presets go by; default: the one that wrote most of the transcript's replies
+    #[arg(long, value_name = "MODEL")]
+    model: Option<String>,
+    /// Draw there how full the window is over the conversation, as SVG
+    #[arg(long, value_name = "FILE")]
+    plot: Option<PathBuf>,
+}
+
+pub(super) fn run(globals: &Globals, arguments: Arguments) -> anyhow::Result<ExitCode> {
+    let chosen = chosen(&arguments.presets)?;
+    let path = &arguments.file;
+    let bytes = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
+    let transcript =
+        interop::parse(bytes.as_slice(), &Options::default()).with_context(|| path.display().to_string())?;
+    let file = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    for problem in &transcript.problems {
+        note(&format!("{file}:{}: {}", problem.line, problem.message));
+    }
+    let happenings = happenings(transcript);
+    let window = ModelWindow {
+        model: arguments.model.unwrap_or_else(|| main_model(&happenings)),
+        context: arguments.window,
+        input: None,
+        output: arguments.output,
+    };
+    let outcomes =
+        chosen.iter().map(|preset| (preset.name, simulate(&preset.policy(), &window, &happenings))).collect();
+    let messages = happenings.iter().filter(|happening| matches!(happening, Happening::Message(_))).count();
+    let report = Report { file, messages, window, outcomes };
+    if let Some(path) = &arguments.plot {
+        std::fs::write(path, plot::svg(&report)).with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    let mut output = globals.output();
+    report.print(&mut output)?;
+    output.flush()?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The presets of these names, each once; all of them when there are no names.
+fn chosen(names: &[String]) -> Result<Vec<Preset>, Usage> {
+    if names.is_empty() {
+        return Ok(presets::all());
+    }
+    let mut chosen: Vec<Preset> = Vec::new();
+    for name in names {
+        let known = || presets::all().iter().map(|preset| preset.name).collect::<Vec<_>>().join(", ");
+        let unknown = || Usage(format!("there is no preset {name:?}; there are {}", known()));
+        let preset = presets::find(name).ok_or_else(unknown)?;
+        if chosen.iter().all(|other| other.name != preset.name) {
+            chosen.push(preset);
+        }
+    }
+    Ok(chosen)
+}
+
+/// What a policy sees of a transcript's current branch. Records are never in a view.
+fn happenings(transcript: Transcript) -> Vec<Happening> {
+    let main = transcript.branches.into_iter().next();
+    let entries = main.into_iter().flat_map(|branch| branch.entries);
+    entries
+        .filter_map(|entry| match entry {
+            Entry::Message { message, .. } => Some(Happening::Message(Box::new(message))),
+            Entry::Compaction(_) => Some(Happening::Compaction),
+            Entry::Record { .. } => None,
+        })
+        .collect()
+}
+
+/// The model that wrote the most messages; of equals the one that began. Empty when none is named.
+fn main_model(happenings: &[Happening]) -> String {
+    let mut counts: Vec<(&str, usize)> = Vec::new();
+    for happening in happenings {
+        let Happening::Message(message) = happening else { continue };
+        match counts.iter_mut().find(|(model, _)| *model == message.model) {
+            Some((_, count)) => *count += 1,
+            None if message.model.is_empty() => {}
+            None => counts.push((&message.model, 1)),
+        }
+    }
+    let most = counts.iter().map(|(_, count)| *count).max();
+    counts.iter().find(|(_, count)| Some(*count) == most).map_or(String::new(), |(model, _)| (*model).to_owned())
+}
+
+#[cfg(test)]
+mod tests;

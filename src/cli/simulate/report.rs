@@ -1,0 +1,337 @@
+//! What a simulation tells: a table to choose by, one for each preset with what fired when, or JSON.
+
+use super::engine::{Firing, Outcome};
+use crate::cli::output::{Align, Output, Table, count};
+use crate::model::compaction::CompactionKind;
+use crate::model::usage::ModelWindow;
+use serde::Serialize;
+
+/// A transcript under several presets.
+#[derive(Debug)]
+pub(super) struct Report {
+    /// The transcript's file, without its folder.
+    pub(super) file: String,
+    /// How many messages it has.
+    pub(super) messages: usize,
+    /// The window that all were judged by.
+    pub(super) window: ModelWindow,
+    /// What became of it, by preset.
+    pub(super) outcomes: Vec<(&'static str, Outcome)>,
+}
+
+/// What one preset did, in sums.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Totals {
+    prunes: usize,
+    omissions: usize,
+    summaries: usize,
+    refused: usize,
+    freed_tokens: i64,
+    reread_tokens: i64,
+}
+
+impl Totals {
+    fn of(outcome: &Outcome) -> Self {
+        let mut totals = Self::default();
+        for firing in &outcome.firings {
+            let count = match (firing.refused, firing.kind) {
+                (true, _) => &mut totals.refused,
+                (false, CompactionKind::Prune) => &mut totals.prunes,
+                (false, CompactionKind::Omission) => &mut totals.omissions,
+                (false, CompactionKind::Summary) => &mut totals.summaries,
+            };
+            *count += 1;
+            if firing.refused {
+                continue;
+            }
+            totals.freed_tokens += firing.before_tokens - firing.after_tokens;
+            totals.reread_tokens += firing.reread_tokens;
+        }
+        totals
+    }
+
+    /// How often the beginning of the view changed: each time a provider's cache holds less of it.
+    fn changed_prefixes(&self) -> usize {
+        self.prunes + self.omissions + self.summaries
+    }
+}
+
+impl Report {
+    /// Prints the report, for people or for programs.
+    pub(super) fn print(&self, output: &mut Output) -> anyhow::Result<()> {
+        if output.json() {
+            return output.value(&self.json());
+        }
+        output.line(&self.title())?;
+        output.line("")?;
+        self.comparison().print(output)?;
+        for (preset, outcome) in &self.outcomes {
+            output.line("")?;
+            output.line(&headline(preset, outcome))?;
+            if !outcome.firings.is_empty() {
+                firings(outcome).print(output)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn title(&self) -> String {
+        let messages = count(i64::try_from(self.messages).unwrap_or(i64::MAX), "message");
+        let output = self.window.output.map_or(String::new(), |output| format!(", {output} of them for a reply"));
+        let model = if self.window.model.is_empty() { "no model named" } else { &self.window.model };
+        format!("{}: {messages}, a window of {} tokens{output}, {model}", self.file, self.window.context)
+    }
+
+    fn comparison(&self) -> Table {
+        let mut table = Table::new(&[
+            ("PRESET", Align::Left),
+            ("DUE AT", Align::Right),
+            ("PRUNES", Align::Right),
+            ("OMISSIONS", Align::Right),
+            ("SUMMARIES", Align::Right),
+            ("GIVEN UP", Align::Right),
+            ("HIGHEST", Align::Right),
+            ("AT THE END", Align::Right),
+            ("FREED", Align::Right),
+            ("PREFIXES CHANGED", Align::Right),
+            ("READ ANEW", Align::Right),
+        ]);
+        for (preset, outcome) in &self.outcomes {
+            let totals = Totals::of(outcome);
+            table.row(vec![
+                (*preset).to_owned(),
+                outcome.due_tokens.map_or_else(|| "-".to_owned(), |due| due.to_string()),
+                totals.prunes.to_string(),
+                totals.omissions.to_string(),
+                totals.summaries.to_string(),
+                totals.refused.to_string(),
+                outcome.highest_tokens().to_string(),
+                outcome.final_tokens().to_string(),
+                totals.freed_tokens.to_string(),
+                totals.changed_prefixes().to_string(),
+                totals.reread_tokens.to_string(),
+            ]);
+        }
+        table
+    }
+
+    fn json(&self) -> Json<'_> {
+        let presets = self.outcomes.iter().map(|(preset, outcome)| {
+            let totals = Totals::of(outcome);
+            PresetJson {
+                preset,
+                due_tokens: outcome.due_tokens,
+                highest_tokens: outcome.highest_tokens(),
+                final_tokens: outcome.final_tokens(),
+                freed_tokens: totals.freed_tokens,
+                changed_prefixes: totals.changed_prefixes(),
+                reread_tokens: totals.reread_tokens,
+                reductions: outcome.firings.iter().map(FiringJson::of).collect(),
+                fill: outcome.fill.iter().map(|point| (point.message, point.tokens)).collect(),
+            }
+        });
+        Json {
+            file: &self.file,
+            messages: self.messages,
+            window_tokens: self.window.context,
+            output_tokens: self.window.output,
+            model: &self.window.model,
+            presets: presets.collect(),
+        }
+    }
+}
+
+fn headline(preset: &str, outcome: &Outcome) -> String {
+    let due = match outcome.due_tokens {
+        Some(due) => format!("due at {due} tokens"),
+        None => "never due".to_owned(),
+    };
+    match outcome.firings.as_slice() {
+        [] => format!("{preset}, {due}: nothing happens"),
+        _ => format!("{preset}, {due}:"),
+    }
+}
+
+fn firings(outcome: &Outcome) -> Table {
+    let mut table = Table::new(&[
+        ("MESSAGE", Align::Right),
+        ("LEVEL", Align::Left),
+        ("WHAT", Align::Left),
+        ("CONTEXT", Align::Right),
+        ("BEFORE", Align::Right),
+        ("AFTER", Align::Right),
+        ("KEPT", Align::Right),
+        ("CLEARED", Align::Right),
+        ("SUMMARIZED", Align::Right),
+        ("LEFT OUT", Align::Right),
+        ("READ ANEW", Align::Right),
+    ]);
+    for firing in &outcome.firings {
+        table.row(vec![
+            firing.message.to_string(),
+            level(firing).to_owned(),
+            if firing.refused { format!("{}, given up", kind(firing)) } else { kind(firing).to_owned() },
+            firing.context_tokens.to_string(),
+            firing.before_tokens.to_string(),
+            firing.after_tokens.to_string(),
+            firing.kept.to_string(),
+            firing.cleared.to_string(),
+            firing.summarized.to_string(),
+            firing.omitted.to_string(),
+            firing.reread_tokens.to_string(),
+        ]);
+    }
+    table
+}
+
+fn level(firing: &Firing) -> &'static str {
+    firing.level.map_or("routine", |level| level.name())
+}
+
+fn kind(firing: &Firing) -> &'static str {
+    match firing.kind {
+        CompactionKind::Prune => "prune",
+        CompactionKind::Omission => "omission",
+        CompactionKind::Summary => "summary",
+    }
+}
+
+#[derive(Debug, Serialize)]
+struct Json<'a> {
+    file: &'a str,
+    messages: usize,
+    window_tokens: i64,
+    output_tokens: Option<i64>,
+    model: &'a str,
+    presets: Vec<PresetJson<'a>>,
+}
+
+#[derive(Debug, Serialize)]
+struct PresetJson<'a> {
+    preset: &'a str,
+    due_tokens: Option<i64>,
+    highest_tokens: i64,
+    final_tokens: i64,
+    freed_tokens: i64,
+    changed_prefixes: usize,
+    reread_tokens: i64,
+    reductions: Vec<FiringJson>,
+    /// Messages written, and tokens of the context then.
+    fill: Vec<(usize, i64)>,
+}
+
+#[derive(Debug, Serialize)]
+struct FiringJson {
+    message: usize,
+    level: &'static str,
+    kind: &'static str,
+    given_up: bool,
+    context_tokens: i64,
+    before_tokens: i64,
+    after_tokens: i64,
+    kept_messages: usize,
+    cleared_parts: usize,
+    summarized_messages: usize,
+    omitted_messages: usize,
+    reread_tokens: i64,
+}
+
+impl FiringJson {
+    fn of(firing: &Firing) -> Self {
+        Self {
+            message: firing.message,
+            level: level(firing),
+            kind: kind(firing),
+            given_up: firing.refused,
+            context_tokens: firing.context_tokens,
+            before_tokens: firing.before_tokens,
+            after_tokens: firing.after_tokens,
+            kept_messages: firing.kept,
+            cleared_parts: firing.cleared,
+            summarized_messages: firing.summarized,
+            omitted_messages: firing.omitted,
+            reread_tokens: firing.reread_tokens,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::engine::Point;
+    use super::*;
+    use crate::model::compaction::Level;
+
+    fn firing(message: usize, kind: CompactionKind, before_tokens: i64, after_tokens: i64) -> Firing {
+        Firing {
+            message,
+            level: (kind == CompactionKind::Summary).then_some(Level::Auto),
+            kind,
+            refused: before_tokens == after_tokens,
+            context_tokens: before_tokens + 5,
+            before_tokens,
+            after_tokens,
+            kept: 3,
+            cleared: 1,
+            summarized: 2,
+            omitted: 4,
+            reread_tokens: after_tokens / 2,
+        }
+    }
+
+    fn report() -> Report {
+        let firings = vec![
+            firing(7, CompactionKind::Prune, 900, 600),
+            firing(9, CompactionKind::Summary, 950, 200),
+            firing(11, CompactionKind::Summary, 990, 990),
+        ];
+        let fill = vec![
+            Point { message: 1, tokens: 10 },
+            Point { message: 9, tokens: 955 },
+            Point { message: 12, tokens: 400 },
+        ];
+        let quiet = Outcome { due_tokens: None, firings: Vec::new(), fill: Vec::new() };
+        Report {
+            file: "talk.jsonl".to_owned(),
+            messages: 12,
+            window: ModelWindow { model: "m".to_owned(), context: 1_000, input: None, output: Some(100) },
+            outcomes: vec![("a@1", Outcome { due_tokens: Some(800), firings, fill }), ("b@2", quiet)],
+        }
+    }
+
+    #[test]
+    fn the_comparison_adds_up_what_came_into_force() {
+        let report = report();
+        let totals = Totals::of(&report.outcomes[0].1);
+        let expected =
+            Totals { prunes: 1, omissions: 0, summaries: 1, refused: 1, freed_tokens: 1_050, reread_tokens: 400 };
+        assert_eq!(totals, expected);
+        let lines = report.comparison().lines();
+        let words: Vec<Vec<&str>> = lines.iter().map(|line| line.split_whitespace().collect()).collect();
+        assert_eq!(words[1], ["a@1", "800", "1", "0", "1", "1", "955", "400", "1050", "2", "400"]);
+        assert_eq!(words[2], ["b@2", "-", "0", "0", "0", "0", "0", "0", "0", "0", "0"]);
+        assert_eq!(report.title(), "talk.jsonl: 12 messages, a window of 1000 tokens, 100 of them for a reply, m");
+    }
+
+    #[test]
+    fn every_firing_has_a_line() {
+        let report = report();
+        let lines = firings(&report.outcomes[0].1).lines();
+        let words: Vec<Vec<&str>> = lines.iter().map(|line| line.split_whitespace().collect()).collect();
+        assert_eq!(words[1], ["7", "routine", "prune", "905", "900", "600", "3", "1", "2", "4", "300"]);
+        assert!(lines[3].contains("summary, given up"), "{}", lines[3]);
+        assert_eq!(headline("b@2", &report.outcomes[1].1), "b@2, never due: nothing happens");
+    }
+
+    #[test]
+    fn programs_get_the_same_numbers() {
+        let report = report();
+        let json = serde_json::to_value(report.json()).expect("JSON");
+        let first = &json["presets"][0];
+        assert_eq!(
+            (first["freed_tokens"].as_i64(), first["reductions"][2]["given_up"].as_bool()),
+            (Some(1_050), Some(true))
+        );
+        assert_eq!(first["fill"][1], serde_json::json!([9, 955]));
+        assert_eq!(json["presets"][1]["due_tokens"], serde_json::Value::Null);
+    }
+}

@@ -1,0 +1,37 @@
+use super::*;
+use crate::model::message::{Finish, MessageKind, NewMessage, Role};
+
+fn reply(model: &str) -> Happening {
+    Happening::Message(Box::new(NewMessage {
+        client_id: None,
+        role: Role::Assistant,
+        kind: MessageKind::Normal,
+        parts: Vec::new(),
+        finish: Some(Finish::default()),
+        model: model.to_owned(),
+        provider: String::new(),
+        origin_time: None,
+        metadata_json: None,
+    }))
+}
+
+#[test]
+fn presets_are_chosen_by_name_and_once() {
+    let names = |words: &[&str]| {
+        let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
+        chosen(&words).map(|chosen| chosen.iter().map(|preset| preset.name).collect::<Vec<_>>())
+    };
+    assert_eq!(names(&["opencode@seed", "opencode@seed", "pi@1.5"]).expect("presets"), ["opencode@seed", "pi@1.5"]);
+    assert_eq!(names(&[]).expect("presets").len(), presets::all().len());
+    let error = names(&["opencode@seed", "nobody"]).expect_err("no such preset");
+    assert!(error.to_string().contains("\"nobody\"") && error.to_string().contains("pi@1.5"), "{error}");
+}
+
+#[test]
+fn the_main_model_wrote_most() {
+    let model = |models: &[&str]| main_model(&models.iter().map(|model| reply(model)).collect::<Vec<_>>());
+    assert_eq!(model(&["a", "b", "", "b", "", ""]), "b");
+    assert_eq!(model(&["a", "b", "b", "a"]), "a");
+    assert_eq!(model(&["", ""]), "");
+    assert_eq!(model(&[]), "");
+}

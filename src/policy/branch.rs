@@ -1,0 +1,139 @@
+//! What a summary of an abandoned branch covers: as much of its end as fits the window of whoever writes it.
+
+use super::Policy;
+use super::files::{FileOperations, FileTools};
+use super::tokens::estimate_source;
+use super::turns::only_brings_results;
+use crate::model::message::{MessageKind, Role};
+use crate::model::usage::ModelWindow;
+use crate::model::view::SourceMessage;
+
+/// How much of a branch its summary's writer is given.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct BranchRules {
+    /// Tokens of the window kept free for the instructions and the answer.
+    pub reserve_tokens: i64,
+    /// The window where none is known.
+    pub unknown_window_tokens: i64,
+    /// A summary that does not fit is given all the same while less than this share of the budget is used: it stands
+    /// for much.
+    pub summary_share: f64,
+}
+
+/// What the summary of a branch covers.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct BranchPlan {
+    /// The messages that are summarized, by index, ascending.
+    pub covered: Vec<usize>,
+    /// What they weigh.
+    pub tokens: i64,
+    /// What was done to which files.
+    pub files: FileOperations,
+}
+
+impl BranchRules {
+    /// The tokens that the messages may have under a window; 0 is no limit.
+    pub fn budget(&self, window: &ModelWindow) -> i64 {
+        let context = if window.context > 0 { window.context } else { self.unknown_window_tokens };
+        context.saturating_sub(self.reserve_tokens).max(0)
+    }
+
+    /// Chooses from the newest message back until one does not fit. `messages` are those that only the branch has, with
+    /// the summaries made in it; `inherited` are the files of the branches that were summarized in it before.
+    ///
+    /// Results are left out: what a call says of them is enough. The files of the message that does not fit count too.
+    pub fn plan(
+        &self,
+        policy: &Policy,
+        budget: i64,
+        messages: &[SourceMessage],
+        inherited: FileOperations,
+    ) -> BranchPlan {
+        let mut plan = BranchPlan { files: inherited, ..BranchPlan::default() };
+        for (index, source) in messages.iter().enumerate().rev() {
+            let message = &source.message;
+            if message.role == Role::Tool || message.kind == MessageKind::Record || only_brings_results(message) {
+                continue;
+            }
+            plan.files.add_all(FileTools::Pi, source);
+            let tokens = estimate_source(policy, source);
+            let fits = budget <= 0 || plan.tokens.saturating_add(tokens) <= budget;
+            let has_room = (plan.tokens as f64) < budget as f64 * self.summary_share;
+            if fits || (message.kind == MessageKind::Summary && has_room) {
+                plan.covered.push(index);
+                plan.tokens = plan.tokens.saturating_add(tokens);
+            }
+            if !fits {
+                break;
+            }
+        }
+        plan.covered.reverse();
+        plan
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::presets::pi;
+    use crate::policy::{dsl, presets};
+
+    const BRANCH: &str = "u1 400c
+a2 380c
+  call read#c1 in={\"path\":\"/a.ts\"}
+t3
+  result c1 out=4000c done
+a4 summary 400c
+u5 400c
+a6 380c
+  call edit#c2 in={\"path\":\"/b.ts\"}
+";
+
+    fn plan(text: &str, budget: i64) -> BranchPlan {
+        let policy = presets::pi::v1_5();
+        pi::BRANCH.plan(&policy, budget, &dsl::parse(text), FileOperations::default())
+    }
+
+    fn check(budget: i64, covered: &[usize], tokens: i64) {
+        let plan = plan(BRANCH, budget);
+        assert_eq!((plan.covered.as_slice(), plan.tokens), (covered, tokens), "budget {budget}");
+    }
+
+    #[test]
+    fn the_newest_messages_that_fit_are_covered_without_results() {
+        check(0, &[0, 1, 3, 4, 5], 500);
+        check(500, &[0, 1, 3, 4, 5], 500);
+        check(499, &[1, 3, 4, 5], 400);
+        check(200, &[4, 5], 200);
+        check(199, &[5], 100);
+        check(99, &[], 0);
+    }
+
+    #[test]
+    fn a_summary_that_does_not_fit_is_covered_while_a_tenth_is_free() {
+        check(299, &[3, 4, 5], 300);
+        check(223, &[3, 4, 5], 300);
+        check(222, &[4, 5], 200);
+    }
+
+    #[test]
+    fn files_are_those_of_what_is_covered_of_what_did_not_fit_and_of_earlier_branches() {
+        let lists = |budget| plan(BRANCH, budget).files.lists();
+        let strings = |paths: &[&str]| paths.iter().map(|path| (*path).to_owned()).collect::<Vec<_>>();
+        assert_eq!(lists(0), (strings(&["/a.ts"]), strings(&["/b.ts"])));
+        assert_eq!(lists(300), (strings(&["/a.ts"]), strings(&["/b.ts"])));
+        assert_eq!(lists(223), (strings(&[]), strings(&["/b.ts"])));
+        let mut earlier = FileOperations::default();
+        earlier.inherit(strings(&["/q.ts", "/b.ts"]), strings(&["/m.ts"]));
+        let plan = pi::BRANCH.plan(&presets::pi::v1_5(), 0, &dsl::parse(BRANCH), earlier);
+        assert_eq!(plan.files.lists(), (strings(&["/a.ts", "/q.ts"]), strings(&["/b.ts", "/m.ts"])));
+    }
+
+    #[test]
+    fn the_budget_is_what_the_reserve_leaves_of_the_window() {
+        let window = |context| ModelWindow { context, ..ModelWindow::default() };
+        assert_eq!(pi::BRANCH.budget(&window(200_000)), 183_616);
+        assert_eq!(pi::BRANCH.budget(&window(0)), 111_616);
+        assert_eq!(pi::BRANCH.budget(&window(100)), 0);
+    }
+}

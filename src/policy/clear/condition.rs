@@ -1,0 +1,144 @@
+//! Whether a clearing happens now, and how much of what may go it takes.
+
+use super::Clear;
+use super::protection::{Found, Search};
+use crate::model::message::{FinishReason, Role};
+use crate::model::time::Timestamp;
+use crate::model::usage::ModelWindow;
+use crate::model::view::SourceMessage;
+use crate::policy::validate::Check;
+use serde::{Deserialize, Serialize};
+
+/// On what condition a clearing happens.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum When {
+    /// Always.
+    Always,
+    /// While more than so many parts of the kind stand in the view, protected ones included.
+    Items {
+        /// The number.
+        above: Count,
+    },
+    /// When the last reply is so old.
+    Idle {
+        /// The seconds since the reply.
+        seconds: u32,
+    },
+    /// While the parts of the kind are longer than so many units together, protected ones included. Parts without words
+    /// are left alone.
+    Units {
+        /// The units, in the policy's unit of length.
+        above: u64,
+        /// The oldest go until the rest is no longer than this.
+        down_to: u64,
+    },
+}
+
+/// A number, fixed or by the window. As JSON it is the number, or the fields of [`OfWindow`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Count {
+    /// So many.
+    Fixed(u32),
+    /// By the size of the window.
+    OfWindow(OfWindow),
+}
+
+/// A number that follows from the size of the window.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct OfWindow {
+    /// One for each so many tokens of the context …
+    pub tokens_each: u32,
+    /// … but at least this many …
+    pub least: u32,
+    /// … and at most this many.
+    pub most: u32,
+}
+
+impl Default for Count {
+    fn default() -> Self {
+        Self::Fixed(0)
+    }
+}
+
+impl Count {
+    pub(super) fn of(&self, window: &ModelWindow) -> u64 {
+        match self {
+            Self::Fixed(count) => u64::from(*count),
+            Self::OfWindow(rule) => {
+                let context = u64::try_from(window.context).unwrap_or(0);
+                let count = context / u64::from(rule.tokens_each.max(1));
+                count.max(u64::from(rule.least)).min(u64::from(rule.most))
+            }
+        }
+    }
+
+    pub(super) fn check(&self, check: &mut Check, path: &str) {
+        if let Self::OfWindow(rule) = self {
+            check.that(rule.tokens_each >= 1, &format!("{path}.tokens_each"), "must be at least 1");
+            check.that(rule.most >= rule.least, &format!("{path}.most"), "must not be less than least");
+        }
+    }
+}
+
+impl When {
+    pub(super) fn check(&self, check: &mut Check, path: &str) {
+        match self {
+            Self::Always | Self::Idle { .. } => {}
+            Self::Items { above } => above.check(check, &format!("{path}.items.above")),
+            Self::Units { above, down_to } => {
+                check.that(down_to <= above, &format!("{path}.units.down_to"), "must not be more than above");
+            }
+        }
+    }
+}
+
+/// What goes now of what may go, in the order of the walk.
+pub(super) fn limit<'a>(
+    clear: &Clear,
+    window: &ModelWindow,
+    now: Timestamp,
+    messages: &[SourceMessage],
+    search: Search<'a>,
+) -> Vec<Found<'a>> {
+    let Search { mut free, items, units } = search;
+    let goes = match &clear.when {
+        When::Always => free.len(),
+        When::Items { above } if items > above.of(window) => free.len(),
+        When::Idle { seconds } if is_idle(messages, now, *seconds) => free.len(),
+        When::Units { above, down_to } if units > *above => oldest_down_to(&free, units, *down_to),
+        When::Items { .. } | When::Idle { .. } | When::Units { .. } => 0,
+    };
+    let goes = match &clear.batch {
+        Some(batch) => {
+            let batch = usize::try_from(batch.of(window)).unwrap_or(usize::MAX);
+            if goes > batch { batch } else { 0 }
+        }
+        None => goes,
+    };
+    // The walk went from the newest to the oldest.
+    free.split_off(free.len() - goes)
+}
+
+/// How many of the oldest must go until no more than so many units are left, or all of them.
+fn oldest_down_to(free: &[Found<'_>], units: u64, down_to: u64) -> usize {
+    let mut left = units;
+    let oldest = free.iter().rev().take_while(|found| {
+        let is_too_much = left > down_to;
+        left = left.saturating_sub(found.units);
+        is_too_much
+    });
+    oldest.count()
+}
+
+/// Whether so many seconds have passed since the model last replied.
+fn is_idle(messages: &[SourceMessage], now: Timestamp, seconds: u32) -> bool {
+    let replies = messages.iter().map(|source| &source.message).filter(|message| {
+        let is_failure = message.finish.reason == Some(FinishReason::Error);
+        message.role == Role::Assistant && !message.kind.is_derived() && !is_failure
+    });
+    let last = replies.map(|message| message.create_time).max();
+    last.is_some_and(|last| now >= last.plus_millis(i64::from(seconds).saturating_mul(1_000)))
+}

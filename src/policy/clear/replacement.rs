@@ -1,0 +1,79 @@
+//! What a view shows in place of what is cleared.
+
+use super::protection::{Call, Found};
+use super::{Clear, Instead, Target};
+use crate::model::cut::Cut;
+use crate::model::ids::{CompactionId, PartId};
+use crate::model::part::PartBody;
+use crate::model::time::Timestamp;
+use crate::model::view::Pruned;
+use crate::policy::Policy;
+use crate::policy::tokens::estimate_part;
+use uuid::Uuid;
+
+/// The input of a call that lost it.
+const NO_INPUT: &str = "{}";
+
+/// The cuts that clear a part, and its call where the calls lose their input.
+pub(super) fn cuts(policy: &Policy, clear: &Clear, now: Timestamp, found: &Found<'_>) -> Vec<(PartId, Cut)> {
+    let cut = cut(policy, clear, now, found);
+    let is_shorter = || weight(policy, found, Some(&cut)) < weight(policy, found, None);
+    let mut cuts = Vec::new();
+    if !is_excerpt_of_nothing(clear, found) && (!clear.only_if_shorter || is_shorter()) {
+        cuts.push((found.part.id, cut));
+    }
+    if let (Some(tools), Some(call)) = (&clear.inputs, &found.call)
+        && tools.contain(Some(&call.call.tool))
+        && has_input(call)
+    {
+        cuts.push((call.part.id, Cut::placeholder(NO_INPUT)));
+    }
+    cuts
+}
+
+/// Whether there are no words to make an excerpt of. A cut that keeps none would take the media away too.
+fn is_excerpt_of_nothing(clear: &Clear, found: &Found<'_>) -> bool {
+    let PartBody::ToolResult(result) = &found.part.body else { return false };
+    matches!(clear.instead, Instead::Excerpt(_)) && result.output.is_empty()
+}
+
+fn has_input(call: &Call<'_>) -> bool {
+    call.call.input_json.len() > NO_INPUT.len() && call.source.pruned_part(call.part.id).is_none()
+}
+
+fn cut(policy: &Policy, clear: &Clear, now: Timestamp, found: &Found<'_>) -> Cut {
+    let unit = policy.counting.unit;
+    match (&clear.instead, &found.part.body, clear.target) {
+        (Instead::Words(words), PartBody::ToolResult(result), Target::Attachments) => {
+            // A cut that keeps any of an output keeps what came with it, so the words that stay are given whole.
+            let shown = shown_output(found, &result.output);
+            let about = result.attachments.iter().map(|media| words.about_media(unit, now, found, media));
+            let notes: Vec<String> = about.filter(|note| !note.is_empty()).collect();
+            let lines = Some(shown).into_iter().filter(|shown| !shown.is_empty()).chain(notes);
+            Cut::placeholder(lines.collect::<Vec<_>>().join("\n"))
+        }
+        (Instead::Words(words), _, _) => Cut::placeholder(words.about(unit, now, found)),
+        (Instead::Excerpt(excerpt), PartBody::ToolResult(result), _) => {
+            let tool = found.call.map_or("", |call| &call.call.tool);
+            let cut = excerpt.cut(unit, tool, &result.output);
+            let named = |words: &str| words.replace("{part}", &found.part.id.to_string());
+            Cut { before: named(&cut.before), after: named(&cut.after), ..cut }
+        }
+        (Instead::Excerpt(_), _, _) => Cut::default(),
+    }
+}
+
+/// An output as the marks on it have left it.
+fn shown_output(found: &Found<'_>, output: &str) -> String {
+    let pruned = found.source.pruned_part(found.part.id);
+    pruned.and_then(|pruned| pruned.cut.as_ref()).map_or_else(|| output.to_owned(), |cut| cut.apply(output))
+}
+
+/// What the part weighs in a message, as it is or with a cut.
+fn weight(policy: &Policy, found: &Found<'_>, cut: Option<&Cut>) -> i64 {
+    let with =
+        cut.map(|cut| Pruned { part: found.part.id, compaction: CompactionId(Uuid::nil()), cut: Some(cut.clone()) });
+    let pruned = with.as_ref().or_else(|| found.source.pruned_part(found.part.id));
+    let tool = found.call.map(|found| found.call.tool.as_str());
+    estimate_part(policy, found.source.message.role, &found.part.body, pruned, tool)
+}

@@ -1,0 +1,329 @@
+use super::*;
+use crate::model::cut::Cut;
+use crate::model::ids::PartId;
+use crate::model::message::{FinishReason, Role};
+use crate::model::part::PartBody;
+use crate::policy::{LengthUnit, dsl, plan, presets};
+
+use proptest::prelude::*;
+
+/// One turn: outputs of a length in tokens, each by a protected tool or not.
+fn turn(number: usize, outputs: &[(u16, bool)]) -> String {
+    let mut text = format!("u{number} \"x\"\na{number}\n");
+    for (index, (tokens, is_protected)) in outputs.iter().enumerate() {
+        let tool = if *is_protected { "skill" } else { "bash" };
+        text.push_str(&format!("  tool {tool}#c{number}-{index} out={tokens}t done\n"));
+    }
+    text
+}
+
+fn small_policy() -> Policy {
+    let overrides = r#"{"routine":{"0":{"clear":{"keep":{"tokens":400},"minimum_tokens":200}}}}"#;
+    presets::opencode::seed().with_overrides(overrides).expect("valid")
+}
+
+fn select(policy: &Policy, messages: &[SourceMessage]) -> ClearPlan {
+    let Some(Step::Clear(clear)) = policy.routine.first() else { panic!("a clearing") };
+    super::select(policy, clear, &ModelWindow::default(), Timestamp(0), messages)
+}
+
+fn apply(messages: &mut Vec<SourceMessage>, plan: &ClearPlan) {
+    *messages = plan::with_cuts(messages, &plan.cuts, dsl::PRUNED_BY);
+}
+
+proptest! {
+    #[test]
+    fn what_is_protected_stays_and_a_second_prune_finds_nothing(
+        turns in prop::collection::vec(prop::collection::vec((0_u16..300, prop::bool::weighted(0.2)), 0..4), 0..12)
+    ) {
+        let policy = small_policy();
+        let text: String = turns.iter().enumerate().map(|(number, outputs)| turn(number, outputs)).collect();
+        let mut messages = dsl::parse(&text);
+        let plan = select(&policy, &messages);
+        let names = dsl::part_names(&messages);
+        let mut kept = 0_i64;
+        for (number, outputs) in turns.iter().enumerate() {
+            for (index, (tokens, is_protected)) in outputs.iter().enumerate() {
+                let is_pruned = plan.cuts.parts.iter().any(|(id, _)| names[id] == format!("c{number}-{index}:result"));
+                prop_assert!(!is_pruned || (!is_protected && number + 2 < turns.len()));
+                if !is_pruned && !is_protected && number + 2 < turns.len() {
+                    kept += i64::from(*tokens);
+                }
+            }
+        }
+        prop_assert!(plan.cuts.is_empty() || (plan.freed_tokens > 200 && kept <= 400));
+        apply(&mut messages, &plan);
+        prop_assert!(plan.cuts.is_empty() || select(&policy, &messages) == ClearPlan::default());
+    }
+}
+
+#[test]
+fn what_is_old_enough_is_cleared() {
+    let messages = dsl::parse("a1\n  tool bash#c1 out=90000t done\nu2 \"x\"\nu3 \"x\"");
+    assert_eq!(select(&presets::opencode::seed(), &messages).freed_tokens, 90_000);
+}
+
+#[test]
+fn a_rule_without_protection_clears_the_newest_output_too() {
+    let overrides = r#"{"routine":{"0":{"clear":{"keep":{"tokens":0,"turns":0},"minimum_tokens":0}}}}"#;
+    let policy = presets::opencode::seed().with_overrides(overrides).expect("valid");
+    let messages = dsl::parse("u1 \"x\"\na1\n  tool bash#c1 out=1t done");
+    assert_eq!(select(&policy, &messages).freed_tokens, 1);
+}
+
+/// What a rule clears, with what stands there instead, by the names of the parts.
+fn cleared(rule: &Clear, now: i64, text: &str) -> Vec<(String, String)> {
+    let messages = dsl::parse(text);
+    let policy = presets::opencode::seed();
+    let plan = super::select(&policy, rule, &ModelWindow::default(), Timestamp(now), &messages);
+    let names = dsl::part_names(&messages);
+    let parts: Vec<_> = messages.iter().flat_map(|source| &source.message.parts).collect();
+    let shown = |(id, cut): &(PartId, Cut)| {
+        let part = parts.iter().find(|part| part.id == *id).expect("a part of the conversation");
+        let text = match &part.body {
+            PartBody::ToolResult(result) => &result.output,
+            PartBody::ToolCall(call) => &call.input_json,
+            PartBody::Reasoning(text) => text,
+            _ => "",
+        };
+        (names.get(id).cloned().unwrap_or_default(), cut.apply(text))
+    };
+    plan.cuts.parts.iter().map(shown).collect()
+}
+
+fn grows(words: &str) -> Clear {
+    Clear { only_if_shorter: false, ..Clear::outputs(words) }
+}
+
+#[test]
+fn words_tell_what_was_cleared() {
+    let text = r#"a1
+  tool Read#c1 in={"offset": 3, "path": "src/{tool}.ts"} out="\n  {lines} first  \nsecond\n" done"#;
+    for (words, expected) in [
+        ("{tool}|{target}|{lines}|{length}|{first}", "Read|src/{tool}.ts|3|26|{lines} first"),
+        ("{time} {message}", "1970-01-01T00:00:01.000Z msg_00000000000000010000000000000001"),
+        ("{part}", "prt_00000000000000020000000000000002"),
+        ("{unknown} {", "{unknown} {"),
+        ("{}}{tool", "{}}{tool"),
+    ] {
+        assert_eq!(cleared(&grows(words), 1_000_000, text), [("c1:result".to_owned(), expected.to_owned())], "{words}");
+    }
+    let orphan = "t1\n  result c1 out=\"x\" done";
+    assert_eq!(cleared(&grows("{tool} of {target}"), 0, orphan)[0].1, "unknown tool of unnamed input");
+    let hint = |tools: &[&str], text: &str| Hint {
+        tools: tools.iter().map(|&tool| tool.to_owned()).collect(),
+        text: text.to_owned(),
+    };
+    for (hints, expected) in [
+        (vec![hint(&["Grep"], "grep"), hint(&["Read"], "use {tool}"), hint(&[], "any")], "(use Read)"),
+        (vec![hint(&["Grep"], "grep"), hint(&[], "{hint}")], "({hint})"),
+        (vec![], "()"),
+    ] {
+        let instead = Instead::Words(Words { text: "({hint})".to_owned(), hints });
+        assert_eq!(cleared(&Clear { instead, ..grows("") }, 0, text)[0].1, expected);
+    }
+}
+
+#[test]
+fn a_target_is_one_line_of_bearable_length() {
+    let long = "é".repeat(200);
+    let text = format!("a1\n  tool bash#c1 in={{\"command\": \"\\n {long}\\nmore\"}} out=\"x\" done");
+    assert_eq!(cleared(&grows("{target}"), 0, &text)[0].1, format!("{}…", "é".repeat(128)));
+}
+
+#[test]
+fn an_excerpt_keeps_both_ends() {
+    let excerpt = Excerpt {
+        before: "<m>\n".to_owned(),
+        after: "\n</m>".to_owned(),
+        lines: excerpt::Lines {
+            tools: vec!["shell".to_owned()],
+            section: "Output".to_owned(),
+            other_sections: vec!["Error".to_owned(), "Exit Code".to_owned()],
+            head: 1,
+            tail: 2,
+            marker: "\n[{omitted}]\n".to_owned(),
+        },
+        units: excerpt::Units { above: 10, head: 3, tail: 4, marker: "…{omitted}…".to_owned() },
+    };
+    let cut = |tool: &str, text: &str| excerpt.cut(LengthUnit::Utf16, tool, text).apply(text);
+    for (tool, text, expected) in [
+        ("read", "0123456789a", "<m>\n012…4…789a\n</m>"),
+        ("read", "0123456789", "<m>\n0123456789\n</m>"),
+        ("read", "", "<m>\n\n</m>"),
+        ("read", "😀😀😀😀😀😀", "<m>\n😀…6…😀😀\n</m>"),
+        ("shell", "1\n2\n3\n4\n5", "<m>\n1\n[2]\n4\n5\n</m>"),
+        ("shell", "1\n2\n3", "<m>\n1\n2\n3\n</m>"),
+        (
+            "shell",
+            "Command: x\nOutput: 1\n2\n3\n4\nError: (none)\nExit Code: 0",
+            "<m>\nCommand: x\nOutput: 1\n[1]\n3\n4\nError: (none)\nExit Code: 0\n</m>",
+        ),
+        ("shell", "Error: no\nOutput: 1\n2\n3\n4", "<m>\nError: no\nOutput: 1\n[1]\n3\n4\n</m>"),
+        ("shell", "\n\n\n\n", "<m>\n\n[2]\n\n\n</m>"),
+        ("shell", "Exit Code: 0\n\n\n\n", "<m>\nExit Code: 0\n\n\n\n\n</m>"),
+    ] {
+        assert_eq!(cut(tool, text), expected, "{tool} {text:?}");
+    }
+}
+
+#[test]
+fn nothing_has_no_excerpt_and_keeps_its_media() {
+    let marker = || String::new();
+    let excerpt = Excerpt {
+        before: "{part}".to_owned(),
+        after: String::new(),
+        lines: excerpt::Lines {
+            tools: Vec::new(),
+            section: marker(),
+            other_sections: Vec::new(),
+            head: 1,
+            tail: 1,
+            marker: marker(),
+        },
+        units: excerpt::Units { above: 4, head: 1, tail: 1, marker: marker() },
+    };
+    let rule = Clear { instead: Instead::Excerpt(Box::new(excerpt)), ..Clear::outputs("") };
+    let outputs = |words: &str| format!("a1\n  tool x#c1 out={words} media=image/png done\na2 \"done\"");
+    assert_eq!(cleared(&rule, 0, &outputs("\"\"")), []);
+    let shown = cleared(&rule, 0, &outputs("900c"));
+    assert_eq!(shown, [("c1:result".to_owned(), "prt_00000000000000020000000000000002xx".to_owned())]);
+}
+
+#[test]
+fn failures_may_be_among_what_is_kept_and_what_says_nothing_may_be_passed_over() {
+    let text = "a1\n  tool x#c1 out=9t done\n  tool x#c2 out=\"\" done\n  tool x#c3 out=9t error\n  \
+                tool x#c4 out=9t done\na2 \"done\"";
+    let names = |failed_items, empty_too| -> Vec<String> {
+        let keep = Keep { items: Count::Fixed(2), failed_items, ..Keep::default() };
+        let rule = Clear { keep, empty_too, only_if_shorter: false, ..Clear::outputs("gone") };
+        cleared(&rule, 0, text).into_iter().map(|(name, _)| name).collect()
+    };
+    assert_eq!(names(true, true), ["c2:result", "c1:result"]);
+    assert_eq!(names(true, false), ["c1:result"]);
+    assert_eq!(names(false, true), ["c1:result"]);
+    assert_eq!(names(false, false), Vec::<String>::new());
+}
+
+#[test]
+fn where_lengths_decide_a_part_without_words_stays_and_is_not_counted() {
+    let text = "a1\n  tool x#c1 out=\"\" media=image/png done\n  tool x#c2 out=90c done\n  \
+                tool x#c3 out=\"\" media=image/png done\n  tool x#c4 out=90c done\na2 \"done\"";
+    let keep = Keep { items: Count::Fixed(1), ..Keep::default() };
+    let rule = Clear { keep, when: When::Units { above: 90, down_to: 0 }, ..Clear::outputs("gone") };
+    assert_eq!(cleared(&rule, 0, text), [("c2:result".to_owned(), "gone".to_owned())]);
+}
+
+#[test]
+fn a_condition_says_whether_and_how_much() {
+    let outputs: String = (1..=6).map(|n| format!("u{n} \"x\"\na{n}\n  tool bash#c{n} out=100c done\n")).collect();
+    // The replies were written in the first microseconds.
+    let hour = 3_600_000_000;
+    let idle = When::Idle { seconds: 3_600 };
+    let units = |above, down_to| When::Units { above, down_to };
+    let items = |above| When::Items { above: Count::Fixed(above) };
+    for (when, keep, now, expected) in [
+        (When::Always, 5, 0, "c1"),
+        (idle.clone(), 4, hour + 11, ""),
+        (idle, 4, hour + 12, "c2 c1"),
+        (units(600, 0), 0, 0, ""),
+        (units(599, 600), 0, 0, ""),
+        (units(599, 300), 0, 0, "c3 c2 c1"),
+        (units(599, 301), 0, 0, "c3 c2 c1"),
+        (units(599, 299), 0, 0, "c4 c3 c2 c1"),
+        (units(599, 0), 4, 0, "c2 c1"),
+        (items(6), 4, 0, ""),
+        (items(5), 4, 0, "c2 c1"),
+    ] {
+        let name = format!("{when:?} at {now}");
+        let keep = Keep { items: Count::Fixed(keep), ..Keep::default() };
+        let rule = Clear { when, keep, ..grows("[x]") };
+        let names: Vec<String> = cleared(&rule, now, &outputs).into_iter().map(|(name, _)| name).collect();
+        assert_eq!(names.join(" ").replace(":result", ""), expected, "{name}");
+        let by_hand = cleared(&rule.by_hand(), 0, &outputs).len();
+        assert!(by_hand >= names.len() && by_hand > 0, "{name}");
+    }
+}
+
+#[test]
+fn media_become_words_wherever_they_stand() {
+    let text = "u1 \"x\"\n  media image/png\na2\n  tool shot#c2 in={} out=\"seen\" media=image/webp done\n  \
+                tool shot#c3 in={} out=\"\" media=image/gif done\na4 \"y\"";
+    let rule = Clear { target: Target::Media, ..grows("[gone: {mime}]") };
+    assert_eq!(cleared(&rule, 0, text), [(String::new(), "[gone: image/png]".to_owned())]);
+    let rule = Clear { target: Target::Attachments, ..rule };
+    let expected = [("c3:result", "[gone: image/gif]"), ("c2:result", "seen\n[gone: image/webp]")];
+    let expected = expected.map(|(name, shown)| (name.to_owned(), shown.to_owned()));
+    assert_eq!(cleared(&rule, 0, text), expected);
+}
+
+#[test]
+fn a_number_can_follow_the_window() {
+    let count = Count::OfWindow(OfWindow { tokens_each: 12_500, least: 10, most: 500 });
+    for (context, expected) in [(0, 10), (-5, 10), (200_000, 16), (1_000_000, 80), (i64::MAX, 500)] {
+        assert_eq!(count.of(&ModelWindow { context, ..ModelWindow::default() }), expected, "{context}");
+    }
+    let json = r#"{"tokens_each":12500,"least":10,"most":500}"#;
+    assert_eq!(serde_json::from_str::<Count>(json).expect("a count"), count);
+    assert_eq!(serde_json::from_str::<Count>("7").expect("a count"), Count::Fixed(7));
+    assert!(serde_json::from_str::<Count>(r#"{"tokens_each":1,"least":1,"most":2,"more":3}"#).is_err());
+}
+
+/// Rules of every kind, with as little protection as there can be.
+fn rules() -> Vec<Clear> {
+    let all = || Clear { failed_too: true, weigh: Weigh::Part, ..grows("{tool} {target} {first} {mime}") };
+    vec![
+        Clear { inputs: Some(Tools::All), ..all() },
+        Clear { target: Target::Attachments, ..all() },
+        Clear { target: Target::Reasoning, ..all() },
+        Clear { target: Target::Media, ..all() },
+        Clear { batch: Some(Count::Fixed(2)), part_order: PartOrder::AsWritten, ..all() },
+    ]
+}
+
+proptest! {
+    #[test]
+    fn what_nobody_has_read_and_what_is_open_stays(
+        lines in prop::collection::vec((0_u8..7, 0_u16..200), 0..30)
+    ) {
+        let mut text = String::new();
+        for (index, (kind, size)) in lines.iter().enumerate() {
+            text.push_str(&match kind {
+                0 => format!("u{index} {size}c\n  media image/png\n"),
+                1 => format!("a{index} {size}c\n  reasoning \"{}\"\n", "r".repeat(usize::from(*size))),
+                2 => format!("a{index}\n  call bash#c{index} in={{\"command\": \"{size}\"}}\n"),
+                3 => format!("t{index}\n  result c{} out={size}c media=image/png done\n", index.saturating_sub(1)),
+                4 => format!("a{index}\n  tool bash#c{index} in={{\"a\": {size}}} out={size}c error\n"),
+                5 => format!("a{index} finish=error \"{size}\"\n"),
+                _ => format!("a{index} open\n  tool bash#c{index} in={{}} out={size}c done\n"),
+            });
+        }
+        let messages = dsl::parse(&text);
+        let last_reply = messages.iter().rposition(|source| {
+            let message = &source.message;
+            message.role == Role::Assistant
+                && message.sealed_revision.is_some()
+                && message.finish.reason != Some(FinishReason::Error)
+        });
+        for rule in rules() {
+            let policy = presets::opencode::seed();
+            let plan = super::select(&policy, &rule, &ModelWindow::default(), Timestamp(0), &messages);
+            for (id, cut) in &plan.cuts.parts {
+                let holds = |source: &&SourceMessage| source.message.parts.iter().any(|part| part.id == *id);
+                let source = messages.iter().find(holds).expect("its message");
+                let index = messages.iter().position(|other| other.message.id == source.message.id);
+                prop_assert!(source.message.sealed_revision.is_some(), "{} is open", dsl::name(source));
+                let speaks = messages.iter().any(|m| m.message.role == Role::Assistant);
+                prop_assert!(!speaks || index <= last_reply, "{} is unread", dsl::name(source));
+                let part = source.message.parts.iter().find(|part| part.id == *id).expect("the part");
+                if let PartBody::ToolCall(_) = part.body {
+                    prop_assert!(serde_json::from_str::<serde_json::Value>(&cut.apply("")).is_ok());
+                }
+            }
+            let mut after = messages.clone();
+            apply(&mut after, &plan);
+            let again = super::select(&policy, &rule, &ModelWindow::default(), Timestamp(0), &after);
+            prop_assert!(rule.batch.is_some() || again.cuts.is_empty(), "{again:?}");
+        }
+    }
+}

@@ -1,0 +1,72 @@
+//! Leaving out messages in the middle, or at the beginning when there are few, until the rest fits.
+//!
+//! What goes or stays together is a call with its results, or a message that has neither.
+
+use crate::model::cut::Cuts;
+use crate::model::message::Role;
+use crate::model::usage::ModelWindow;
+use crate::model::view::SourceMessage;
+use crate::policy::Policy;
+use crate::policy::select::{self, Group};
+use crate::policy::tokens::Tally;
+use crate::policy::validate::Check;
+use serde::{Deserialize, Serialize};
+
+/// Leaving out groups.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Groups {
+    /// The share of the main rung's limit down to which groups go.
+    pub target_ratio: f64,
+    /// How many go at a time: from the middle while there are more than twice as many, else from the beginning.
+    pub batch: u32,
+    /// With no more groups than this none goes. The last batch may leave fewer.
+    pub minimum: u32,
+}
+
+impl Groups {
+    /// Notes what is wrong with the parameters.
+    pub(in crate::policy) fn check(&self, check: &mut Check, path: &str) {
+        check.share(self.target_ratio, &format!("{path}.target_ratio"));
+        check.that(self.batch >= 1, &format!("{path}.batch"), "must be at least 1");
+    }
+}
+
+/// Leaves out groups until the rest fits. A system message at the beginning stays, and so does what is unfinished.
+pub(super) fn cut(rule: &Groups, policy: &Policy, window: &ModelWindow, messages: &[SourceMessage]) -> Cuts {
+    let Some(goal) = super::goal(policy, window, rule.target_ratio) else { return Cuts::default() };
+    let mut tally = Tally::of(policy, messages);
+    let mut groups = select::groups(messages);
+    if messages.first().is_some_and(|first| first.message.role == Role::System) {
+        groups.remove(0);
+    }
+    let batch = rule.batch.max(1) as usize;
+    // What goes is taken from the end of the first half, so that no batch moves the whole list.
+    let (mut first, mut second) = (groups, Vec::new());
+    let mut omitted = Vec::new();
+    while tally.tokens() > goal && first.len() + second.len() > rule.minimum as usize {
+        let count = first.len() + second.len();
+        let start = if count > 2 * batch { count / 2 - batch / 2 } else { 0 };
+        let end = start + if count > 2 * batch { batch } else { batch.min(count / 2) };
+        while first.len() > end {
+            second.extend(first.pop());
+        }
+        while first.len() < end {
+            first.extend(second.pop());
+        }
+        let (gone, stays): (Vec<Group>, Vec<Group>) = first.drain(start..).partition(|group| group.may_go);
+        first.extend(stays);
+        if gone.is_empty() {
+            break;
+        }
+        for index in gone.into_iter().flat_map(|group| group.messages) {
+            tally.leave_out(index);
+            omitted.push(messages[index].message.revision);
+        }
+    }
+    omitted.sort_unstable();
+    Cuts { parts: Vec::new(), omitted }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,387 @@
+//! Messages taken apart into what agents with flat lists call messages: what is said, each call, each result.
+//!
+//! What a strategy decides about each item becomes cuts of parts and messages left out, in a way that keeps results with
+//! their calls and what nobody has answered yet.
+
+use crate::model::cut::{Cut, Cuts};
+use crate::model::message::{MessageKind, Role};
+use crate::model::part::{Part, PartBody};
+use crate::model::view::SourceMessage;
+use crate::policy::tokens::{self, Counting};
+use crate::policy::{Policy, select, truncate, turns};
+use std::borrow::Cow;
+use std::collections::{BTreeSet, HashSet};
+
+/// What an item is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// What a user says, media included.
+    Request,
+    /// What the model says.
+    Reply,
+    /// A call of a tool.
+    Call,
+    /// What a tool gave back.
+    Result,
+}
+
+/// A piece of a message.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Item {
+    /// The message, by index.
+    pub(super) message: usize,
+    /// What it is.
+    pub(super) kind: Kind,
+    /// Its parts, by index.
+    parts: Vec<usize>,
+    /// What it weighs as a view shows it.
+    pub(super) tokens: i64,
+}
+
+/// What becomes of an item.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Fate {
+    /// It stays as it is.
+    Stays,
+    /// So many tokens of it stay, of both ends.
+    BothSides(i64),
+    /// So many tokens of it stay, of the beginning.
+    Beginning(i64),
+    /// Words stand in its place.
+    Placeholder,
+    /// It is left out.
+    Goes,
+}
+
+/// The words that strategies put in the place of others.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Words<'a> {
+    /// Between the two ends of a text.
+    pub(super) ellipsis: &'a str,
+    /// In place of a text that goes while its message stays.
+    pub(super) placeholder: &'a str,
+}
+
+/// A list of messages as items.
+pub(super) struct Items<'a> {
+    policy: &'a Policy,
+    messages: &'a [SourceMessage],
+    /// In the order of the messages; in a message what is said comes first, then the calls, then the results.
+    pub(super) list: Vec<Item>,
+    /// What the instructions weigh, which are no items: they always stay.
+    pub(super) instructions: i64,
+    /// Which message answers a call of which, by index.
+    pairs: Vec<(usize, usize)>,
+}
+
+impl<'a> Items<'a> {
+    pub(super) fn of(policy: &'a Policy, messages: &'a [SourceMessage]) -> Self {
+        let pairs = select::answered_calls(messages);
+        let mut items = Self { policy, messages, list: Vec::new(), instructions: 0, pairs };
+        for (index, source) in messages.iter().enumerate() {
+            match (source.message.kind, source.message.role) {
+                (MessageKind::Record, _) => {}
+                (_, Role::System) => {
+                    let tokens = tokens::estimate_source(policy, source);
+                    items.instructions = items.instructions.saturating_add(tokens);
+                }
+                (_, Role::User) => items.take_apart(index, Kind::Request),
+                (_, Role::Assistant | Role::Tool) => items.take_apart(index, Kind::Reply),
+            }
+        }
+        items
+    }
+
+    fn take_apart(&mut self, message: usize, said: Kind) {
+        let source = &self.messages[message];
+        let parts = &source.message.parts;
+        let that = |is: fn(&PartBody) -> bool| (0..parts.len()).filter(move |&part| is(&parts[part].body));
+        let calls: Vec<usize> = that(|body| matches!(body, PartBody::ToolCall(_))).collect();
+        let results: Vec<usize> = that(|body| matches!(body, PartBody::ToolResult(_))).collect();
+        let own: Vec<usize> = that(|body| matches!(body, PartBody::Text(_) | PartBody::Marker(_) | PartBody::Media(_)))
+            .filter(|&part| !self.is_blank(source, &parts[part]))
+            .collect();
+        // A message without calls and results is an item even when it says nothing.
+        if !own.is_empty() || (calls.is_empty() && results.is_empty()) {
+            self.push(message, said, own);
+        }
+        calls.into_iter().for_each(|part| self.push(message, Kind::Call, vec![part]));
+        results.into_iter().for_each(|part| self.push(message, Kind::Result, vec![part]));
+    }
+
+    fn push(&mut self, message: usize, kind: Kind, parts: Vec<usize>) {
+        let tokens = tokens::estimate_parts(self.policy, &self.messages[message], &parts);
+        self.list.push(Item { message, kind, parts, tokens });
+    }
+
+    fn is_blank(&self, source: &SourceMessage, part: &Part) -> bool {
+        matches!(part.body, PartBody::Text(_)) && self.shown(source, part).is_empty()
+    }
+
+    /// What the items weigh together.
+    pub(super) fn tokens(&self) -> i64 {
+        self.list.iter().map(|item| item.tokens).fold(0, i64::saturating_add)
+    }
+
+    /// Whether an item begins a turn.
+    pub(super) fn starts_turn(&self, item: &Item) -> bool {
+        item.kind == Kind::Request && turns::starts_turn(&self.messages[item.message].message)
+    }
+
+    fn has_calls(&self, message: usize) -> bool {
+        self.list.iter().any(|item| item.message == message && item.kind == Kind::Call)
+    }
+
+    /// Whether an item holds something that is no text, which no cut can shorten.
+    pub(super) fn has_media(&self, item: &Item) -> bool {
+        let parts = &self.messages[item.message].message.parts;
+        item.parts.iter().any(|&part| match &parts[part].body {
+            PartBody::Media(_) => true,
+            PartBody::ToolResult(result) => !result.attachments.is_empty(),
+            PartBody::Text(_)
+            | PartBody::Reasoning(_)
+            | PartBody::ToolCall(_)
+            | PartBody::Marker(_)
+            | PartBody::Step(_)
+            | PartBody::Opaque(_)
+            | PartBody::Record(_) => false,
+        })
+    }
+
+    /// Whether the placeholder stands there already.
+    pub(super) fn is_gone(&self, item: &Item, words: Words<'_>) -> bool {
+        let source = &self.messages[item.message];
+        let is_placeholder = |&part: &usize| {
+            let pruned = source.pruned_part(source.message.parts[part].id);
+            pruned.and_then(|pruned| pruned.cut.as_ref()).is_some_and(|cut| *cut == Cut::placeholder(words.placeholder))
+        };
+        item.parts.iter().any(is_placeholder)
+    }
+
+    /// What the fates come to. A message is left out when all of it goes, it is not the last request, the model has
+    /// answered it, and no call parts from its result; else words stand in place of what should go, and calls stay.
+    pub(super) fn cuts(&self, fates: &[Fate], words: Words<'_>) -> Cuts {
+        let omitted = self.omitted(fates);
+        let mut cuts = Cuts::default();
+        for (item, fate) in self.list.iter().zip(fates) {
+            let source = &self.messages[item.message];
+            if !omitted.contains(&item.message) && source.message.sealed_revision.is_some() {
+                self.shorten(item, *fate, words, &mut cuts);
+            }
+        }
+        cuts.omitted = omitted.iter().map(|&message| self.messages[message].message.revision).collect();
+        cuts.omitted.sort_unstable();
+        cuts
+    }
+
+    /// The messages that are left out whole.
+    fn omitted(&self, fates: &[Fate]) -> BTreeSet<usize> {
+        let settled = select::nearest_safe_cut(self.messages, self.messages.len());
+        let last_request = self.list.iter().rev().find(|item| self.starts_turn(item)).map(|item| item.message);
+        let items = || self.list.iter().zip(fates);
+        let staying = items().filter(|(_, fate)| **fate != Fate::Goes).map(|(item, _)| item.message);
+        let staying: HashSet<usize> = staying.chain(last_request).collect();
+        let going = items().map(|(item, _)| item.message).filter(|message| !staying.contains(message));
+        let mut omitted: BTreeSet<usize> = going.filter(|&message| message < settled).collect();
+        // Whatever stays keeps its partners, which may keep theirs.
+        let mut is_settled = false;
+        while !is_settled {
+            is_settled = true;
+            for (call, result) in &self.pairs {
+                if omitted.contains(call) != omitted.contains(result) {
+                    is_settled = false;
+                    omitted.remove(call);
+                    omitted.remove(result);
+                }
+            }
+        }
+        omitted
+    }
+
+    /// The cuts of one item whose message stays.
+    fn shorten(&self, item: &Item, fate: Fate, words: Words<'_>, cuts: &mut Cuts) {
+        let source = &self.messages[item.message];
+        match (fate, item.kind) {
+            (Fate::Stays, _) | (Fate::Goes | Fate::Placeholder, Kind::Call) => {}
+            (Fate::BothSides(_) | Fate::Beginning(_), Kind::Call) => {
+                // What the model is not asked to read again. A call must keep an input, and its result needs the call.
+                let parts = &source.message.parts;
+                let calls = parts.iter().filter(|part| matches!(part.body, PartBody::ToolCall(_))).count();
+                let answered = self.pairs.iter().filter(|(call, _)| *call == item.message).count();
+                // A call that still runs stays as it is.
+                let part = item.parts.first().map(|&part| &parts[part]).filter(|_| calls == answered);
+                part.into_iter().for_each(|part| self.cut(source, part, Cut::placeholder("{}"), cuts));
+            }
+            // Words beside calls can go without a trace.
+            (Fate::Goes, Kind::Reply) if self.has_calls(item.message) => self.replace(item, "", cuts),
+            (Fate::Goes | Fate::Placeholder, Kind::Request | Kind::Reply | Kind::Result) => {
+                self.replace(item, words.placeholder, cuts);
+            }
+            (Fate::BothSides(tokens), Kind::Request | Kind::Reply | Kind::Result) => {
+                self.keep_some(item, tokens, Some(words.ellipsis), words.placeholder, cuts);
+            }
+            (Fate::Beginning(tokens), Kind::Request | Kind::Reply | Kind::Result) => {
+                self.keep_some(item, tokens, None, words.placeholder, cuts);
+            }
+        }
+    }
+
+    /// Puts words in place of the first text or media item, and nothing in place of the others.
+    fn replace(&self, item: &Item, words: &str, cuts: &mut Cuts) {
+        let source = &self.messages[item.message];
+        let parts = item.parts.iter().map(|&part| &source.message.parts[part]);
+        let mut words = words;
+        let goes = |part: &&Part| text(&part.body).is_some() || matches!(part.body, PartBody::Media(_));
+        for part in parts.filter(goes) {
+            self.cut(source, part, Cut::placeholder(std::mem::take(&mut words)), cuts);
+        }
+    }
+
+    /// Keeps so many tokens of an item's texts, which count as one text with line breaks between them. Media stay.
+    fn keep_some(&self, item: &Item, tokens: i64, ellipsis: Option<&str>, placeholder: &str, cuts: &mut Cuts) {
+        let source = &self.messages[item.message];
+        let has_text = |part: &&usize| text(&source.message.parts[**part].body).is_some();
+        let own: Vec<usize> = item.parts.iter().filter(has_text).copied().collect();
+        let parts: Vec<&Part> = own.iter().map(|&part| &source.message.parts[part]).collect();
+        let texts: Vec<Cow<'_, str>> = parts.iter().map(|part| self.shown(source, part)).collect();
+        let joined = texts.join("\n");
+        let media = item.tokens.saturating_sub(tokens::estimate_parts(self.policy, source, &own));
+        let room = tokens.saturating_sub(media);
+        let Some(kept) = kept(&self.policy.counting, &joined, room, ellipsis) else { return };
+        // A result may say nothing, but a message that says nothing would not be in the view.
+        if kept.is_nothing() && item.kind != Kind::Result {
+            return self.replace(item, placeholder, cuts);
+        }
+        let (head, mut middle, tail) = match kept {
+            Kept::Ends { head, middle, tail } => (head, middle, tail),
+            Kept::Text(text) => {
+                // No bytes of theirs are these words: the words of all stand in place of the first.
+                let mut words = text.as_str();
+                return parts.iter().for_each(|part| {
+                    self.cut(source, part, Cut::placeholder(std::mem::take(&mut words)), cuts);
+                });
+            }
+        };
+        let mut start = 0;
+        for (part, shown) in parts.iter().zip(&texts) {
+            let end = start + shown.len();
+            let own_head = head.saturating_sub(start).min(shown.len());
+            let own_tail = (tail + end).saturating_sub(joined.len()).min(shown.len());
+            if own_head + own_tail < shown.len() {
+                let words = std::mem::take(&mut middle);
+                let original = text(&part.body).unwrap_or_default();
+                let ends = (own_head, words, own_tail);
+                self.cut(source, part, recut(original, self.existing(source, part), shown, ends), cuts);
+            }
+            start = end + 1;
+        }
+    }
+
+    /// Adds a cut unless it is there already.
+    fn cut(&self, source: &SourceMessage, part: &Part, cut: Cut, cuts: &mut Cuts) {
+        let existing = source.pruned_part(part.id).and_then(|pruned| pruned.cut.as_ref());
+        if existing != Some(&cut) {
+            cuts.parts.push((part.id, cut));
+        }
+    }
+
+    /// How a view shortens a part now.
+    fn existing(&self, source: &SourceMessage, part: &Part) -> Option<Cut> {
+        if let Some(pruned) = source.pruned_part(part.id) {
+            return Some(pruned.cut.clone().unwrap_or_else(|| Cut::placeholder(self.policy.placeholder())));
+        }
+        match (&part.body, &self.policy.truncate) {
+            (PartBody::ToolResult(result), Some(rule)) => {
+                truncate::cut(rule, self.policy.counting.unit, &result.output).map(|cutting| cutting.cut)
+            }
+            _ => None,
+        }
+    }
+
+    /// What a view shows of a part's text.
+    fn shown<'b>(&self, source: &SourceMessage, part: &'b Part) -> Cow<'b, str> {
+        let original = text(&part.body).unwrap_or_default();
+        self.existing(source, part).map_or(Cow::Borrowed(original), |cut| Cow::Owned(cut.apply(original)))
+    }
+}
+
+/// The text of a part that a cut can shorten.
+fn text(body: &PartBody) -> Option<&str> {
+    match body {
+        PartBody::Text(text) => Some(text),
+        PartBody::ToolResult(result) => Some(&result.output),
+        PartBody::Reasoning(_)
+        | PartBody::ToolCall(_)
+        | PartBody::Media(_)
+        | PartBody::Marker(_)
+        | PartBody::Step(_)
+        | PartBody::Opaque(_)
+        | PartBody::Record(_) => None,
+    }
+}
+
+/// What stays of a text.
+enum Kept<'a> {
+    /// Bytes of both ends, with words between them.
+    Ends { head: usize, middle: &'a str, tail: usize },
+    /// Words of a text that was encoded in another form than it is stored in.
+    Text(String),
+}
+
+impl Kept<'_> {
+    fn is_nothing(&self) -> bool {
+        match self {
+            Self::Ends { head, middle, tail } => *head == 0 && *tail == 0 && middle.is_empty(),
+            Self::Text(text) => text.is_empty(),
+        }
+    }
+}
+
+/// So many tokens of a text: of both ends with an ellipsis between them, which counts, or of the beginning alone where
+/// there is no ellipsis or no room beside it. None when the text has no more. Of an odd number the end gets one more.
+fn kept<'a>(counting: &Counting, text: &str, tokens: i64, ellipsis: Option<&'a str>) -> Option<Kept<'a>> {
+    let tokens = tokens.max(0);
+    let between = ellipsis.map(|ellipsis| (ellipsis, tokens - tokens::estimate_text(counting, ellipsis)));
+    let (front, middle, back) = match between.filter(|(_, room)| *room > 0) {
+        Some((ellipsis, room)) => (room / 2, ellipsis, room - room / 2),
+        None => (tokens, "", 0),
+    };
+    let Some(tokenized) = tokens::tokenize(counting, text) else {
+        if tokens::estimate_text(counting, text) <= tokens {
+            return None;
+        }
+        let units = |tokens: i64| {
+            let units = tokens.saturating_mul(i64::from(counting.units_per_token));
+            usize::try_from(units).unwrap_or(usize::MAX)
+        };
+        let head = truncate::prefix(counting.unit, text, units(front)).0.len();
+        let tail = truncate::suffix(counting.unit, text, units(back)).0.len();
+        return Some(Kept::Ends { head, middle, tail });
+    };
+    if tokenized.count() <= tokens {
+        return None;
+    }
+    let (head, tail) = (tokenized.prefix(front), tokenized.suffix(back));
+    if tokenized.text() == text {
+        return Some(Kept::Ends { head: head.len(), middle, tail: tail.len() });
+    }
+    Some(Kept::Text([head, middle, tail].concat()))
+}
+
+/// The cut of a text that is shown in a certain way now, cut again to so many bytes at both ends of what is shown.
+fn recut(original: &str, existing: Option<Cut>, shown: &str, (head, middle, tail): (usize, &str, usize)) -> Cut {
+    let cut = Cut { head, middle: middle.to_owned(), tail, ..Cut::default() };
+    let Some(old) = existing else { return cut };
+    // Where nothing stands around them, the ends of what is shown are those of the original.
+    let old_head = original.floor_char_boundary(old.head.min(original.len()));
+    let old_tail = original.len() - original.ceil_char_boundary(original.len().saturating_sub(old.tail)).max(old_head);
+    if old.before.is_empty() && old.after.is_empty() && head <= old_head && tail <= old_tail {
+        return cut;
+    }
+    let front = shown.get(..head).unwrap_or_default();
+    let back = shown.get(shown.len().saturating_sub(tail)..).unwrap_or_default();
+    Cut::placeholder([front, middle, back].concat())
+}
+
+#[cfg(test)]
+pub(super) mod tests;

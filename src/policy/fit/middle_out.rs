@@ -1,0 +1,35 @@
+//! Leaving out the middle of a long list, whatever it weighs: some providers take only so many messages.
+
+use crate::model::cut::Cuts;
+use crate::model::view::SourceMessage;
+use crate::policy::select::{self, Group};
+use serde::{Deserialize, Serialize};
+
+/// Leaving out the middle.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MiddleOut {
+    /// How many messages may stay. A call and its results stay together, so that there may be some more.
+    pub max_messages: u32,
+    /// At least so many groups of messages stay, half of them at each end.
+    pub minimum_groups: u32,
+}
+
+/// Keeps both ends: as many groups as have so many messages on average, of an odd number one more at the end.
+pub(super) fn cut(rule: &MiddleOut, messages: &[SourceMessage]) -> Cuts {
+    let max = rule.max_messages as usize;
+    if messages.len() <= max {
+        return Cuts::default();
+    }
+    let groups = select::groups(messages);
+    let on_average = messages.len() as f64 / groups.len() as f64;
+    let kept = ((max as f64 / on_average) as usize).max(rule.minimum_groups as usize);
+    let front = kept / 2;
+    let end = groups.len().saturating_sub(kept - front).max(front);
+    let gone = groups.into_iter().take(end).skip(front).filter(|group: &Group| group.may_go);
+    let omitted = gone.flat_map(|group| group.messages).map(|index| messages[index].message.revision).collect();
+    Cuts { parts: Vec::new(), omitted }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,122 @@
+//! Taking a field out of texts that are JSON objects, such as the arguments that a tool's result repeats.
+
+use crate::model::cut::{Cut, Cuts};
+use crate::model::part::PartBody;
+use crate::model::view::SourceMessage;
+use crate::policy::validate::Check;
+use serde::de::{MapAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::value::RawValue;
+use std::borrow::Cow;
+use std::fmt;
+use std::ops::Range;
+
+/// Taking a field out.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Strip {
+    /// The field of the text that holds an object …
+    pub object: String,
+    /// … with the field that goes.
+    pub field: String,
+}
+
+impl Strip {
+    /// Notes what is wrong with the parameters.
+    pub(in crate::policy) fn check(&self, check: &mut Check, path: &str) {
+        check.that(!self.object.is_empty(), &format!("{path}.object"), "must name a field");
+        check.that(!self.field.is_empty(), &format!("{path}.field"), "must name a field");
+    }
+}
+
+/// Takes the field out of the words of messages and the outputs of tools. What is shortened already stays as it is, and
+/// so do open messages.
+pub(super) fn cut(rule: &Strip, messages: &[SourceMessage]) -> Cuts {
+    let mut cuts = Cuts::default();
+    for source in messages.iter().filter(|source| source.message.sealed_revision.is_some()) {
+        for part in source.message.parts.iter().filter(|part| source.pruned_part(part.id).is_none()) {
+            let text = match &part.body {
+                PartBody::Text(text) => text,
+                PartBody::ToolResult(result) => &result.output,
+                PartBody::Reasoning(_)
+                | PartBody::ToolCall(_)
+                | PartBody::Media(_)
+                | PartBody::Marker(_)
+                | PartBody::Step(_)
+                | PartBody::Opaque(_)
+                | PartBody::Record(_) => continue,
+            };
+            let cut =
+                place(rule, text).map(|gone| Cut { head: gone.start, tail: text.len() - gone.end, ..Cut::default() });
+            cuts.parts.extend(cut.map(|cut| (part.id, cut)));
+        }
+    }
+    cuts
+}
+
+/// The bytes of the field with its value, and with the comma that goes with it.
+fn place(rule: &Strip, text: &str) -> Option<Range<usize>> {
+    // Reading JSON is dear, and most texts are none.
+    if !text.trim_ascii_start().starts_with('{') || !text.contains(rule.field.as_str()) {
+        return None;
+    }
+    let object = serde_json::from_str::<Fields<'_>>(text).ok()?.of(&rule.object)?;
+    let fields = serde_json::from_str::<Fields<'_>>(object.get()).ok()?;
+    let index = fields.0.iter().rposition(|(name, _)| *name == rule.field)?;
+    let end_of = |value: &RawValue| offset(text, value.get()).map(|start| start + value.get().len());
+    let end = end_of(fields.0[index].1)?;
+    let brace = offset(text, object.get())? + 1;
+    match index.checked_sub(1) {
+        Some(before) => Some(end_of(fields.0[before].1)?..end),
+        // The first field takes the comma behind it along, and the blanks there.
+        None if fields.0.len() > 1 => {
+            let behind = text.get(end..)?.find('"')?;
+            Some(brace..end + behind)
+        }
+        None => Some(brace..end),
+    }
+}
+
+/// Where a piece of a text begins.
+fn offset(text: &str, piece: &str) -> Option<usize> {
+    let start = piece.as_ptr().addr().checked_sub(text.as_ptr().addr())?;
+    (start + piece.len() <= text.len()).then_some(start)
+}
+
+/// The fields of a JSON object with their values as they are written.
+struct Fields<'a>(Vec<(Cow<'a, str>, &'a RawValue)>);
+
+impl<'a> Fields<'a> {
+    fn of(&self, name: &str) -> Option<&'a RawValue> {
+        self.0.iter().rev().find(|(field, _)| field == name).map(|(_, value)| *value)
+    }
+}
+
+impl<'de> Deserialize<'de> for Fields<'de> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Collect;
+        impl<'de> Visitor<'de> for Collect {
+            type Value = Fields<'de>;
+
+            fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+                out.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+                let mut fields = Vec::new();
+                while let Some((name, value)) = map.next_entry::<Name<'de>, &'de RawValue>()? {
+                    fields.push((name.0, value));
+                }
+                Ok(Fields(fields))
+            }
+        }
+        deserializer.deserialize_map(Collect)
+    }
+}
+
+/// The name of a field, copied only when it is written with escapes.
+#[derive(Deserialize)]
+struct Name<'a>(#[serde(borrow)] Cow<'a, str>);
+
+#[cfg(test)]
+mod tests;

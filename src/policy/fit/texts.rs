@@ -1,0 +1,193 @@
+//! The texts of a message as a view shows them, and shortening them together.
+//!
+//! The words of people and models and the outputs of tools are one text here, as they are in agents whose messages have
+//! a single content. Thoughts and the inputs of calls are no part of it.
+
+use crate::model::cut::Cut;
+use crate::model::ids::{CompactionId, PartId};
+use crate::model::part::PartBody;
+use crate::model::view::{Pruned, SourceMessage};
+use crate::policy::tokens::length;
+use crate::policy::truncate::{self, prefix, suffix};
+use crate::policy::{LengthUnit, Policy};
+use std::borrow::Cow;
+use uuid::Uuid;
+
+/// The texts of a message.
+#[derive(Debug)]
+pub(super) struct Texts<'a> {
+    unit: LengthUnit,
+    pieces: Vec<Piece<'a>>,
+}
+
+#[derive(Debug)]
+struct Piece<'a> {
+    part: PartId,
+    kind: Kind,
+    original: &'a str,
+    shown: Cow<'a, str>,
+    /// How much of the beginning of what is shown is the beginning of the original, in bytes.
+    head: usize,
+    /// What is to be shown from now on; none while nothing changes.
+    cut: Option<Cut>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Text,
+    Output,
+    /// It has no text, and only goes when nothing of a message stays.
+    Media,
+}
+
+impl<'a> Texts<'a> {
+    /// The texts of a message, as a view shows them now.
+    pub(super) fn of(policy: &Policy, source: &'a SourceMessage) -> Self {
+        let unit = policy.counting.unit;
+        let piece = |part: &'a crate::model::part::Part| {
+            let (kind, original) = match &part.body {
+                PartBody::Text(text) => (Kind::Text, text.as_str()),
+                PartBody::ToolResult(result) => (Kind::Output, result.output.as_str()),
+                PartBody::Media(_) if source.pruned_part(part.id).is_none() => (Kind::Media, ""),
+                PartBody::Media(_)
+                | PartBody::Reasoning(_)
+                | PartBody::ToolCall(_)
+                | PartBody::Marker(_)
+                | PartBody::Step(_)
+                | PartBody::Opaque(_)
+                | PartBody::Record(_) => return None,
+            };
+            let cut = match source.pruned_part(part.id) {
+                Some(Pruned { cut: Some(cut), .. }) => Some(cut.clone()),
+                Some(Pruned { cut: None, .. }) => Some(Cut::placeholder(policy.placeholder())),
+                None if kind == Kind::Output => {
+                    policy.truncate.as_ref().and_then(|rule| truncate::cut(rule, unit, original)).map(|cut| cut.cut)
+                }
+                None => None,
+            };
+            let (shown, head) =
+                cut.as_ref().map_or((Cow::Borrowed(original), original.len()), |cut| shown(cut, original));
+            Some(Piece { part: part.id, kind, original, shown, head, cut: None })
+        };
+        Self { unit, pieces: source.message.parts.iter().filter_map(piece).collect() }
+    }
+
+    /// What is shown of each text.
+    pub(super) fn shown(&self) -> impl Iterator<Item = &str> {
+        self.pieces.iter().filter(|piece| piece.kind != Kind::Media).map(|piece| piece.shown.as_ref())
+    }
+
+    /// What is shown of the text, if there is one and nothing beside it.
+    pub(super) fn only(&self) -> Option<&str> {
+        match self.pieces.as_slice() {
+            [piece] if piece.kind != Kind::Media => Some(&piece.shown),
+            _ => None,
+        }
+    }
+
+    /// How long they are together.
+    pub(super) fn length(&self) -> usize {
+        self.shown().map(|text| length(self.unit, text)).sum()
+    }
+
+    /// Keeps at most so many units of the beginning, if there are more, and says so behind them.
+    pub(super) fn keep_head(&mut self, max_units: usize, note: &str) {
+        let mut room = Some(max_units);
+        for piece in self.pieces.iter_mut().filter(|piece| piece.kind != Kind::Media) {
+            let Some(left) = room else {
+                piece.show(piece.nothing(note));
+                continue;
+            };
+            room = left.checked_sub(length(self.unit, &piece.shown));
+            if room.is_none() {
+                let kept = prefix(self.unit, &piece.shown, left).0;
+                let cut = match kept.len() {
+                    head if head <= piece.head => Cut { head, after: note.to_owned(), ..Cut::default() },
+                    _ => Cut::placeholder([kept, note].concat()),
+                };
+                piece.show(cut);
+            }
+        }
+    }
+
+    /// Keeps so many units of the beginning and of the end, if there are more, with words between and behind them.
+    pub(super) fn keep_both_ends(&mut self, [first, last]: [usize; 2], middle: &str, note: &str) {
+        let total = self.length();
+        let mut before = 0;
+        let mut is_first = true;
+        let end = self.pieces.iter().rposition(|piece| piece.kind != Kind::Media);
+        for (index, piece) in self.pieces.iter_mut().enumerate().filter(|(_, piece)| piece.kind != Kind::Media) {
+            let units = length(self.unit, &piece.shown);
+            let front = first.saturating_sub(before).min(units);
+            let back = (before + units).saturating_sub(total.saturating_sub(last)).min(units);
+            before += units;
+            let note = if Some(index) == end { note } else { "" };
+            if front + back >= units && note.is_empty() {
+                continue;
+            }
+            let (head, tail) = if front + back >= units {
+                (piece.shown.as_ref(), "")
+            } else {
+                (prefix(self.unit, &piece.shown, front).0, suffix(self.unit, &piece.shown, back).0)
+            };
+            let middle = if front + back < units && std::mem::take(&mut is_first) { middle } else { "" };
+            let is_whole = piece.shown == piece.original;
+            let cut = if is_whole || (head.len() <= piece.head && tail.is_empty()) {
+                let (head, tail) = (head.len(), tail.len());
+                Cut { head, middle: middle.to_owned(), tail, after: note.to_owned(), ..Cut::default() }
+            } else {
+                Cut::placeholder([head, middle, tail, note].concat())
+            };
+            piece.show(cut);
+        }
+    }
+
+    /// Shows these words in place of everything, media included.
+    pub(super) fn replace(&mut self, words: &str) {
+        let speaks = self.pieces.iter().position(|piece| piece.kind != Kind::Media).unwrap_or(0);
+        for (index, piece) in self.pieces.iter_mut().enumerate() {
+            let cut = if index == speaks { Cut::placeholder(words) } else { piece.nothing(words) };
+            piece.show(cut);
+        }
+    }
+
+    /// The message as it is with the changes, if there are any.
+    pub(super) fn changed(self, source: &SourceMessage) -> Option<SourceMessage> {
+        if self.pieces.iter().all(|piece| piece.cut.is_none()) {
+            return None;
+        }
+        let mut changed = source.clone();
+        for (part, cut) in self.pieces.into_iter().filter_map(|piece| Some((piece.part, piece.cut?))) {
+            changed.pruned.retain(|pruned| pruned.part != part);
+            changed.pruned.push(Pruned { part, compaction: CompactionId(Uuid::nil()), cut: Some(cut) });
+        }
+        Some(changed)
+    }
+}
+
+impl Piece<'_> {
+    /// The cut that leaves nothing of it; an output still says why.
+    fn nothing(&self, words: &str) -> Cut {
+        match self.kind {
+            Kind::Text | Kind::Media => Cut::default(),
+            Kind::Output => Cut::placeholder(words),
+        }
+    }
+
+    /// Shows what the cut leaves, unless that is what is shown already.
+    fn show(&mut self, cut: Cut) {
+        let (shown, head) = shown(&cut, self.original);
+        if self.kind == Kind::Media || shown != self.shown {
+            (self.shown, self.head, self.cut) = (shown, head, Some(cut));
+        }
+    }
+}
+
+/// What a cut leaves of a text, and how much of its beginning is the text's own, in bytes.
+fn shown<'a>(cut: &Cut, original: &str) -> (Cow<'a, str>, usize) {
+    let head = if cut.before.is_empty() { original.floor_char_boundary(cut.head.min(original.len())) } else { 0 };
+    (Cow::Owned(cut.apply(original)), head)
+}
+
+#[cfg(test)]
+mod tests;

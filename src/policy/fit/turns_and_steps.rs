@@ -1,0 +1,195 @@
+//! From the oldest turn on, as little as makes the rest fit: whole turns, then results, then steps between the first and
+//! the last, then the last step's results, then words.
+//!
+//! This is what Qwen-Agent does since 0.0.30. A step is what the model says and calls, with what the tools gave back.
+
+use super::items::{Fate, Items, Kind, Words};
+use crate::model::cut::Cuts;
+use crate::model::usage::ModelWindow;
+use crate::model::view::SourceMessage;
+use crate::policy::validate::Check;
+use crate::policy::{Policy, overflow};
+use serde::{Deserialize, Serialize};
+use std::ops::Range;
+
+/// From the oldest turn on.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TurnsAndSteps {
+    /// What stands between the two ends of a text that is cut.
+    pub ellipsis: String,
+    /// What stands in place of a text that goes while its message stays.
+    pub placeholder: String,
+}
+
+impl TurnsAndSteps {
+    /// Notes what is wrong with the rule.
+    pub(in crate::policy) fn check(&self, check: &mut Check, path: &str) {
+        check.that(!self.placeholder.is_empty(), &format!("{path}.placeholder"), "must have words");
+    }
+}
+
+/// Brings the messages under the limit of the policy's main rung.
+pub(super) fn cut(rule: &TurnsAndSteps, policy: &Policy, window: &ModelWindow, messages: &[SourceMessage]) -> Cuts {
+    let items = Items::of(policy, messages);
+    let room = overflow::usable(policy, window).saturating_sub(items.instructions);
+    // Where the instructions alone fill the window, no cut of the conversation helps.
+    if room <= 0 {
+        return Cuts::default();
+    }
+    let words = Words { ellipsis: &rule.ellipsis, placeholder: &rule.placeholder };
+    let mut reduction = Reduction::of(&items, words, items.tokens().saturating_sub(room));
+    let turns = reduction.turns();
+    for (index, turn) in turns.iter().enumerate() {
+        if reduction.exceedance <= 0 {
+            break;
+        }
+        reduction.turn(turn.clone(), index + 1 == turns.len());
+    }
+    items.cuts(&reduction.fates, words)
+}
+
+/// A reduction under way.
+struct Reduction<'a> {
+    items: &'a Items<'a>,
+    words: Words<'a>,
+    /// What each item still weighs.
+    tokens: Vec<i64>,
+    fates: Vec<Fate>,
+    /// The tokens that are too many.
+    exceedance: i64,
+}
+
+impl<'a> Reduction<'a> {
+    fn of(items: &'a Items<'a>, words: Words<'a>, exceedance: i64) -> Self {
+        let tokens = items.list.iter().map(|item| item.tokens).collect();
+        Self { items, words, tokens, fates: vec![Fate::Stays; items.list.len()], exceedance }
+    }
+
+    /// The turns; what stands before the first request is one too.
+    fn turns(&self) -> Vec<Range<usize>> {
+        let list = &self.items.list;
+        self.runs(0..list.len(), |index| self.items.starts_turn(&list[index]))
+    }
+
+    /// The request, and each run of what the model says and calls with the results behind it.
+    fn steps(&self, turn: Range<usize>) -> Vec<Range<usize>> {
+        let kind = |index: usize| match self.items.list[index].kind {
+            Kind::Request => 0,
+            Kind::Reply | Kind::Call => 1,
+            Kind::Result => 2,
+        };
+        self.runs(turn, |index| kind(index) < 2 && kind(index) != kind(index - 1))
+    }
+
+    /// A range in pieces, each of which begins where something holds.
+    fn runs(&self, range: Range<usize>, begins: impl Fn(usize) -> bool) -> Vec<Range<usize>> {
+        let mut runs: Vec<Range<usize>> = Vec::new();
+        for index in range {
+            match runs.last_mut() {
+                Some(run) if !begins(index) => run.end = index + 1,
+                Some(_) | None => runs.push(index..index + 1),
+            }
+        }
+        runs
+    }
+
+    fn weigh(&self, range: Range<usize>) -> i64 {
+        self.tokens[range].iter().copied().fold(0, i64::saturating_add)
+    }
+
+    fn turn(&mut self, turn: Range<usize>, is_last: bool) {
+        let all = self.weigh(turn.clone());
+        if all <= self.exceedance {
+            self.leave_out(turn);
+            self.exceedance -= all;
+            return;
+        }
+        if turn.len() == 1 {
+            self.shorten(turn.start);
+            return;
+        }
+        let steps = self.steps(turn.clone());
+        let [first, .., last] = steps.as_slice() else {
+            return self.whole_step(turn);
+        };
+        let old = if is_last { turn.start..last.start } else { turn };
+        for index in self.results(old) {
+            if self.exceedance > 0 {
+                self.squeeze(index);
+            }
+        }
+        for step in &steps[1..steps.len() - 1] {
+            if self.exceedance > 0 {
+                let step_tokens = self.weigh(step.clone());
+                self.leave_out(step.clone());
+                self.exceedance = (self.exceedance - step_tokens).max(0);
+            }
+        }
+        if self.exceedance > 0 {
+            self.last_step(last.clone(), &[first.clone(), last.clone()]);
+        }
+    }
+
+    /// A turn that is one step: no model has said anything in it.
+    fn whole_step(&mut self, turn: Range<usize>) {
+        self.last_step(turn.clone(), &[turn]);
+    }
+
+    /// Squeezes the results of the last step, and when that is not enough the words of all that is left.
+    fn last_step(&mut self, last: Range<usize>, left: &[Range<usize>]) {
+        for index in self.results(last) {
+            self.squeeze(index);
+        }
+        if self.exceedance > 0 {
+            self.squeeze_words(left);
+        }
+        // What could be done has been done; the turns behind stay whole.
+        self.exceedance = 0;
+    }
+
+    /// Squeezes everything up to the first item that is cut. As in the original, that one is cut to what it weighs when
+    /// just enough has gone before it: blanks at its ends weigh nothing, but count where it is cut.
+    fn squeeze_words(&mut self, left: &[Range<usize>]) {
+        for index in left.iter().cloned().flatten() {
+            let is_cut = self.tokens[index] > self.exceedance;
+            if is_cut && self.exceedance == 0 && self.items.list[index].kind == Kind::Call {
+                return;
+            }
+            self.squeeze(index);
+            if is_cut {
+                return;
+            }
+        }
+    }
+
+    fn results(&self, range: Range<usize>) -> Vec<usize> {
+        range.filter(|&index| self.items.list[index].kind == Kind::Result).collect()
+    }
+
+    fn leave_out(&mut self, range: Range<usize>) {
+        self.fates[range].fill(Fate::Goes);
+    }
+
+    /// Cuts an item by the tokens that are too many, or puts words in its place when it has no more than that.
+    fn squeeze(&mut self, index: usize) {
+        if self.tokens[index] > self.exceedance {
+            self.shorten(index);
+            return;
+        }
+        self.fates[index] = Fate::Placeholder;
+        // The words that stand there already cannot go a second time.
+        if !self.items.is_gone(&self.items.list[index], self.words) {
+            self.exceedance -= self.tokens[index];
+        }
+        self.tokens[index] = 0;
+    }
+
+    fn shorten(&mut self, index: usize) {
+        self.fates[index] = Fate::BothSides(self.tokens[index] - self.exceedance);
+        self.exceedance = 0;
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,437 @@
+//! A conversation that somebody has under a policy: what a daemon keeps of it, in memory, with its whole past.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use proptest::prelude::*;
+use uuid::Uuid;
+
+use crate::model::Revision;
+use crate::model::cut::Cuts;
+use crate::model::fold::{self, fold};
+use crate::model::ids::{CompactionId, MessageId, PartId, SessionId};
+use crate::model::layout::{Layout, Place, Span};
+use crate::model::mark::{CompactedMark, Mark, MarkBody};
+use crate::model::message::{Finish, FinishReason, Message, MessageKind, Role};
+use crate::model::part::{Marker, Media, MediaSource, Opaque, Part, PartBody, ResultStatus, ToolCall, ToolResult};
+use crate::model::time::Timestamp;
+use crate::model::usage::ModelWindow;
+use crate::model::view::{Pruned, SourceMessage, View};
+use crate::policy::Policy;
+use crate::policy::plan::{self, Scene, SummaryPlan};
+
+/// What somebody does. The numbers choose among what there is.
+#[derive(Debug, Clone)]
+pub(super) enum Step {
+    /// A request, with an image if asked for.
+    Request(Words, bool),
+    /// A reply with thoughts and so many calls.
+    Reply(Words, Words, usize),
+    /// Results of so many calls that have none, the newest first if asked for, with an image if asked for.
+    Results(Words, usize, bool, bool),
+    /// A reply with a call, its result, and words behind it.
+    Whole(Words),
+    /// A result that answers nothing, or answers for the second time.
+    Stray(usize),
+    /// Instructions in between.
+    System(Words),
+    /// An entry that no view shows.
+    Record,
+    /// A reply that failed.
+    Failure(Words),
+    /// Begins a reply.
+    Open(Words),
+    /// Adds a call to an open reply.
+    Grow(usize),
+    /// Seals an open reply.
+    Seal(usize),
+    /// Pins a message.
+    Pin(usize),
+    /// Takes back the newest reduction.
+    Undo,
+    /// Clears by hand.
+    Clear,
+    /// Climbs the highest rung by hand.
+    Climb,
+    /// Nobody writes for hours.
+    Pause,
+}
+
+/// A text: a way of writing, and a number of characters.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Words {
+    writing: usize,
+    length: usize,
+}
+
+impl Words {
+    fn text(self) -> String {
+        let sample = match self.writing {
+            0 => "the quick brown fox looks at src/main.rs again and ",
+            1 => "把配置文件里的超时时间改成三十秒，然后重新运行测试。",
+            2 => "\u{1F680}\u{1F9D1}\u{200D}\u{1F4BB}\u{20BB7}e\u{301}\u{1D11E}",
+            3 => "error[E0308]: mismatched types\n  --> src/lib.rs:7:5\n\n",
+            _ => "{\"path\": \"src/日.rs\", \"lines\": [1, 2]}, \"\\\"\t",
+        };
+        sample.chars().cycle().take(self.length).collect()
+    }
+}
+
+fn words() -> impl Strategy<Value = Words> {
+    let length = prop_oneof![1 => Just(0_usize), 4 => 1_usize..80, 4 => 80_usize..900, 1 => 900_usize..4_000];
+    (0_usize..5, length).prop_map(|(writing, length)| Words { writing, length })
+}
+
+/// Something that somebody does.
+pub(super) fn step() -> impl Strategy<Value = Step> {
+    let pick = || 0_usize..1_000;
+    let flag = any::<bool>;
+    prop_oneof![
+        5 => (words(), prop::bool::weighted(0.1)).prop_map(|(words, image)| Step::Request(words, image)),
+        6 => (words(), words(), 0_usize..4).prop_map(|(words, thoughts, calls)| Step::Reply(words, thoughts, calls)),
+        6 => (words(), 1_usize..4, flag(), prop::bool::weighted(0.1))
+            .prop_map(|(words, count, last, image)| Step::Results(words, count, last, image)),
+        2 => words().prop_map(Step::Whole),
+        1 => pick().prop_map(Step::Stray),
+        1 => words().prop_map(Step::System),
+        1 => Just(Step::Record),
+        1 => words().prop_map(Step::Failure),
+        1 => words().prop_map(Step::Open),
+        1 => pick().prop_map(Step::Grow),
+        2 => pick().prop_map(Step::Seal),
+        1 => pick().prop_map(Step::Pin),
+        1 => Just(Step::Undo),
+        1 => Just(Step::Clear),
+        1 => Just(Step::Climb),
+        1 => Just(Step::Pause),
+    ]
+}
+
+/// What a daemon keeps of a session.
+pub(super) struct World {
+    pub(super) policy: Policy,
+    pub(super) window: ModelWindow,
+    /// Tokens of every request that no estimate sees: a system prompt, descriptions of tools.
+    pub(super) overhead: i64,
+    /// The summaries that somebody writes; none where every summary is refused.
+    pub(super) summary: Option<String>,
+    /// What was written, derived messages too, by revision.
+    pub(super) messages: BTreeMap<Revision, Message>,
+    pub(super) marks: Vec<Mark>,
+    /// What prune marks shorten, each with the mark, in their order.
+    pruned: Vec<(Revision, Pruned)>,
+    pub(super) revision: Revision,
+    pub(super) now: Timestamp,
+    /// Calls without a result.
+    calls: Vec<String>,
+    ids: u128,
+}
+
+impl World {
+    pub(super) fn new(policy: Policy, window: ModelWindow, overhead: i64, summary: Option<String>) -> Self {
+        Self {
+            policy,
+            window,
+            overhead,
+            summary,
+            messages: BTreeMap::new(),
+            marks: Vec::new(),
+            pruned: Vec::new(),
+            revision: 0,
+            now: Timestamp(1_000_000),
+            calls: Vec::new(),
+            ids: 0,
+        }
+    }
+
+    fn id(&mut self) -> Uuid {
+        self.ids += 1;
+        Uuid::from_u128(self.ids)
+    }
+
+    fn tick(&mut self) -> Revision {
+        self.revision += 1;
+        self.now = self.now.plus_millis(10_000);
+        self.revision
+    }
+
+    /// Writes a message; its revision.
+    fn write(&mut self, role: Role, kind: MessageKind, bodies: Vec<PartBody>, finish: Option<Finish>) -> Revision {
+        let revision = self.tick();
+        let parts = bodies.into_iter().map(|body| self.part(revision, body)).collect();
+        let message = Message {
+            id: MessageId(self.id()),
+            session_id: SessionId(Uuid::nil()),
+            client_id: None,
+            revision,
+            role,
+            kind,
+            parts,
+            sealed_revision: finish.is_some().then_some(revision),
+            finish: finish.unwrap_or_default(),
+            model: String::new(),
+            provider: String::new(),
+            create_time: self.now,
+            origin_time: None,
+            actor: String::new(),
+            metadata_json: None,
+        };
+        self.messages.insert(revision, message);
+        revision
+    }
+
+    fn part(&mut self, revision: Revision, body: PartBody) -> Part {
+        Part { id: PartId(self.id()), client_id: None, revision, body, metadata_json: None }
+    }
+
+    fn call(&mut self) -> PartBody {
+        let number = self.ids;
+        let call_id = format!("c{number}");
+        let tools = ["bash", "read_file", "edit", "skill", "Read", "run_shell_command", "web"];
+        let inputs = [
+            format!("{{\"command\": \"cargo test -p crate{number}\"}}"),
+            "{\"path\": \"src/配置.rs\", \"file_path\": \"src/a.rs\", \"absolute_path\": \"/b.rs\"}".to_owned(),
+            "{}".to_owned(),
+            format!("{{\"file_path\": \"a.rs\", \"content\": \"{}\"}}", "x\\u65e5 ".repeat(60)),
+            "not json".to_owned(),
+        ];
+        let tool = tools[number as usize % tools.len()].to_owned();
+        let input_json = inputs[number as usize % inputs.len()].clone();
+        self.calls.push(call_id.clone());
+        PartBody::ToolCall(ToolCall { call_id, tool, input_json, ..ToolCall::default() })
+    }
+
+    fn result(&self, call_id: String, words: Words, image: bool) -> PartBody {
+        let status = match self.ids % 7 {
+            0 => ResultStatus::Error,
+            1 => ResultStatus::Interrupted,
+            _ => ResultStatus::Completed,
+        };
+        let attachments = image.then(picture).into_iter().collect();
+        let output = words.text();
+        PartBody::ToolResult(ToolResult { call_id, status, output, attachments, start_time: None, end_time: None })
+    }
+
+    /// Does what a step says, apart from reductions. Whether anything was written.
+    pub(super) fn take(&mut self, step: &Step) -> bool {
+        let sealed = || Some(Finish::default());
+        let reason = |reason| Some(Finish { reason: Some(reason), ..Finish::default() });
+        let normal = MessageKind::Normal;
+        match *step {
+            Step::Request(words, image) => {
+                let mut bodies = vec![PartBody::Text(words.text())];
+                bodies.extend(image.then(|| PartBody::Media(picture())));
+                self.write(Role::User, normal, bodies, sealed());
+            }
+            Step::Reply(words, thoughts, calls) => {
+                let mut bodies = vec![PartBody::Reasoning(thoughts.text()), PartBody::Text(words.text())];
+                let block = Opaque { provider: "p".into(), kind: "signed".into(), data: vec![7; thoughts.length % 9] };
+                bodies.extend((thoughts.length % 5 == 1).then_some(PartBody::Opaque(block)));
+                bodies.extend((0..calls).map(|_| {
+                    self.ids += 1;
+                    self.call()
+                }));
+                let finish = if calls > 0 { FinishReason::ToolCalls } else { FinishReason::Stop };
+                self.write(Role::Assistant, normal, bodies, reason(finish));
+            }
+            Step::Results(words, count, last_first, image) => {
+                let count = count.min(self.calls.len());
+                if count == 0 {
+                    return false;
+                }
+                let from = if last_first { self.calls.len() - count } else { 0 };
+                let taken: Vec<String> = self.calls.drain(from..from + count).collect();
+                let bodies = taken.into_iter().map(|call| self.result(call, words, image)).collect();
+                self.write(Role::Tool, normal, bodies, sealed());
+            }
+            Step::Whole(words) => {
+                let call = self.call();
+                let call_id = self.calls.pop().unwrap_or_default();
+                let result = self.result(call_id, words, false);
+                let bodies = vec![call, result, PartBody::Text("so be it".to_owned())];
+                self.write(Role::Assistant, normal, bodies, reason(FinishReason::Stop));
+            }
+            Step::Stray(number) => {
+                let result = self.result(format!("c{number}"), Words { writing: 0, length: 40 }, false);
+                self.write(Role::Tool, normal, vec![result], sealed());
+            }
+            Step::System(words) => {
+                self.write(Role::System, normal, vec![PartBody::Text(words.text())], sealed());
+            }
+            Step::Record => {
+                self.write(Role::System, MessageKind::Record, Vec::new(), sealed());
+            }
+            Step::Failure(words) => {
+                let bodies = vec![PartBody::Text(words.text())];
+                self.write(Role::Assistant, normal, bodies, reason(FinishReason::Error));
+            }
+            Step::Open(words) => {
+                self.write(Role::Assistant, normal, vec![PartBody::Text(words.text())], None);
+            }
+            Step::Grow(number) => {
+                let Some(open) = self.open(number) else { return false };
+                let revision = self.tick();
+                let call = self.call();
+                let part = self.part(revision, call);
+                self.messages.entry(open).and_modify(|message| message.parts.push(part));
+            }
+            Step::Seal(number) => {
+                let Some(open) = self.open(number) else { return false };
+                let revision = self.tick();
+                let finish = Finish { reason: Some(FinishReason::Stop), ..Finish::default() };
+                let seal = |message: &mut Message| {
+                    (message.sealed_revision, message.finish) = (Some(revision), finish.clone());
+                };
+                self.messages.entry(open).and_modify(seal);
+            }
+            Step::Pin(number) => {
+                // What is not shown, or not whole, comes back by an undo and not by a pin.
+                let is_whole =
+                    |source: &&SourceMessage| source.message.kind == MessageKind::Normal && source.pruned.is_empty();
+                let whole: Vec<Revision> =
+                    self.look().sources.iter().filter(is_whole).map(|source| source.message.revision).collect();
+                let Some(&target) = number.checked_rem(whole.len()).and_then(|index| whole.get(index)) else {
+                    return false;
+                };
+                self.mark(MarkBody::Pinned { target });
+            }
+            Step::Undo => {
+                let Some(mark) = fold::newest_live_reduction(&self.marks, self.revision) else { return false };
+                self.mark(MarkBody::Undone { mark });
+                return false;
+            }
+            Step::Pause => {
+                self.now = self.now.plus_millis(3 * 3_600_000);
+            }
+            Step::Clear | Step::Climb => return false,
+        }
+        true
+    }
+
+    /// An open message, by its place.
+    fn open(&self, number: usize) -> Option<Revision> {
+        let open: Vec<Revision> = self
+            .originals()
+            .filter(|message| message.sealed_revision.is_none())
+            .map(|message| message.revision)
+            .collect();
+        open.get(number.checked_rem(open.len())?).copied()
+    }
+
+    /// What clients wrote and a view should account for.
+    pub(super) fn originals(&self) -> impl Iterator<Item = &Message> {
+        self.messages.values().filter(|message| message.kind == MessageKind::Normal)
+    }
+
+    pub(super) fn mark(&mut self, body: MarkBody) {
+        let revision = self.tick();
+        self.marks.push(Mark { revision, body });
+    }
+
+    /// What a view at a revision is made of under some marks.
+    pub(super) fn picture(&self, marks: &[Mark], at: Revision) -> Picture {
+        let layout = fold(marks, at);
+        let is_made = |mark: &Mark| mark.revision <= at && layout.undone_prunes.binary_search(&mark.revision).is_err();
+        let prunes: BTreeSet<Revision> = marks.iter().filter(|mark| is_made(mark)).map(|mark| mark.revision).collect();
+        let mut sources = Vec::new();
+        for span in &layout.spans {
+            match *span {
+                Span::Inline { first, last } => {
+                    let last = last.unwrap_or(Revision::MAX).min(at);
+                    let within = self.messages.values().filter(|message| (first..=last).contains(&message.revision));
+                    let inline = within.filter(|message| message.kind.is_inline());
+                    sources.extend(inline.map(|message| self.source(&prunes, message, None, at)));
+                }
+                Span::Placed { revision, place } => {
+                    sources.push(self.source(&prunes, &self.messages[&revision], Some(place), at));
+                }
+            }
+        }
+        let view = plan::view(&self.policy, &sources);
+        Picture { at, layout, sources, view }
+    }
+
+    /// The picture of now.
+    pub(super) fn look(&self) -> Picture {
+        self.picture(&self.marks, self.revision)
+    }
+
+    /// A message as it was at a revision, with what the prunes that hold then make of it.
+    fn source(
+        &self,
+        prunes: &BTreeSet<Revision>,
+        message: &Message,
+        place: Option<Place>,
+        at: Revision,
+    ) -> SourceMessage {
+        let mut message = message.clone();
+        message.parts.retain(|part| part.revision <= at);
+        if message.sealed_revision.is_some_and(|sealed| sealed > at) {
+            (message.sealed_revision, message.finish) = (None, Finish::default());
+        }
+        let newest = |part: &Part| {
+            self.pruned.iter().rev().find(|(mark, pruned)| pruned.part == part.id && prunes.contains(mark))
+        };
+        let pruned = message.parts.iter().filter_map(newest).map(|(_, pruned)| pruned.clone()).collect();
+        SourceMessage { message, place, pruned }
+    }
+
+    pub(super) fn scene<'a>(&'a self, picture: &'a Picture) -> Scene<'a> {
+        Scene {
+            policy: &self.policy,
+            window: &self.window,
+            layout: &picture.layout,
+            sources: &picture.sources,
+            base: picture.at,
+            now: self.now,
+        }
+    }
+
+    /// Puts a reduction in force, as the store does.
+    pub(super) fn commit(&mut self, picture: &Picture, cuts: &Cuts, summary: Option<(&SummaryPlan, &str)>) {
+        let compaction = CompactionId(self.id());
+        if !cuts.is_empty() {
+            let omitted = plan::omitted_ranges(&picture.layout, &picture.sources, cuts);
+            let parts: BTreeSet<PartId> =
+                picture.sources.iter().flat_map(|source| &source.message.parts).map(|part| part.id).collect();
+            assert!(cuts.parts.iter().all(|(part, _)| parts.contains(part)), "only parts of the view are shortened");
+            let part_count = i64::try_from(cuts.parts.len()).unwrap_or(i64::MAX);
+            self.mark(MarkBody::Pruned { compaction, part_count, omitted });
+            let mark = self.revision;
+            for (part, cut) in &cuts.parts {
+                self.pruned.push((mark, Pruned { part: *part, compaction, cut: Some(cut.clone()) }));
+            }
+        }
+        let Some((planned, text)) = summary else { return };
+        assert!(fold::still_applies(&self.marks, picture.at, &planned.covered, planned.tail_start, self.revision));
+        let sealed = || Some(Finish::default());
+        let marker = plan::marker_text(&self.policy).map(|text| {
+            let body = PartBody::Marker(Marker { name: "compaction".to_owned(), text });
+            self.write(Role::User, MessageKind::Marker, vec![body], sealed())
+        });
+        let bodies = std::iter::once(PartBody::Text(text.to_owned())).chain(planned.attachments.iter().cloned());
+        let summary = self.write(Role::Assistant, MessageKind::Summary, bodies.collect(), sealed());
+        self.mark(MarkBody::Compacted(CompactedMark {
+            compaction,
+            base: picture.at,
+            covered: planned.covered.clone(),
+            tail_start: planned.tail_start,
+            marker,
+            summary,
+            retained: planned.retained.clone(),
+            retained_first: planned.retained_first,
+        }));
+    }
+}
+
+/// A view with what it is made of.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Picture {
+    pub(super) at: Revision,
+    pub(super) layout: Layout,
+    pub(super) sources: Vec<SourceMessage>,
+    pub(super) view: View,
+}
+
+fn picture() -> Media {
+    Media { mime_type: "image/png".into(), name: "图.png".into(), source: MediaSource::Bytes(vec![1; 60]) }
+}

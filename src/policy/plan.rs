@@ -1,0 +1,581 @@
+//! What a reduction of a session would do: worked out from its view, before anything is claimed or written.
+
+use super::{Fit, Policy, Rung, Step, Summarize, Summary, attachments, clear, fit, overflow, render, select, tokens};
+use crate::model::Revision;
+use crate::model::compaction::{CompactionKind, Level, RevisionRange};
+use crate::model::cut::{Cut, Cuts};
+use crate::model::ids::{CompactionId, MessageId, PartId, SessionId};
+use crate::model::layout::{Layout, Place};
+use crate::model::message::{Finish, Message, MessageKind, Role};
+use crate::model::part::{Marker, Media, Part, PartBody};
+use crate::model::time::Timestamp;
+use crate::model::usage::ModelWindow;
+use crate::model::view::{Pruned, SourceMessage, View};
+use std::borrow::Cow;
+use std::collections::HashSet;
+use uuid::Uuid;
+
+/// What a decision is made about: a view, what it is made of, and the rules.
+#[derive(Debug, Clone, Copy)]
+pub struct Scene<'a> {
+    /// The rules in force.
+    pub policy: &'a Policy,
+    /// The window that the view is judged by.
+    pub window: &'a ModelWindow,
+    /// Which messages the view shows.
+    pub layout: &'a Layout,
+    /// The messages of the view, in the order of the layout.
+    pub sources: &'a [SourceMessage],
+    /// The revision of the view.
+    pub base: Revision,
+    /// The time, for placeholders that tell it and for what waits for idle time.
+    pub now: Timestamp,
+}
+
+/// What the steps of a reduction come to.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Work {
+    /// What is shortened and left out.
+    pub cuts: Cuts,
+    /// The summary to be made, of the messages as the cuts leave them.
+    pub summary: Option<SummaryPlan>,
+}
+
+impl Work {
+    /// Whether there is nothing to do.
+    pub fn is_empty(&self) -> bool {
+        self.cuts.is_empty() && self.summary.is_none()
+    }
+}
+
+/// A summary to be made.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SummaryPlan {
+    /// What is covered anew, oldest first.
+    pub head: Vec<SourceMessage>,
+    /// The front of a split turn, where the policy gives it a summary of its own; it follows `head`.
+    pub split_turn: Vec<SourceMessage>,
+    /// The text of the live summary, which the new one replaces; none where the policy does not carry it on.
+    pub previous: Option<String>,
+    /// What it looks like.
+    pub rules: Summary,
+    /// Everything the new summary stands for.
+    pub covered: Vec<RevisionRange>,
+    /// The first place kept verbatim.
+    pub tail_start: Revision,
+    /// The message that stands there, if one does.
+    pub tail_message: Option<MessageId>,
+    /// Covered messages that the view shows all the same, by revision, ascending.
+    pub retained: Vec<Revision>,
+    /// Whether they stand in front of the summary.
+    pub retained_first: bool,
+    /// How what is retained and the tail are shortened.
+    pub cuts: Cuts,
+    /// What the summary carries along word for word.
+    pub attachments: Vec<PartBody>,
+    /// What is done when no summary can be made.
+    pub fallback: Vec<Fit>,
+}
+
+impl SummaryPlan {
+    /// Where the summary ends and what beside it stays.
+    pub fn boundary(&self) -> Boundary<'_> {
+        Boundary { tail_start: self.tail_start, retained: &self.retained, retained_first: self.retained_first }
+    }
+}
+
+/// What the ladder or the routine asks for.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Decision {
+    /// The rung; none for the routine.
+    pub level: Option<Level>,
+    /// What its steps come to.
+    pub work: Work,
+}
+
+/// What a rung's steps do at most.
+pub fn kind(steps: &[Step]) -> CompactionKind {
+    let rank = |step: &Step| match step {
+        Step::Clear(_) => CompactionKind::Prune,
+        Step::Fit(_) => CompactionKind::Omission,
+        Step::Summarize(_) => CompactionKind::Summary,
+    };
+    steps.iter().map(rank).max().unwrap_or(CompactionKind::Prune)
+}
+
+/// What happens by itself in a view of so many tokens: the highest rung that is reached, that `allowed` lets pass and
+/// that has something to do; or else the routine; or nothing.
+pub fn decide(scene: Scene<'_>, context_tokens: i64, allowed: impl Fn(Level) -> bool) -> Option<Decision> {
+    let Scene { policy, window, .. } = scene;
+    if !policy.trigger.auto {
+        return None;
+    }
+    for (level, rung) in overflow::reached(policy, window, context_tokens).filter(|(level, _)| allowed(*level)) {
+        if let Some(work) = climb_somehow(scene, rung, context_tokens) {
+            return Some(Decision { level: Some(level), work });
+        }
+    }
+    let work = routine(scene);
+    (!work.is_empty()).then_some(Decision { level: None, work })
+}
+
+/// What a rung's steps come to, with its own tail or a smaller one.
+fn climb_somehow(scene: Scene<'_>, rung: &Rung, context_tokens: i64) -> Option<Work> {
+    let mut works = narrowings(rung).into_iter().map(|rung| climb(scene, &rung, context_tokens));
+    works.find(|work| !work.is_empty())
+}
+
+/// Until how many tokens it is of no use to look again, when the rungs that so many tokens reach have nothing to do: a
+/// twentieth of the window more, or the next rung, whichever comes first.
+pub fn quiet_until(policy: &Policy, window: &ModelWindow, context_tokens: i64) -> i64 {
+    let step = (window.context / QUIET_PARTS).max(QUIET_TOKENS_MIN);
+    let next = policy.ladder().filter_map(|(_, rung)| rung.threshold.due_at(window));
+    next.filter(|due| *due > context_tokens).fold(context_tokens.saturating_add(step), i64::min)
+}
+
+/// The rung that takes most away from a view which is too large for somebody, whatever the thresholds say: the highest
+/// of those that are reached and have something to do, or else the lowest of the others.
+pub fn relief(scene: Scene<'_>, context_tokens: i64) -> Option<(Level, CompactionKind)> {
+    let Scene { policy, window, .. } = scene;
+    let is_reached = |rung: &Rung| rung.threshold.due_at(window).is_some_and(|due| context_tokens >= due);
+    let reached = policy.ladder().rev().filter(|(_, rung)| is_reached(rung));
+    let others = policy.ladder().filter(|(_, rung)| !is_reached(rung));
+    let useful =
+        |(level, rung): (Level, &Rung)| climb_somehow(scene, rung, context_tokens).map(|_| (level, kind(&rung.steps)));
+    reached.chain(others).find_map(useful)
+}
+
+/// What a rung's steps come to in a view of so many tokens.
+pub fn climb(scene: Scene<'_>, rung: &Rung, context_tokens: i64) -> Work {
+    let enough = rung.threshold.due_at(scene.window).filter(|_| rung.stop_when_enough);
+    steps(scene, &rung.steps, context_tokens, enough)
+}
+
+/// What the routine's steps come to.
+pub fn routine(scene: Scene<'_>) -> Work {
+    steps(scene, &scene.policy.routine, 0, None)
+}
+
+/// What clearing by hand comes to: every clearing that the policy has, whatever the fill and the conditions.
+pub fn clear_all(scene: Scene<'_>) -> Work {
+    let rungs = scene.policy.ladder().flat_map(|(_, rung)| &rung.steps);
+    let clears = scene.policy.routine.iter().chain(rungs).filter_map(|step| match step {
+        Step::Clear(clear) => Some(Step::Clear(clear.by_hand())),
+        Step::Fit(_) | Step::Summarize(_) => None,
+    });
+    steps(scene, &clears.collect::<Vec<_>>(), 0, None)
+}
+
+/// Takes one step after the other, each on what the ones before have left; stops when fewer than `enough` tokens remain.
+fn steps(scene: Scene<'_>, steps: &[Step], context_tokens: i64, enough: Option<i64>) -> Work {
+    let mut work = Work::default();
+    let mut sources = Cow::Borrowed(scene.sources);
+    let mut remaining = context_tokens;
+    for (index, step) in steps.iter().enumerate() {
+        if !work.cuts.is_empty() && enough.is_some_and(|enough| remaining < enough) {
+            break;
+        }
+        let here = Scene { sources: &sources, ..scene };
+        let mut cuts = match step {
+            Step::Clear(rule) => clear::select(scene.policy, rule, scene.window, scene.now, &sources).cuts,
+            Step::Fit(rule) => fit_inline(here, rule),
+            Step::Summarize(rule) => {
+                work.summary = summary(here, rule);
+                work.summary.as_ref().map(|summary| summary.cuts.clone()).unwrap_or_default()
+            }
+        };
+        spare_pinned(scene.layout, &sources, &mut cuts);
+        if cuts.is_empty() {
+            continue;
+        }
+        // Only a step that follows needs to see what this one leaves.
+        if index + 1 < steps.len() {
+            let after = with_cuts(&sources, &cuts, CompactionId(Uuid::nil()));
+            if enough.is_some() {
+                let tokens = |sources: &[SourceMessage]| view(scene.policy, sources).estimated_tokens;
+                remaining -= tokens(&sources) - tokens(&after);
+            }
+            sources = Cow::Owned(after);
+        }
+        merge(&mut work.cuts, cuts);
+    }
+    work
+}
+
+/// What a fit takes out of the messages that stand at their own places.
+fn fit_inline(scene: Scene<'_>, rule: &Fit) -> Cuts {
+    fit::fit(rule, scene.policy, scene.window, &inline(scene.sources))
+}
+
+/// Takes out of cuts what would shorten or leave out pinned messages: these stay word for word.
+fn spare_pinned(layout: &Layout, sources: &[SourceMessage], cuts: &mut Cuts) {
+    if layout.pinned.is_empty() {
+        return;
+    }
+    let is_pinned =
+        |source: &&SourceMessage| source.place == Some(Place::Pinned) || layout.pinned.contains(&slot(source));
+    let pinned: Vec<&Message> = sources.iter().filter(is_pinned).map(|source| &source.message).collect();
+    let revisions: HashSet<Revision> = pinned.iter().map(|message| message.revision).collect();
+    let parts: HashSet<PartId> = pinned.iter().flat_map(|message| &message.parts).map(|part| part.id).collect();
+    cuts.omitted.retain(|revision| !revisions.contains(revision));
+    cuts.parts.retain(|(part, _)| !parts.contains(part));
+}
+
+/// Notes in place of all media that a view shows, those of the last request included: for a provider that refused it.
+pub fn without_media(scene: Scene<'_>) -> Cuts {
+    let note = |media: &Media| format!("[Attached {}: {}]", media.mime_type, media.name);
+    let mut parts = Vec::new();
+    for source in scene.sources.iter().filter(|source| source.place != Some(Place::Summary)) {
+        for part in source.message.parts.iter().filter(|part| source.pruned_part(part.id).is_none()) {
+            let words = match &part.body {
+                PartBody::Media(media) => note(media),
+                PartBody::ToolResult(result) if !result.attachments.is_empty() => {
+                    let notes = result.attachments.iter().map(note);
+                    std::iter::once(result.output.clone()).chain(notes).collect::<Vec<_>>().join("\n")
+                }
+                _ => continue,
+            };
+            parts.push((part.id, Cut::placeholder(words)));
+        }
+    }
+    Cuts { parts, omitted: Vec::new() }
+}
+
+/// What stands in for a summary that cannot be made.
+pub fn fallback(scene: Scene<'_>, fits: &[Fit]) -> Work {
+    let fits: Vec<Step> = fits.iter().cloned().map(Step::Fit).collect();
+    steps(scene, &fits, 0, None)
+}
+
+/// Adds later cuts to earlier ones; of two cuts of a part the later one holds.
+pub fn merge(cuts: &mut Cuts, later: Cuts) {
+    let again: HashSet<PartId> = later.parts.iter().map(|(part, _)| *part).collect();
+    cuts.parts.retain(|(part, _)| !again.contains(part));
+    cuts.parts.extend(later.parts);
+    cuts.omitted.extend(later.omitted);
+    cuts.omitted.sort_unstable();
+    cuts.omitted.dedup();
+}
+
+/// The place of a message in the conversation: for a replacement, that of the message it replaces.
+fn slot(source: &SourceMessage) -> Revision {
+    match source.place {
+        Some(Place::Edit(target)) => target,
+        _ => source.message.revision,
+    }
+}
+
+/// The messages that a new summary could cover: those that stand in the view at their own places, behind those that the
+/// summary before retained.
+fn inline(sources: &[SourceMessage]) -> Cow<'_, [SourceMessage]> {
+    let own_place = |source: &SourceMessage| matches!(source.place, None | Some(Place::Edit(_) | Place::Retained));
+    if sources.iter().all(own_place) {
+        return Cow::Borrowed(sources);
+    }
+    sources.iter().filter(|source| own_place(source)).cloned().collect()
+}
+
+/// The ranges that stand under a summary of `head`: those of the summary before, and what is added.
+///
+/// Neighbours in the view make one range, however many events lie between them; a range never reaches over something
+/// that is left out of the view.
+fn covered(layout: &Layout, head: &[SourceMessage]) -> Vec<RevisionRange> {
+    let mut ranges: Vec<RevisionRange> =
+        layout.covered.as_ref().map(|covered| covered.ranges.clone()).unwrap_or_default();
+    let mut run: Option<RevisionRange> = None;
+    for source in head {
+        let revision = source.message.revision;
+        let alone = RevisionRange { first: revision, last: revision };
+        match source.place {
+            // It is under the live summary already.
+            Some(Place::Retained) => continue,
+            Some(_) => {
+                ranges.push(alone);
+                continue;
+            }
+            None => {}
+        }
+        run = Some(match run {
+            Some(run) if !left_out_between(layout, run.last, revision) => {
+                RevisionRange { first: run.first, last: revision }
+            }
+            Some(run) => {
+                ranges.push(run);
+                alone
+            }
+            None => alone,
+        });
+    }
+    ranges.extend(run);
+    ranges.sort_by_key(|range| range.first);
+    let mut merged: Vec<RevisionRange> = Vec::new();
+    for range in ranges {
+        match merged.last_mut() {
+            Some(last) if range.first <= last.last => last.last = last.last.max(range.last),
+            _ => merged.push(range),
+        }
+    }
+    merged
+}
+
+fn left_out_between(layout: &Layout, before: Revision, after: Revision) -> bool {
+    let between = RevisionRange { first: before + 1, last: after - 1 };
+    between.first <= between.last && layout.omitted.iter().any(|omitted| omitted.range.overlaps(&between))
+}
+
+/// The words of the live summary.
+fn previous(sources: &[SourceMessage]) -> Option<String> {
+    let summary = sources.iter().find(|source| source.place == Some(Place::Summary))?;
+    let texts = summary.message.parts.iter().filter_map(|part| match &part.body {
+        PartBody::Text(text) => Some(text.as_str()),
+        _ => None,
+    });
+    Some(texts.collect::<Vec<_>>().join("\n\n"))
+}
+
+/// The summary that a rule wants, or none when there is nothing to cover.
+pub fn summary(scene: Scene<'_>, rule: &Summarize) -> Option<SummaryPlan> {
+    let Scene { policy, window, layout, sources, base, .. } = scene;
+    let inline = inline(sources);
+    let live = sources.iter().find(|source| source.place == Some(Place::Summary));
+    let selection = select::select_behind(policy, &rule.tail, window, live, &inline);
+    // What is retained only is covered already: a summary must cover something else.
+    if selection.head_end <= inline.iter().filter(|source| source.place == Some(Place::Retained)).count() {
+        return None;
+    }
+    let (head, tail) = inline.split_at(selection.head_end.min(inline.len()));
+    let tail_start = tail.first().map_or(base + 1, slot);
+    let split = selection
+        .split_turn_start
+        .filter(|_| rule.summary.split_turn_heading.is_some())
+        .map_or(head.len(), |start| start.min(head.len()));
+    // What is pinned stays anyhow.
+    let retained = selection.retained.iter().filter_map(|&index| head.get(index));
+    let retained = retained.filter(|source| !layout.pinned.contains(&slot(source)));
+    let retained = retained.map(|source| source.message.revision);
+    Some(SummaryPlan {
+        covered: covered(layout, head),
+        head: head[..split].to_vec(),
+        split_turn: head[split..].to_vec(),
+        previous: previous(sources).filter(|_| rule.summary.carry_previous),
+        rules: rule.summary.clone(),
+        tail_start,
+        tail_message: tail.first().map(|source| source.message.id),
+        retained: retained.collect(),
+        retained_first: rule.retained_first,
+        cuts: selection.cuts,
+        attachments: attached(policy, &rule.summary, head),
+        fallback: rule.fallback.clone(),
+    })
+}
+
+/// What the new summary carries along of what it covers.
+fn attached(policy: &Policy, rules: &Summary, head: &[SourceMessage]) -> Vec<PartBody> {
+    rules.attachments.as_ref().map_or_else(Vec::new, |rules| attachments::attachments(rules, policy, head))
+}
+
+/// A view must grow by the window divided by this before rungs that had nothing to do are looked at again …
+const QUIET_PARTS: i64 = 20;
+
+/// … and by this many tokens at least.
+const QUIET_TOKENS_MIN: i64 = 200;
+
+/// How often a tail is halved for a summary that would free too little.
+const NARROWER_MAX: usize = 5;
+
+/// The rung, and the same with smaller and smaller tails: what an automatic summary falls back on when the tail that
+/// the policy wants leaves too little to take away, and yet the view is too large.
+pub fn narrowings(rung: &Rung) -> Vec<Rung> {
+    let mut rungs = vec![rung.clone()];
+    for _ in 0..NARROWER_MAX {
+        let Some(narrower) = rungs.last().and_then(narrower) else { break };
+        rungs.push(narrower);
+    }
+    rungs
+}
+
+fn narrower(rung: &Rung) -> Option<Rung> {
+    let mut rung = rung.clone();
+    let mut is_narrower = false;
+    for step in &mut rung.steps {
+        if let Step::Summarize(rule) = step
+            && let Some(tail) = rule.tail.narrower()
+        {
+            rule.tail = tail;
+            is_narrower = true;
+        }
+    }
+    is_narrower.then_some(rung)
+}
+
+/// Whether a summary that somebody brings along may reach up to a boundary: it must not stand for a message that is still
+/// being written, nor for a call that still runs.
+pub fn boundary_is_safe(sources: &[SourceMessage], tail_start: Revision) -> bool {
+    let inline = inline(sources);
+    let end = inline.iter().filter(|source| slot(source) < tail_start).count();
+    end <= select::last_safe_cut(&inline)
+}
+
+/// The ranges and the number of messages that a summary somebody brings along would cover.
+pub fn supplied(layout: &Layout, sources: &[SourceMessage], tail_start: Revision) -> (Vec<RevisionRange>, i64) {
+    let inline = inline(sources);
+    let head: Vec<SourceMessage> = inline.iter().filter(|source| slot(source) < tail_start).cloned().collect();
+    if head.is_empty() {
+        return (Vec::new(), 0);
+    }
+    let count = i64::try_from(head.len()).unwrap_or(i64::MAX);
+    (covered(layout, &head), count)
+}
+
+/// A message that is not stored yet, as a view would show it.
+fn derived(kind: MessageKind, role: Role, body: PartBody, place: Place) -> SourceMessage {
+    let part = nameless(body);
+    let message = Message {
+        id: MessageId(Uuid::nil()),
+        session_id: SessionId(Uuid::nil()),
+        client_id: None,
+        revision: 0,
+        role,
+        kind,
+        parts: vec![part],
+        sealed_revision: Some(0),
+        finish: Finish::default(),
+        model: String::new(),
+        provider: String::new(),
+        create_time: Timestamp(0),
+        origin_time: None,
+        actor: String::new(),
+        metadata_json: None,
+    };
+    SourceMessage { message, place: Some(place), pruned: Vec::new() }
+}
+
+/// A part that is not stored yet.
+fn nameless(body: PartBody) -> Part {
+    Part { id: PartId(Uuid::nil()), client_id: None, revision: 0, body, metadata_json: None }
+}
+
+/// The marker's words under a policy.
+pub fn marker_text(policy: &Policy) -> Option<String> {
+    policy.view.marker_text.clone()
+}
+
+/// The ranges of messages that cuts leave out. Neighbours in the view make one range, however many events lie between
+/// them; a range never reaches over something that stays or is left out already.
+pub fn omitted_ranges(layout: &Layout, sources: &[SourceMessage], cuts: &Cuts) -> Vec<RevisionRange> {
+    let alone = Layout { covered: None, ..layout.clone() };
+    let mut ranges = Vec::new();
+    let runs = sources.chunk_by(|before, after| {
+        let is_left_out = |source: &SourceMessage| cuts.omitted.binary_search(&source.message.revision).is_ok();
+        is_left_out(before) == is_left_out(after)
+    });
+    for run in runs.filter(|run| cuts.omitted.binary_search(&run[0].message.revision).is_ok()) {
+        ranges.extend(covered(&alone, run));
+    }
+    ranges.sort_by_key(|range| range.first);
+    ranges
+}
+
+/// What a view would be made of with parts shortened and messages left out.
+pub fn with_cuts(sources: &[SourceMessage], cuts: &Cuts, compaction: CompactionId) -> Vec<SourceMessage> {
+    let by_part: std::collections::HashMap<PartId, &Cut> = cuts.parts.iter().map(|(part, cut)| (*part, cut)).collect();
+    let stays = |source: &&SourceMessage| cuts.omitted.binary_search(&source.message.revision).is_err();
+    let mut after: Vec<SourceMessage> = sources.iter().filter(stays).cloned().collect();
+    for source in &mut after {
+        for part in &source.message.parts {
+            let Some(cut) = by_part.get(&part.id) else { continue };
+            source.pruned.retain(|pruned| pruned.part != part.id);
+            source.pruned.push(Pruned { part: part.id, compaction, cut: Some((*cut).clone()) });
+        }
+    }
+    after
+}
+
+/// What a view would be made of with a summary in force, besides what it carries along.
+pub fn with_summary(
+    policy: &Policy,
+    layout: &Layout,
+    sources: &[SourceMessage],
+    boundary: &Boundary<'_>,
+    text: &str,
+    attachments: &[PartBody],
+) -> Vec<SourceMessage> {
+    let mut after = Vec::new();
+    if let Some(text) = marker_text(policy) {
+        let body = PartBody::Marker(Marker { name: "compaction".to_owned(), text });
+        after.push(derived(MessageKind::Marker, Role::User, body, Place::Marker));
+    }
+    let mut summary = derived(MessageKind::Summary, Role::Assistant, PartBody::Text(text.to_owned()), Place::Summary);
+    summary.message.parts.extend(attachments.iter().map(|body| nameless(body.clone())));
+    let is_retained = |source: &&SourceMessage| boundary.retained.contains(&source.message.revision);
+    let retained = sources.iter().filter(is_retained).cloned();
+    let retained: Vec<SourceMessage> =
+        retained.map(|source| SourceMessage { place: Some(Place::Retained), ..source }).collect();
+    if boundary.retained_first {
+        after.splice(0..0, retained.iter().cloned());
+        after.push(summary);
+    } else {
+        after.push(summary);
+        after.extend(retained);
+    }
+    for source in sources {
+        match source.place {
+            Some(Place::Marker | Place::Summary | Place::Retained) => {}
+            Some(Place::Pinned) => after.push(source.clone()),
+            None | Some(Place::Edit(_)) if slot(source) >= boundary.tail_start => after.push(source.clone()),
+            None | Some(Place::Edit(_)) => {
+                if layout.pinned.contains(&slot(source)) {
+                    after.push(SourceMessage { place: Some(Place::Pinned), ..source.clone() });
+                }
+            }
+        }
+    }
+    after
+}
+
+/// Where a summary ends and what beside it stays.
+#[derive(Debug, Clone, Copy)]
+pub struct Boundary<'a> {
+    /// The first place kept verbatim.
+    pub tail_start: Revision,
+    /// Covered messages that stay in view, by revision.
+    pub retained: &'a [Revision],
+    /// Whether they stand in front of the summary.
+    pub retained_first: bool,
+}
+
+/// Tool output tokens that a clearing could still look at.
+pub fn output_tokens(policy: &Policy, sources: &[SourceMessage]) -> i64 {
+    if !policy.routine.iter().any(|step| matches!(step, Step::Clear(_))) {
+        return 0;
+    }
+    let of = |source: &SourceMessage| -> i64 {
+        let open = |part: &&Part| source.pruned_part(part.id).is_none();
+        let outputs = source.message.parts.iter().filter(open).filter_map(|part| match &part.body {
+            PartBody::ToolResult(result) => Some(tokens::estimate_text(&policy.counting, &result.output)),
+            _ => None,
+        });
+        outputs.sum()
+    };
+    sources.iter().map(of).sum()
+}
+
+/// Tool outputs, by number, that no mark shortens.
+pub fn output_count(sources: &[SourceMessage]) -> i64 {
+    let of = |source: &SourceMessage| {
+        let open = |part: &&Part| matches!(part.body, PartBody::ToolResult(_)) && source.pruned_part(part.id).is_none();
+        source.message.parts.iter().filter(open).count()
+    };
+    i64::try_from(sources.iter().map(of).sum::<usize>()).unwrap_or(i64::MAX)
+}
+
+/// The index of the first view message that differs.
+pub fn first_changed(before: &View, after: &View) -> i64 {
+    let same = before.messages.iter().zip(&after.messages).take_while(|(before, after)| before == after).count();
+    i64::try_from(same).unwrap_or(i64::MAX)
+}
+
+/// The view of these messages under a policy.
+pub fn view(policy: &Policy, sources: &[SourceMessage]) -> View {
+    render::render(policy, sources)
+}

@@ -1,0 +1,353 @@
+//! Claude Code: three rungs as its published design describes them, and what can be observed of the product.
+//!
+//! The design's highest rung is called dream there; it is the deep level here.
+
+use super::Preset;
+use crate::policy::clear::{Count, Hint, Instead, Keep, Words};
+use crate::policy::fit::last;
+use crate::policy::select::Last;
+use crate::policy::{
+    Bullet, Clear, CountPer, Counting, Fit, Guards, LengthUnit, Limit, MediaUnits, Notice, Policy, Rounding, Rung,
+    Section, Step, Summarize, Summary, SummaryFormat, SummaryRole, Tail, TextWeight, Threshold, Topic, Transcript,
+    Trigger, UsageCount, ViewStyle,
+};
+
+const UNANSWERED: &str = "The last request, results that no reply has read, open messages and running calls are never \
+                          summarized, cleared or left out.";
+const PAIRS: &str = "A result never parts from its call, so a few more or fewer messages than asked for can stay.";
+
+/// `claude-code@seed`.
+pub const SEED: Preset = Preset {
+    name: "claude-code@seed",
+    description: "Claude Code's three tiers: clears old outputs at 55%, summarizes at 75%, reports at 90%.",
+    deviations: &[
+        UNANSWERED,
+        PAIRS,
+        "An output that is no longer than the two lines in its place stays.",
+        "The summary goes on from the one before it, which the design passes through like any other message.",
+        "Which model writes a summary is the summarizer's business; the design names a cheap one for the middle rung \
+         and a strong one for the highest.",
+        "When a summary fails, everything but the last 20 messages is left out by marks, and can be read again; the \
+         design drops it.",
+        "The highest rung waits a minute for an answer and then goes on; the design does not say how long.",
+    ],
+    sources: &[
+        ("preset", "this preset's name"),
+        ("render_version", "Longhand's renderer"),
+        ("counting", "Longhand: the design takes the tokens of the last reply and estimates nothing"),
+        ("trigger.auto", "Claude Code's design: it is checked after every turn"),
+        ("trigger.cool_down_seconds", "Longhand: the design has a cool-down and names no length"),
+        ("truncate", "Claude Code's design has none"),
+        ("routine", "Claude Code's design: nothing happens below the lowest rung"),
+        ("micro", "Claude Code's design: micro compact"),
+        ("micro.steps.0.clear.keep.turns", "Claude Code's design: the outputs of the last 10 turns stay"),
+        ("micro.steps.0.clear.instead", "Claude Code's design: the two lines in place of an output"),
+        ("micro.steps.0.clear.only_if_shorter", "Longhand: clearing must free something"),
+        ("auto", "Claude Code's design: auto compact"),
+        ("auto.steps.0.summarize.summary.max_tokens", "Longhand: the design sets no limit"),
+        ("auto.steps.0.summarize.summary.carry_previous", "Longhand: old facts must not fade"),
+        ("auto.steps.0.summarize.fallback", "Claude Code's design: a failed summary leaves the last 20 messages"),
+        ("auto.steps.0.summarize.retained_first", "Claude Code's design retains nothing apart"),
+        ("deep", "Claude Code's design: dream compact"),
+        ("deep.notice.confirm.wait_seconds", "Longhand: the design does not say how long it waits"),
+        ("deep.steps.0.summarize.summary.max_tokens", "Longhand: the design sets no limit"),
+        ("deep.steps.0.summarize.fallback", "Claude Code's design: a failed summary leaves the last 20 messages"),
+        ("retrieval", "Claude Code's design has none"),
+        ("view", "Claude Code's design: the summary is a user message in an element"),
+        ("view.interrupted_text", "Longhand's wording"),
+        ("guards", "Longhand: the design has the cool-down only"),
+    ],
+    policy: seed,
+};
+
+/// `claude-code@observed`.
+pub const OBSERVED: Preset = Preset {
+    name: "claude-code@observed",
+    description: "Claude Code as observed: 33000 tokens before the end it clears old outputs, then summarizes all.",
+    deviations: &[
+        UNANSWERED,
+        "Which outputs are cleared is not public; here the vendor's default for its own interface is taken.",
+        "What the client reads anew from disk after a compaction (instructions, memory, skills) is its own business.",
+        "In a window of less than 66000 tokens it is due at half; the product's reserve would leave next to nothing.",
+        "Partial compaction, from a message that somebody chooses, is a request by hand with a boundary.",
+        "A conversation that is still too long after a failed compaction is shortened; the product stops there.",
+    ],
+    sources: &[
+        ("preset", "this preset's name"),
+        ("render_version", "Longhand's renderer"),
+        ("counting", "Longhand: the product's estimate is not public"),
+        ("counting.usage", "Claude Code's transcripts: input and both cache counts of the last reply"),
+        ("trigger.auto", "Claude Code: autoCompactEnabled"),
+        ("trigger.cool_down_seconds", "no cool-down was observed"),
+        ("truncate", "not public"),
+        ("routine", "not public: what its micro compaction clears, and when"),
+        ("micro", "not public: what its micro compaction clears, and when"),
+        ("auto", "Claude Code: one automatic compaction"),
+        ("auto.threshold", "Claude Code: its debug line, effective window = window - 20000, threshold = that - 13000"),
+        ("auto.threshold.limit.buffered.floor_ratio", "Longhand: a small window must not be due at once"),
+        ("auto.notice", "Claude Code: the words of its boundary line"),
+        ("auto.steps.0.clear", "Claude Code's documentation, as quoted: old outputs are cleared before summarizing"),
+        ("auto.steps.0.clear.keep", "Anthropic: default of clear_tool_uses_20250919"),
+        ("auto.steps.0.clear.minimum_tokens", "Longhand: less is not worth a new prefix"),
+        ("auto.steps.0.clear.instead", "Longhand's wording"),
+        ("auto.steps.1.summarize", "Claude Code's documentation: a structured summary replaces the conversation"),
+        ("auto.steps.1.summarize.summary", "Longhand's wording: the prompt is not public"),
+        ("auto.steps.1.summarize.fallback", "Longhand: none was observed"),
+        ("auto.stop_when_enough", "Claude Code's documentation, as quoted: it summarizes if needed"),
+        ("deep", "Claude Code has one automatic compaction"),
+        ("retrieval", "none was observed"),
+        ("view", "Claude Code's transcripts: a summary is a user message"),
+        ("view.summary_prefix", "Claude Code's transcripts: how its summaries begin; the rest is Longhand's wording"),
+        ("view.interrupted_text", "Longhand's wording"),
+        ("guards", "Longhand"),
+        ("guards.breaker_failures", "Claude Code: the message about thrashing, 3 times in a row"),
+        ("guards.breaker_turns", "Claude Code: the message about thrashing, within 3 turns"),
+    ],
+    policy: observed,
+};
+
+/// The policy of `claude-code@seed`.
+pub fn seed() -> Policy {
+    Policy {
+        preset: SEED.name.to_owned(),
+        render_version: 2,
+        counting: counting(UsageCount::Total),
+        trigger: Trigger { auto: true, cool_down_seconds: 60 },
+        truncate: None,
+        routine: Vec::new(),
+        micro: Some(Rung {
+            threshold: above(0.55),
+            notice: Notice::None,
+            steps: vec![Step::Clear(Clear {
+                keep: Keep { turns: 10, ..Keep::default() },
+                instead: Instead::Words(Words { text: two_lines(), hints: hints() }),
+                ..Clear::outputs("")
+            })],
+            stop_when_enough: false,
+        }),
+        auto: Some(Rung {
+            threshold: above(0.75),
+            notice: Notice::Inform {
+                text: "--- Conversation compacted to save context ({percent}% full) ---".to_owned(),
+            },
+            steps: vec![summarize(Tail::Last(Last { messages: 10 }), summary(auto_sections(), 3_600), last_20())],
+            stop_when_enough: false,
+        }),
+        deep: Some(Rung {
+            threshold: above(0.9),
+            notice: Notice::Confirm {
+                text: "The context is {percent}% full. Rewrite the conversation as a report and go on from there?"
+                    .to_owned(),
+                wait_seconds: 60,
+            },
+            steps: vec![summarize(Tail::Nothing {}, summary(report_sections(), 8_000), last_20())],
+            stop_when_enough: false,
+        }),
+        retrieval: None,
+        view: view("<conversation-summary>\n", "\n</conversation-summary>"),
+        guards: guards(),
+    }
+}
+
+/// The policy of `claude-code@observed`.
+pub fn observed() -> Policy {
+    Policy {
+        preset: OBSERVED.name.to_owned(),
+        render_version: 2,
+        counting: counting(UsageCount::Prompt),
+        trigger: Trigger { auto: true, cool_down_seconds: 0 },
+        truncate: None,
+        routine: Vec::new(),
+        micro: None,
+        auto: Some(Rung {
+            threshold: Threshold {
+                limit: Limit::Buffered { ratio: 1.0, reserve_tokens: 20_000 + 13_000, floor_ratio: 0.5 },
+                inclusive: true,
+                minimum_tokens: 0,
+            },
+            notice: Notice::Inform { text: "Conversation compacted".to_owned() },
+            steps: vec![
+                Step::Clear(Clear {
+                    keep: Keep { items: Count::Fixed(3), ..Keep::default() },
+                    minimum_tokens: 20_000,
+                    ..Clear::outputs("[Old output of {tool} cleared]")
+                }),
+                summarize(Tail::Nothing {}, summary(observed_sections(), 8_000), Vec::new()),
+            ],
+            stop_when_enough: true,
+        }),
+        deep: None,
+        retrieval: None,
+        view: view(
+            "This session is being continued from a previous conversation that ran out of context. What happened in it \
+             is summed up here:\n\n",
+            "",
+        ),
+        guards: guards(),
+    }
+}
+
+fn counting(usage: UsageCount) -> Counting {
+    Counting {
+        unit: LengthUnit::Utf16,
+        text: TextWeight::Length,
+        units_per_token: 4,
+        rounding: Rounding::Ceil,
+        per: CountPer::Message,
+        media: MediaUnits::all(6_400),
+        usage,
+    }
+}
+
+/// Strictly above a share of the window.
+fn above(ratio: f64) -> Threshold {
+    Threshold { limit: Limit::Ratio { ratio }, inclusive: false, minimum_tokens: 0 }
+}
+
+fn two_lines() -> String {
+    "[Tool output compressed: {tool} of {target} ({lines} lines)]\n{hint}".to_owned()
+}
+
+/// How an output is got again, by the kind of tool.
+fn hints() -> Vec<Hint> {
+    let hint = |tools: &[&str], text: &str| Hint {
+        tools: tools.iter().map(|&tool| tool.to_owned()).collect(),
+        text: text.to_owned(),
+    };
+    vec![
+        hint(
+            &["Read", "read", "read_file", "NotebookRead"],
+            "Use {tool} again with offset/limit for specific sections.",
+        ),
+        hint(&["Grep", "grep", "Glob", "glob", "LS", "ls"], "Use {tool} again with a narrower pattern or path."),
+        hint(
+            &["Bash", "bash", "shell", "run_shell_command"],
+            "Run it again if it changes nothing, and only for the lines that matter.",
+        ),
+        hint(
+            &["Edit", "Write", "MultiEdit", "edit", "write", "edit_file", "write_file"],
+            "Read the file to see it now.",
+        ),
+        hint(&["WebFetch", "WebSearch", "web_fetch", "web_search"], "Use {tool} again for what matters now."),
+        hint(&[], "Use {tool} again if its output is needed."),
+    ]
+}
+
+fn summarize(tail: Tail, summary: Summary, fallback: Vec<Fit>) -> Step {
+    Step::Summarize(Box::new(Summarize { tail, summary, retained_first: false, fallback }))
+}
+
+fn last_20() -> Vec<Fit> {
+    vec![Fit::Last(last::Last { messages: 20 })]
+}
+
+fn summary(sections: Vec<Section>, max_tokens: i64) -> Summary {
+    Summary {
+        format: SummaryFormat::Headings,
+        sections,
+        filler: "(none)".to_owned(),
+        max_tokens,
+        file_tags: false,
+        split_turn_heading: None,
+        carry_previous: true,
+        verify: false,
+        transcript: Transcript {
+            output_units: 2_000,
+            output_marker: "\n[truncated]".to_owned(),
+            reasoning: true,
+            calls: true,
+            media_note: "[Attached {mime}: {name}]".to_owned(),
+        },
+        attachments: None,
+    }
+}
+
+fn section(heading: &str, holds: Option<Topic>) -> Section {
+    Section { heading: heading.to_owned(), holds, bullet: Bullet::Dash }
+}
+
+/// The four sections of the design, with a heading of their own for what it says must be preserved.
+fn auto_sections() -> Vec<Section> {
+    vec![
+        section("## Goal", Some(Topic::Goal)),
+        section("### Preferences", Some(Topic::Constraints)),
+        section("## Progress", Some(Topic::Done)),
+        section("### Modified Files", Some(Topic::Files)),
+        section("## Critical Context", Some(Topic::Context)),
+        section("### Decisions and Reasons", Some(Topic::Decisions)),
+        section("### Open Questions and Blockers", Some(Topic::Blocked)),
+        section("## Next Steps", Some(Topic::NextSteps)),
+    ]
+}
+
+fn report_sections() -> Vec<Section> {
+    vec![
+        section("# Session Summary (Dream Compact)", None),
+        section("## Primary Goal", Some(Topic::Goal)),
+        section("## Completed", Some(Topic::Done)),
+        section("## In Progress", Some(Topic::InProgress)),
+        section("## Critical Files", Some(Topic::Files)),
+        section("## Open Decisions", Some(Topic::Decisions)),
+        Section { bullet: Bullet::Number, ..section("## Next Steps", Some(Topic::NextSteps)) },
+    ]
+}
+
+fn observed_sections() -> Vec<Section> {
+    vec![
+        section("## What the user wants", Some(Topic::Goal)),
+        section("## What the user insisted on", Some(Topic::Constraints)),
+        section("## Decisions", Some(Topic::Decisions)),
+        section("## Files", Some(Topic::Files)),
+        section("## Done", Some(Topic::Done)),
+        section("## In progress", Some(Topic::InProgress)),
+        section("## Facts and errors", Some(Topic::Context)),
+        section("## Next steps", Some(Topic::NextSteps)),
+    ]
+}
+
+fn view(summary_prefix: &str, summary_suffix: &str) -> ViewStyle {
+    ViewStyle {
+        marker_text: None,
+        summary_role: SummaryRole::User,
+        summary_prefix: summary_prefix.to_owned(),
+        summary_suffix: summary_suffix.to_owned(),
+        acknowledgement: None,
+        resume_text: None,
+        interrupted_text: "[Interrupted: this tool call has no result]".to_owned(),
+    }
+}
+
+fn guards() -> Guards {
+    Guards { minimum_gain_tokens: 200, breaker_failures: 3, breaker_turns: 3, attempts_max: 3 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::layout::Layout;
+    use crate::model::time::Timestamp;
+    use crate::model::usage::ModelWindow;
+    use crate::policy::{dsl, plan};
+
+    #[test]
+    fn a_failed_summary_leaves_the_last_twenty_messages() {
+        let policy = seed();
+        let text: String = (1..=14).map(|turn| format!("u{turn} \"x\"\na{turn} \"y\"\n")).collect();
+        let messages = dsl::parse(&text);
+        let scene = plan::Scene {
+            policy: &policy,
+            window: &ModelWindow::default(),
+            layout: &Layout::everything(),
+            sources: &messages,
+            base: 28,
+            now: Timestamp(0),
+        };
+        for rung in [&policy.auto, &policy.deep] {
+            let Some(Step::Summarize(rule)) = rung.as_ref().and_then(|rung| rung.steps.first()) else {
+                panic!("a summary");
+            };
+            let work = plan::fallback(scene, &rule.fallback);
+            assert_eq!(work.cuts.omitted, (1..=8).collect::<Vec<_>>());
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! Codex CLI: a summary, and in front of it what the user said last, word for word.
+
+use super::Preset;
+use crate::policy::select::Requests;
+use crate::policy::{
+    Bullet, CountPer, Counting, Guards, LengthUnit, Limit, MediaUnits, Notice, Policy, Rounding, Rung, Section, Step,
+    Summarize, Summary, SummaryFormat, SummaryRole, Tail, TextWeight, Threshold, Topic, Transcript, Trigger,
+    UsageCount, ViewStyle,
+};
+
+/// `codex@2026-08`.
+pub const V2026_08: Preset = Preset {
+    name: "codex@2026-08",
+    description: "Codex CLI: keeps 20000 tokens of the user's last requests in front of a handoff summary.",
+    deviations: &[
+        "The last request, results that no reply has read, open messages and running calls stand behind the summary; \
+         Codex repeats the request in front of it and drops the rest.",
+        "A request keeps its images as long as the budget has room; Codex keeps its text alone.",
+        "An earlier summary is not a message of the conversation, and needs no words by which it is told apart.",
+        "A summary that would be too large for its writer is made in pieces; Codex leaves out the oldest items.",
+        "What the client puts into every context (instructions, environment) is the client's business.",
+        "The provider's own compaction is not part of this preset; its opaque blocks are kept as they are.",
+        "A reduction that frees nothing ends in a breaker; Codex has none.",
+    ],
+    sources: &[
+        ("preset", "this preset's name"),
+        ("render_version", "Longhand's renderer"),
+        ("counting", "Codex: 4 bytes of UTF-8 for a token, rounded up"),
+        ("counting.per", "Codex: item by item"),
+        ("counting.media", "Codex: an image counts 7373 bytes"),
+        ("counting.usage", "Codex: the total of the last reply"),
+        ("trigger.auto", "Codex: it is checked before each turn and after each sampling"),
+        ("trigger.cool_down_seconds", "Codex has none"),
+        ("truncate", "Codex cuts outputs before it records them"),
+        ("routine", "Codex clears nothing"),
+        ("micro", "Codex has one rung"),
+        ("auto.threshold", "Codex: auto_compact_token_limit, nine tenths of the window"),
+        ("auto.notice", "Longhand's wording: Codex warns about long threads"),
+        ("auto.steps.0.summarize.tail", "Codex: the most recent real user messages"),
+        ("auto.steps.0.summarize.tail.requests.keep_tokens", "Codex: 20000 tokens"),
+        ("auto.steps.0.summarize.tail.requests.marker", "Longhand's wording"),
+        ("auto.steps.0.summarize.summary", "Codex: what its handoff summary is asked for"),
+        ("auto.steps.0.summarize.summary.filler", "Codex: in place of an empty summary"),
+        ("auto.steps.0.summarize.summary.max_tokens", "Longhand: Codex sets no limit"),
+        ("auto.steps.0.summarize.retained_first", "Codex: requests, then the summary"),
+        ("auto.steps.0.summarize.fallback", "Longhand: the built-in summarizer"),
+        ("auto.stop_when_enough", "Codex has one step"),
+        ("deep", "Codex has one rung"),
+        ("retrieval", "Codex has none"),
+        ("view", "Codex: a summary is a user message"),
+        ("view.summary_prefix", "Longhand's wording: Codex has a prefix of its own"),
+        ("view.interrupted_text", "Longhand's wording"),
+        ("guards", "Longhand: Codex has no guard"),
+    ],
+    policy: v2026_08,
+};
+
+/// The policy of `codex@2026-08`.
+pub fn v2026_08() -> Policy {
+    Policy {
+        preset: V2026_08.name.to_owned(),
+        render_version: 2,
+        counting: Counting {
+            unit: LengthUnit::Bytes,
+            text: TextWeight::Length,
+            units_per_token: 4,
+            rounding: Rounding::Ceil,
+            per: CountPer::Message,
+            media: MediaUnits::all(7_373),
+            usage: UsageCount::Total,
+        },
+        trigger: Trigger { auto: true, cool_down_seconds: 0 },
+        truncate: None,
+        routine: Vec::new(),
+        micro: None,
+        auto: Some(Rung {
+            threshold: Threshold { limit: Limit::Ratio { ratio: 0.9 }, inclusive: true, minimum_tokens: 0 },
+            notice: Notice::Inform { text: "The conversation was compacted; details of it may be missing.".to_owned() },
+            steps: vec![Step::Summarize(Box::new(Summarize {
+                tail: Tail::Requests(Requests {
+                    messages: None,
+                    keep_tokens: Some(20_000),
+                    text_only: false,
+                    marker: "\n[… {omitted} bytes left out …]\n".to_owned(),
+                }),
+                summary: summary(),
+                retained_first: true,
+                fallback: Vec::new(),
+            }))],
+            stop_when_enough: false,
+        }),
+        deep: None,
+        retrieval: None,
+        view: ViewStyle {
+            marker_text: None,
+            summary_role: SummaryRole::User,
+            summary_prefix: "The work so far was handed over with this summary:\n".to_owned(),
+            summary_suffix: String::new(),
+            acknowledgement: None,
+            resume_text: None,
+            interrupted_text: "[Interrupted: this tool call has no result]".to_owned(),
+        },
+        guards: Guards { minimum_gain_tokens: 200, breaker_failures: 3, breaker_turns: 3, attempts_max: 3 },
+    }
+}
+
+fn summary() -> Summary {
+    let section = |heading: &str, holds| Section { heading: heading.to_owned(), holds, bullet: Bullet::Dash };
+    Summary {
+        format: SummaryFormat::Prose,
+        sections: vec![
+            section("Progress", Some(Topic::Done)),
+            section("Key decisions", Some(Topic::Decisions)),
+            section("Context, constraints and preferences", Some(Topic::Constraints)),
+            section("What remains to be done", Some(Topic::NextSteps)),
+            section("Critical data", Some(Topic::Context)),
+        ],
+        filler: "(no summary available)".to_owned(),
+        max_tokens: 3_600,
+        file_tags: false,
+        split_turn_heading: None,
+        carry_previous: true,
+        verify: false,
+        transcript: Transcript {
+            output_units: 0,
+            output_marker: String::new(),
+            reasoning: true,
+            calls: true,
+            media_note: "[image: {mime}]".to_owned(),
+        },
+        attachments: None,
+    }
+}

@@ -1,0 +1,221 @@
+//! Neovate Code: clears old outputs, then puts one summary in place of everything.
+//!
+//! The two presets differ where the code of 2026 does something else than its own design: there the code is `@2026`,
+//! and the design is `@2026-fixed`.
+
+use super::Preset;
+use crate::policy::bpe::Encoding;
+use crate::policy::clear::{Keep, PartOrder, PastCleared};
+use crate::policy::{
+    Bullet, Clear, CountPer, Counting, Guards, LengthUnit, Limit, MediaUnits, Notice, Policy, Rounding, Rung, Section,
+    Step, Summarize, Summary, SummaryFormat, SummaryRole, Tail, TextWeight, Threshold, Topic, Transcript, Trigger,
+    Truncate, UsageCount, ViewStyle,
+};
+
+const UNANSWERED: &str = "The last request, results that no reply has read, open messages and running calls are never \
+                          summarized or cleared; Neovate keeps nothing but the summary.";
+const FULL_OUTPUT: &str = "The whole of an output that was cut can be read for ever; Neovate keeps it for 7 days.";
+const MEDIA: &str = "A media item counts a fixed weight; Neovate measures the text of its bytes.";
+const FAILURE: &str = "A summary that is empty or cannot be made gives way to the built-in summarizer; Neovate ends \
+                       there.";
+const CLEARED_FOR_GOOD: &str = "What was cleared stays cleared after a restart; Neovate forgets it.";
+const NO_CONTINUATION: &str = "No continuation is written behind a finished turn, and so there is no switch for it.";
+const SWITCH: &str = "The switch for pruning is whether the rung has that step.";
+
+/// `neovate@2026`.
+pub const V2026: Preset = Preset {
+    name: "neovate@2026",
+    description: "Neovate Code, as its code does: every time it is due it clears old outputs and then summarizes all.",
+    deviations: &[UNANSWERED, FULL_OUTPUT, MEDIA, FAILURE, CLEARED_FOR_GOOD, NO_CONTINUATION],
+    sources: &SOURCES,
+    policy: v2026,
+};
+
+/// `neovate@2026-fixed`.
+pub const V2026_FIXED: Preset = Preset {
+    name: "neovate@2026-fixed",
+    description: "Neovate Code, as its design says: a summary is made only if clearing old outputs was not enough.",
+    deviations: &[UNANSWERED, FULL_OUTPUT, MEDIA, FAILURE, CLEARED_FOR_GOOD, NO_CONTINUATION, SWITCH],
+    sources: &SOURCES,
+    policy: v2026_fixed,
+};
+
+const SOURCES: [(&str, &str); 41] = [
+    ("preset", "this preset's name"),
+    ("render_version", "Longhand's renderer"),
+    ("counting.unit", "Neovate: JavaScript string length"),
+    ("counting.text", "Neovate: gpt-tokenizer, o200k_base"),
+    ("counting.units_per_token", "Neovate: gpt-tokenizer counts tokens"),
+    ("counting.rounding", "Neovate: gpt-tokenizer counts whole tokens"),
+    ("counting.per", "Neovate: the text of each output"),
+    ("counting.media", "Longhand: Neovate measures the text of the bytes"),
+    ("counting.usage", "Neovate: totalTokens, input and output of the last reply"),
+    ("trigger.auto", "Neovate: autoCompact"),
+    ("trigger.cool_down_seconds", "Neovate has none"),
+    ("truncate.max_units", "Neovate limits lines and bytes"),
+    ("truncate.max_lines", "Neovate: TRUNCATE_MAX_LINES"),
+    ("truncate.max_bytes", "Neovate: TRUNCATE_MAX_BYTES"),
+    ("truncate.head_share", "Neovate: direction head"),
+    ("truncate.before", "Neovate's design says nothing of it"),
+    ("truncate.marker", "Longhand's wording"),
+    ("truncate.after", "Neovate's design says nothing of it"),
+    ("routine", "Neovate clears only when a summary is due"),
+    ("micro", "Neovate has one rung"),
+    ("auto.threshold.limit", "Neovate: COMPACTION_TRIGGER_RATIO, to be set between 0.5 and 0.9"),
+    ("auto.threshold.inclusive", "Neovate: isOverflow"),
+    ("auto.threshold.minimum_tokens", "Neovate: 0.8 of MIN_TOKEN_THRESHOLD, 32000"),
+    ("auto.notice", "Neovate: what its interface shows after a compaction"),
+    ("auto.steps.0.clear", "Neovate: prune"),
+    ("auto.steps.0.clear.keep.tokens", "Neovate: PRUNE_PROTECT_THRESHOLD"),
+    ("auto.steps.0.clear.keep.turns", "Neovate: PRUNE_PROTECT_TURNS"),
+    ("auto.steps.0.clear.minimum_tokens", "Neovate: PRUNE_MINIMUM"),
+    ("auto.steps.0.clear.protected_tools", "Neovate: PRUNE_PROTECTED_TOOLS"),
+    ("auto.steps.0.clear.past_cleared", "Neovate: the inner loop in the code, the whole walk in the design"),
+    ("auto.steps.1.summarize.tail", "Neovate: the history becomes one message"),
+    ("auto.steps.1.summarize.summary", "Neovate: the summary's prompt, and how it writes the history out"),
+    ("auto.steps.1.summarize.summary.max_tokens", "Neovate: COMPACTION_OUTPUT_TOKEN_MAX, which its code never uses"),
+    ("auto.steps.1.summarize.retained_first", "Neovate retains nothing"),
+    ("auto.steps.1.summarize.fallback", "Longhand: the built-in summarizer"),
+    (
+        "auto.stop_when_enough",
+        "Neovate: in the code the second check cannot see what was cleared; in the design it can",
+    ),
+    ("deep", "Neovate has one rung"),
+    ("retrieval", "Neovate has none"),
+    ("view", "Neovate: a summary is a user message without a wrapper"),
+    ("view.interrupted_text", "Longhand's wording"),
+    ("guards", "Longhand: Neovate has no guard"),
+];
+
+/// The policy of `neovate@2026`.
+pub fn v2026() -> Policy {
+    policy(V2026.name, PastCleared::NextMessage, false)
+}
+
+/// The policy of `neovate@2026-fixed`.
+pub fn v2026_fixed() -> Policy {
+    policy(V2026_FIXED.name, PastCleared::Stop, true)
+}
+
+fn policy(preset: &str, past_cleared: PastCleared, stop_when_enough: bool) -> Policy {
+    Policy {
+        preset: preset.to_owned(),
+        render_version: 2,
+        counting: Counting {
+            unit: LengthUnit::Utf16,
+            text: TextWeight::Bpe { encoding: Encoding::O200kBase },
+            units_per_token: 1,
+            rounding: Rounding::Ceil,
+            per: CountPer::Message,
+            media: MediaUnits::all(1_200),
+            usage: UsageCount::Total,
+        },
+        trigger: Trigger { auto: true, cool_down_seconds: 0 },
+        truncate: Some(Truncate {
+            max_lines: 2_000,
+            max_bytes: 51_200,
+            ..Truncate::head(0, "\n[Output truncated: {omitted} characters omitted]")
+        }),
+        routine: Vec::new(),
+        micro: None,
+        auto: Some(Rung {
+            threshold: Threshold { limit: Limit::Ratio { ratio: 0.7 }, inclusive: false, minimum_tokens: 25_600 },
+            notice: Notice::Inform { text: "Chat history compacted successfully.".to_owned() },
+            steps: vec![
+                Step::Clear(clear(past_cleared)),
+                Step::Summarize(Box::new(Summarize {
+                    tail: Tail::Nothing {},
+                    summary: summary(),
+                    retained_first: false,
+                    fallback: Vec::new(),
+                })),
+            ],
+            stop_when_enough,
+        }),
+        deep: None,
+        retrieval: None,
+        view: ViewStyle {
+            marker_text: None,
+            summary_role: SummaryRole::User,
+            summary_prefix: String::new(),
+            summary_suffix: String::new(),
+            acknowledgement: None,
+            resume_text: None,
+            interrupted_text: "[Interrupted: this tool call has no result]".to_owned(),
+        },
+        guards: Guards { minimum_gain_tokens: 200, breaker_failures: 3, breaker_turns: 3, attempts_max: 3 },
+    }
+}
+
+fn clear(past_cleared: PastCleared) -> Clear {
+    Clear {
+        keep: Keep { turns: 2, tokens: 40_000, ..Keep::default() },
+        minimum_tokens: 20_000,
+        minimum_inclusive: false,
+        protected_tools: vec!["skill".to_owned(), "task".to_owned()],
+        failed_too: true,
+        past_cleared,
+        part_order: PartOrder::AsWritten,
+        only_if_shorter: false,
+        ..Clear::outputs("[Output pruned at {time}]")
+    }
+}
+
+fn summary() -> Summary {
+    let section = |heading: &str, holds| Section { heading: heading.to_owned(), holds, bullet: Bullet::Dash };
+    Summary {
+        format: SummaryFormat::Elements { root: "context_summary".to_owned() },
+        sections: vec![
+            section("conversation_overview", Some(Topic::Goal)),
+            section("key_knowledge", Some(Topic::Context)),
+            section("file_system_state", Some(Topic::Files)),
+            section("recent_actions", Some(Topic::Done)),
+            section("current_plan", Some(Topic::NextSteps)),
+        ],
+        filler: "(none)".to_owned(),
+        max_tokens: 4_096,
+        file_tags: false,
+        split_turn_heading: None,
+        carry_previous: true,
+        verify: false,
+        transcript: Transcript {
+            output_units: 200,
+            output_marker: "...".to_owned(),
+            reasoning: true,
+            calls: true,
+            media_note: String::new(),
+        },
+        attachments: None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::compaction::Level;
+    use crate::model::usage::{ModelWindow, Usage};
+    use crate::policy::overflow::reached;
+
+    #[test]
+    fn it_overflows_where_its_own_tests_say() {
+        let policy = v2026();
+        for (context, input, cache_read, expected) in [
+            (200_000, 139_000, 0, false),
+            (200_000, 141_000, 0, true),
+            (200_000, 190_000, 8_000, true),
+            (200_000, 50_000, 0, false),
+            (200_000, 140_000, 0, false),
+            (0, 1_000_000, 0, false),
+            // Below 0.8 of 32 000 tokens nothing ever happens, however small the window is.
+            (32_000, 25_599, 0, false),
+            (32_000, 25_600, 0, true),
+        ] {
+            let window = ModelWindow { context, ..ModelWindow::default() };
+            let usage = Usage { input, cache_read, ..Usage::default() };
+            let tokens = policy.counting.usage.tokens(&usage);
+            let levels: Vec<_> = reached(&policy, &window, tokens).map(|(level, _)| level).collect();
+            let expected: &[Level] = if expected { &[Level::Auto] } else { &[] };
+            assert_eq!(levels, expected, "{tokens} of {context}");
+        }
+    }
+}

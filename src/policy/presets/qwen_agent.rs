@@ -1,0 +1,139 @@
+//! Qwen-Agent.
+//!
+//! It looks at all messages before every request, counts them exactly and cuts without a model until they fit. The
+//! algorithm was replaced in September 2025; both are here. What its dialogue retrieval agent does comes with both.
+
+use super::Preset;
+use crate::policy::bpe::Encoding;
+use crate::policy::fit::newest_first::NewestFirst;
+use crate::policy::fit::turns_and_steps::TurnsAndSteps;
+use crate::policy::tokens::{NoteEnd, Said};
+use crate::policy::{
+    CountPer, Counting, Fit, Guards, LengthUnit, Limit, MediaUnits, Notice, Policy, Retrieval, Rounding, Rung, Step,
+    SummaryRole, TextWeight, Threshold, Trigger, UsageCount, ViewStyle,
+};
+
+/// Where the values come from, in both versions.
+const SOURCES: &[(&str, &str)] = &[
+    ("preset", "this preset's name"),
+    ("render_version", "Longhand's renderer"),
+    ("counting.unit", "Qwen-Agent: Python string length"),
+    ("counting.text", "Qwen-Agent: qwen.tiktoken"),
+    ("counting.units_per_token", "Qwen-Agent: every token counts one"),
+    ("counting.rounding", "Qwen-Agent: tokens are whole"),
+    ("counting.per", "Qwen-Agent: _count_tokens in _truncate_input_messages_roughly"),
+    ("counting.media", "Qwen-Agent: media weigh the note that names them"),
+    ("counting.usage", "Longhand: Qwen-Agent does not look at reported usage"),
+    ("trigger.auto", "Qwen-Agent: every request"),
+    ("trigger.cool_down_seconds", "Qwen-Agent has no timer"),
+    ("truncate", "Qwen-Agent cuts only what does not fit"),
+    ("routine", "Qwen-Agent clears nothing by itself"),
+    ("micro", "Qwen-Agent has one rung"),
+    ("auto.threshold", "Qwen-Agent: DEFAULT_MAX_INPUT_TOKENS"),
+    ("auto.notice", "Qwen-Agent says nothing"),
+    ("auto.steps", "Qwen-Agent: _truncate_input_messages_roughly"),
+    ("auto.stop_when_enough", "Qwen-Agent has one step"),
+    ("deep", "Qwen-Agent has one rung"),
+    ("retrieval.budget_tokens", "Qwen-Agent: max_ref_token of its retrieval"),
+    ("retrieval.passage_tokens", "Qwen-Agent: parser_page_size of its retrieval"),
+    ("retrieval.query_units", "Qwen-Agent: MAX_TRUNCATED_QUERY_LENGTH"),
+    ("retrieval.heading", "Longhand's wording"),
+    ("view", "Qwen-Agent makes no summaries"),
+    ("view.interrupted_text", "Longhand's wording"),
+    ("guards", "Longhand: Qwen-Agent has no guard"),
+];
+
+/// `qwen-agent@old`: up to 0.0.29.
+pub const OLD: Preset = Preset {
+    name: "qwen-agent@old",
+    description: "Qwen-Agent up to 0.0.29: keeps the newest messages that fit in 58000 tokens, and cuts long results on \
+                  the way.",
+    deviations: &[
+        "What is cut and left out is recorded once and stays so; Qwen-Agent decides anew before every request.",
+        "A usage that the model reported says how full the window is; Qwen-Agent only counts.",
+        "The last request stays, in the room that is left; Qwen-Agent lets it go when a later reply does not fit.",
+        "What nobody has answered yet stays, with words in place of texts that do not fit.",
+        "A result never parts from its call: a reply that does not fit leaves its calls behind when their results stay.",
+        "A request that is cut to nothing is left out; Qwen-Agent leaves an empty message.",
+        "Where Qwen-Agent refuses the messages, nothing is cut.",
+        "Thoughts stay with their message; Qwen-Agent loses them, and the name of a tool, when it cuts a message.",
+        "Half a character is left out; Qwen-Agent writes a replacement character.",
+    ],
+    sources: SOURCES,
+    policy: old,
+};
+
+/// `qwen-agent@0.0.34`: from 0.0.30 on.
+pub const V0_0_34: Preset = Preset {
+    name: "qwen-agent@0.0.34",
+    description: "Qwen-Agent: over 58000 tokens the oldest turns go first, then results, then steps in the middle, then \
+                  words.",
+    deviations: &[
+        "What is cut and left out is recorded once and stays so; Qwen-Agent decides anew before every request.",
+        "A usage that the model reported says how full the window is; Qwen-Agent only counts.",
+        "A request that nobody has answered is not left out with its turn; words stand in its place.",
+        "Two requests in a row are cut like any other; Qwen-Agent fails.",
+        "A result never parts from its call: a call that would be cut keeps its name and id and gets an empty input.",
+        "A message with media keeps them when its words are cut; Qwen-Agent puts nothing there and fails later.",
+        "Where Qwen-Agent refuses the messages, nothing is cut.",
+        "Thoughts stay with their message; Qwen-Agent loses them, and the name of a tool, when it cuts a message.",
+        "Half a character is left out; Qwen-Agent writes a replacement character.",
+    ],
+    sources: SOURCES,
+    policy: v0_0_34,
+};
+
+/// The policy of `qwen-agent@old`.
+pub fn old() -> Policy {
+    let rule = NewestFirst { ellipsis: "...".to_owned(), placeholder: "omit".to_owned() };
+    policy(OLD.name, Said { calls: false, note: NoteEnd::Paragraph }, Fit::NewestFirst(rule))
+}
+
+/// The policy of `qwen-agent@0.0.34`.
+pub fn v0_0_34() -> Policy {
+    let rule = TurnsAndSteps { ellipsis: "...".to_owned(), placeholder: "omit".to_owned() };
+    policy(V0_0_34.name, Said { calls: true, note: NoteEnd::Line }, Fit::TurnsAndSteps(rule))
+}
+
+fn policy(name: &str, said: Said, fit: Fit) -> Policy {
+    Policy {
+        preset: name.to_owned(),
+        render_version: 2,
+        counting: Counting {
+            unit: LengthUnit::CodePoints,
+            text: TextWeight::Bpe { encoding: Encoding::Qwen },
+            units_per_token: 1,
+            rounding: Rounding::Ceil,
+            per: CountPer::Said(said),
+            media: MediaUnits::all(0),
+            usage: UsageCount::Total,
+        },
+        trigger: Trigger { auto: true, cool_down_seconds: 0 },
+        truncate: None,
+        routine: Vec::new(),
+        micro: None,
+        auto: Some(Rung {
+            threshold: Threshold { limit: Limit::Tokens { tokens: 58_000 }, inclusive: false, minimum_tokens: 0 },
+            notice: Notice::None,
+            steps: vec![Step::Fit(fit)],
+            stop_when_enough: false,
+        }),
+        deep: None,
+        retrieval: Some(Retrieval {
+            budget_tokens: 20_000,
+            passage_tokens: 500,
+            query_units: 1_000,
+            heading: "From earlier in this conversation, what seems to bear on the request:".to_owned(),
+        }),
+        view: ViewStyle {
+            marker_text: None,
+            summary_role: SummaryRole::User,
+            summary_prefix: String::new(),
+            summary_suffix: String::new(),
+            acknowledgement: None,
+            resume_text: None,
+            interrupted_text: "[No result: this call was interrupted]".to_owned(),
+        },
+        guards: Guards { minimum_gain_tokens: 0, breaker_failures: 3, breaker_turns: 3, attempts_max: 3 },
+    }
+}

@@ -1,0 +1,302 @@
+//! Qwen Code: first Gemini CLI's split with rounds of tool calls kept, later a summary of everything with the files and
+//! images used last, and clearing of old outputs in between.
+
+use super::{Preset, gemini_cli};
+use crate::policy::clear::{Count, Instead, Keep, Target, Tools, When, Words};
+use crate::policy::select::FractionCut;
+use crate::policy::{
+    Attachments, Bullet, Clear, CountPer, Counting, FileText, FileTool, Guards, LengthUnit, Limit, MediaUnits, Notice,
+    Policy, Rounding, Rung, Section, Step, Summarize, Summary, Tail, TextWeight, Threshold, Topic, Trigger, UsageCount,
+    ViewStyle,
+};
+
+const UNREAD: &str = "The last request, results that no reply has read, open messages and running calls are never \
+                      summarized and do not count for the split; Qwen Code decides before they are in its history.";
+const ORPHAN: &str =
+    "A call that still waits for its result when somebody asks for a summary stays; Qwen Code drops it.";
+const WINDOW: &str = "Where no usage is reported, tokens are estimated as 0.24 does.";
+
+/// `qwen-code@0.15`.
+pub const V0_15: Preset = Preset {
+    name: "qwen-code@0.15",
+    description: "Qwen Code 0.15: a state snapshot of the older 70 %, the last rounds of calls kept; clears when idle.",
+    deviations: &[
+        UNREAD,
+        ORPHAN,
+        WINDOW,
+        "A summary is never made of the summary before it alone; Qwen Code makes one when that has the share by \
+         itself.",
+        "A summary that frees nothing is refused; Qwen Code accepts one that weighs as much as what it replaces.",
+        "What a summary saves is measured on the view; Qwen Code works it out from what its writing cost, and refuses \
+         it without a report of that.",
+    ],
+    sources: &[
+        ("preset", "this preset's name"),
+        ("render_version", "Longhand's renderer"),
+        ("counting", "Longhand: estimateContentTokens of 0.24; this one believed reports alone"),
+        ("counting.usage", "Qwen Code: lastPromptTokenCount"),
+        ("trigger.auto", "Qwen Code: compresses by itself"),
+        ("trigger.cool_down_seconds", "Qwen Code has none"),
+        ("truncate", "Qwen Code cuts outputs in its tools"),
+        ("routine", "Qwen Code: microcompactHistory"),
+        ("micro", "Qwen Code has one rung"),
+        ("auto", "Qwen Code: ChatCompressionService"),
+        ("auto.threshold", "Qwen Code: COMPRESSION_TOKEN_THRESHOLD"),
+        ("auto.notice", "Qwen Code: its line about a compression, in Longhand's words"),
+        ("auto.steps.0.summarize.tail.fraction.summarize_ratio", "Qwen Code: COMPRESSION_PRESERVE_THRESHOLD"),
+        ("auto.steps.0.summarize.tail.fraction.cut", "Qwen Code: TOOL_ROUND_RETAIN_COUNT, findCompressSplitPoint"),
+        ("auto.steps.0.summarize.tail.fraction.minimum_ratio", "Qwen Code: MIN_COMPRESSION_FRACTION"),
+        ("auto.steps.0.summarize.summary", "Qwen Code: the compression prompt"),
+        ("auto.steps.0.summarize.summary.max_tokens", "Longhand: Qwen Code sets no limit"),
+        ("auto.steps.0.summarize.fallback", "Longhand: the built-in summarizer"),
+        ("deep", "Qwen Code has one rung"),
+        ("retrieval", "Qwen Code has none"),
+        ("view", "Qwen Code: the new history"),
+        ("view.resume_text", "Qwen Code: the bridge to a tail that begins with calls, in Longhand's words"),
+        ("view.interrupted_text", "Longhand's words"),
+        ("guards", "Qwen Code: hasFailedCompressionAttempt"),
+        ("guards.minimum_gain_tokens", "Longhand: a reduction makes progress"),
+        ("guards.attempts_max", "Longhand: Qwen Code leaves it to its client"),
+    ],
+    policy: v0_15,
+};
+
+/// `qwen-code@0.24`.
+pub const V0_24: Preset = Preset {
+    name: "qwen-code@0.24",
+    description: "Qwen Code 0.24: summarizes everything, carries files and images along, clears when idle or full.",
+    deviations: &[
+        UNREAD,
+        ORPHAN,
+        "Just above a window of 33000 tokens the limit stays where it was; Qwen Code's falls to nothing there.",
+        "A summary that frees nothing is refused; Qwen Code accepts one that weighs as much as what it replaces.",
+        "What a summary saves is measured on the view; Qwen Code works it out from what its writing cost.",
+        "Files are carried along as the history last showed them, and named when no call showed them whole; Qwen Code \
+         reads them from the disk.",
+        "When the hard limit is reached and nothing can be freed, the view says that it does not fit; Qwen Code gives \
+         up the request.",
+        "Twenty images from tools do not bring a summary about by themselves; their tokens do.",
+    ],
+    sources: &[
+        ("preset", "this preset's name"),
+        ("render_version", "Longhand's renderer"),
+        ("counting", "Qwen Code: estimateContentTokens"),
+        ("counting.usage", "Qwen Code: the last prompt and the last output"),
+        ("trigger.auto", "Qwen Code: compresses by itself"),
+        ("trigger.cool_down_seconds", "Qwen Code has none"),
+        ("truncate", "Qwen Code cuts outputs in its tools"),
+        ("routine", "Qwen Code: microcompactHistory"),
+        ("micro.threshold", "Qwen Code: WARN_BUFFER"),
+        ("micro.notice", "Qwen Code: its warning, in Longhand's words"),
+        ("micro.steps", "Qwen Code: microcompactHistory by size, which waits for its own condition here too"),
+        ("micro.stop_when_enough", "Longhand: there is one step"),
+        ("auto", "Qwen Code: ChatCompressionService"),
+        ("auto.threshold", "Qwen Code: computeThresholds"),
+        (
+            "auto.threshold.limit.buffered.floor_ratio",
+            "Longhand: DEFAULT_PCT of the reserve, against the fall above it",
+        ),
+        ("auto.notice", "Qwen Code: its line about a compression, in Longhand's words"),
+        ("auto.steps.0.summarize.summary", "Qwen Code: the compression prompt"),
+        ("auto.steps.0.summarize.summary.max_tokens", "Qwen Code: COMPACT_MAX_OUTPUT_TOKENS"),
+        ("auto.steps.0.summarize.summary.attachments", "Qwen Code: postCompactAttachments"),
+        ("auto.steps.0.summarize.fallback", "Longhand: the built-in summarizer"),
+        ("deep", "Qwen Code: HARD_BUFFER"),
+        ("retrieval", "Qwen Code has none"),
+        ("view", "Qwen Code: composePostCompactHistory"),
+        ("view.summary_suffix", "Qwen Code: what follows a summary, in Longhand's words"),
+        ("view.resume_text", "Longhand's words; Qwen Code joins a running call to the acknowledgement"),
+        ("view.interrupted_text", "Longhand's words"),
+        ("guards", "Qwen Code: MAX_CONSECUTIVE_FAILURES"),
+        ("guards.minimum_gain_tokens", "Longhand: a reduction makes progress"),
+        ("guards.attempts_max", "Qwen Code: maxAttempts"),
+    ],
+    policy: v0_24,
+};
+
+/// Outputs of these tools are cleared by 0.15 …
+const CLEARED_TOOLS: [&str; 7] =
+    ["read_file", "run_shell_command", "grep_search", "glob", "web_fetch", "edit", "write_file"];
+
+/// … and of these by 0.24 too.
+const CLEARED_TOOLS_SINCE: [&str; 3] = ["web_search", "read_mcp_resource", "skill"];
+
+/// Clearing waits for so many seconds without a reply.
+const IDLE_SECONDS: u32 = 3_600;
+
+/// So many of a kind are never cleared.
+const KEPT_ITEMS: u32 = 5;
+
+/// The policy of `qwen-code@0.15`.
+pub fn v0_15() -> Policy {
+    Policy {
+        preset: V0_15.name.to_owned(),
+        render_version: 2,
+        counting: Counting { usage: UsageCount::Prompt, ..counting() },
+        trigger: Trigger { auto: true, cool_down_seconds: 0 },
+        truncate: None,
+        routine: vec![Step::Clear(Clear {
+            keep: Keep { failed_items: true, ..kept() },
+            empty_too: true,
+            only_tools: tools(&CLEARED_TOOLS, &[]),
+            ..idle_outputs()
+        })],
+        micro: None,
+        auto: Some(Rung {
+            threshold: Threshold { limit: Limit::Ratio { ratio: 0.7 }, inclusive: true, minimum_tokens: 0 },
+            notice: notice(),
+            steps: vec![Step::Summarize(Box::new(Summarize {
+                tail: gemini_cli::fraction(FractionCut::Rounds { rounds: 2 }, 0.05),
+                summary: gemini_cli::snapshot(gemini_cli::sections_of_2025()),
+                retained_first: false,
+                fallback: Vec::new(),
+            }))],
+            stop_when_enough: false,
+        }),
+        deep: None,
+        retrieval: None,
+        view: gemini_cli::view(),
+        guards: Guards { minimum_gain_tokens: 1, breaker_failures: 1, breaker_turns: 1_000, attempts_max: 3 },
+    }
+}
+
+/// The policy of `qwen-code@0.24`.
+pub fn v0_24() -> Policy {
+    let limit = Limit::Buffered { ratio: 0.85, reserve_tokens: 33_000, floor_ratio: 0.85 };
+    let beside =
+        |offset_tokens, reserve_tokens| Limit::Beside { limit: Box::new(limit.clone()), offset_tokens, reserve_tokens };
+    let (warning, hard) = (beside(-20_000, None), beside(3_000, Some(23_000)));
+    let rung = |limit, notice, steps| Rung {
+        threshold: Threshold { limit, inclusive: true, minimum_tokens: 0 },
+        notice,
+        steps,
+        stop_when_enough: false,
+    };
+    let summarize = || {
+        vec![Step::Summarize(Box::new(Summarize {
+            tail: Tail::Nothing {},
+            summary: summary(),
+            retained_first: false,
+            fallback: Vec::new(),
+        }))]
+    };
+    let nearly_full = Notice::Inform { text: "{percent} % of the window are in use.".to_owned() };
+    Policy {
+        preset: V0_24.name.to_owned(),
+        counting: counting(),
+        routine: vec![
+            Step::Clear(idle_outputs()),
+            Step::Clear(idle_media()),
+            Step::Clear(idle_attachments()),
+            Step::Clear(large_outputs()),
+        ],
+        micro: Some(rung(warning, nearly_full, vec![Step::Clear(large_outputs())])),
+        auto: Some(rung(limit.clone(), notice(), summarize())),
+        deep: Some(rung(hard, notice(), summarize())),
+        view: ViewStyle {
+            summary_suffix:
+                "\n\nTake up the work where this summary leaves it. Do not comment on the summary and do not \
+                             greet anybody again."
+                    .to_owned(),
+            ..gemini_cli::view()
+        },
+        guards: Guards { minimum_gain_tokens: 1, breaker_failures: 3, breaker_turns: 1_000, attempts_max: 1 },
+        ..v0_15()
+    }
+}
+
+fn counting() -> Counting {
+    Counting {
+        unit: LengthUnit::Utf16,
+        text: TextWeight::Length,
+        units_per_token: 4,
+        rounding: Rounding::Ceil,
+        per: CountPer::Characters,
+        media: MediaUnits::all(6_400),
+        usage: UsageCount::Total,
+    }
+}
+
+fn notice() -> Notice {
+    Notice::Inform { text: "The conversation filled {percent} % of the window and was compressed.".to_owned() }
+}
+
+fn tools(names: &[&str], more: &[&str]) -> Tools {
+    Tools::These(names.iter().chain(more).map(|name| (*name).to_owned()).collect())
+}
+
+fn kept() -> Keep {
+    Keep { items: Count::Fixed(KEPT_ITEMS), ..Keep::default() }
+}
+
+/// Outputs of the compactable tools, when nobody has spoken for an hour. Whatever their length: a shorter view is not
+/// the point, a cold cache is read again anyway.
+fn idle_outputs() -> Clear {
+    Clear {
+        keep: kept(),
+        when: When::Idle { seconds: IDLE_SECONDS },
+        minimum_tokens: 1,
+        only_tools: tools(&CLEARED_TOOLS, &CLEARED_TOOLS_SINCE),
+        empty_too: false,
+        only_if_shorter: false,
+        ..Clear::outputs("[Old tool result content cleared]")
+    }
+}
+
+fn idle_media() -> Clear {
+    let words = "[Old inline media cleared: {mime}]".to_owned();
+    Clear {
+        target: Target::Media,
+        only_tools: Tools::All,
+        instead: Instead::Words(Words { text: words, hints: Vec::new() }),
+        ..idle_outputs()
+    }
+}
+
+/// Media that came with outputs which are not cleared themselves.
+fn idle_attachments() -> Clear {
+    let Tools::These(protected_tools) = tools(&CLEARED_TOOLS, &CLEARED_TOOLS_SINCE) else { return idle_media() };
+    Clear {
+        target: Target::Attachments,
+        protected_tools,
+        instead: Instead::Words(Words { text: String::new(), hints: Vec::new() }),
+        ..idle_media()
+    }
+}
+
+fn large_outputs() -> Clear {
+    Clear { when: When::Units { above: 500_000, down_to: 250_000 }, minimum_tokens: 0, ..idle_outputs() }
+}
+
+fn summary() -> Summary {
+    let sections: Vec<Section> = [
+        ("primary_request_and_intent", Topic::Goal),
+        ("key_technical_concepts", Topic::Context),
+        ("files_and_code_sections", Topic::Files),
+        ("errors_and_fixes", Topic::Blocked),
+        ("problem_solving", Topic::Decisions),
+        ("all_user_messages", Topic::Constraints),
+        ("pending_tasks", Topic::InProgress),
+        ("current_work", Topic::Done),
+        ("next_step", Topic::NextSteps),
+    ]
+    .map(|(heading, holds)| gemini_cli::element(heading, holds, Bullet::Dash))
+    .into();
+    let file = |tool: &str, shows| FileTool { tool: tool.to_owned(), field: "file_path".to_owned(), shows };
+    Summary {
+        max_tokens: 20_000,
+        attachments: Some(Attachments {
+            files: 5,
+            file_tokens: 5_000,
+            total_tokens: 50_000,
+            images: 3,
+            tools: vec![
+                file("read_file", FileText::Output {}),
+                file("write_file", FileText::Input { field: "content".to_owned() }),
+                file("edit", FileText::Nowhere {}),
+                file("replace", FileText::Nowhere {}),
+            ],
+        }),
+        ..gemini_cli::snapshot(sections)
+    }
+}

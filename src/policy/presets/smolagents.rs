@@ -1,0 +1,121 @@
+//! smolagents.
+//!
+//! It has no compression and counts no tokens: outputs are cut in the middle, and that is all that happens by itself.
+//! What it does have is a summary mode, which writes the steps so far out for a new plan.
+
+use super::Preset;
+use crate::policy::{
+    Bullet, CountPer, Counting, Guards, LengthUnit, Limit, MediaUnits, Notice, Policy, Rounding, Rung, Section, Step,
+    Summarize, Summary, SummaryFormat, SummaryRole, Tail, TextWeight, Threshold, Topic, Transcript, Trigger, Truncate,
+    UsageCount, ViewStyle,
+};
+
+/// `smolagents`: 1.26.
+pub const PRESET: Preset = Preset {
+    name: "smolagents",
+    description: "smolagents: cuts outputs over 20000 characters in the middle, and reduces nothing by itself.",
+    deviations: &[
+        "A summary can be asked for by hand; smolagents writes its steps out in the same way, for a new plan only.",
+        "The last request, results that no reply has read, open messages and running calls are never summarized.",
+        "A limit of 0 means no limit; smolagents puts its marker in front of the whole text.",
+        "Only outputs of tools are cut; smolagents also cuts what a managed agent reports, which is an output here.",
+    ],
+    sources: &[
+        ("preset", "this preset's name"),
+        ("render_version", "Longhand's renderer"),
+        ("counting", "Longhand: smolagents counts nothing"),
+        ("counting.unit", "smolagents: Python string length"),
+        ("trigger", "smolagents reduces nothing by itself"),
+        ("truncate", "smolagents: truncate_content"),
+        ("truncate.max_units", "smolagents: MAX_LENGTH_TRUNCATE_CONTENT"),
+        ("routine", "smolagents clears nothing"),
+        ("micro", "smolagents has no rungs"),
+        ("auto", "Longhand: what a summary by hand does"),
+        ("auto.steps.0.summarize.summary.transcript", "smolagents: to_messages in summary mode"),
+        ("deep", "smolagents has no rungs"),
+        ("retrieval", "smolagents has none"),
+        ("view", "Longhand: smolagents makes no summaries"),
+        ("guards", "Longhand: smolagents has no guard"),
+    ],
+    policy,
+};
+
+/// The policy of `smolagents`.
+pub fn policy() -> Policy {
+    Policy {
+        preset: PRESET.name.to_owned(),
+        render_version: 2,
+        counting: Counting {
+            unit: LengthUnit::CodePoints,
+            text: TextWeight::Length,
+            units_per_token: 4,
+            rounding: Rounding::Ceil,
+            per: CountPer::Message,
+            media: MediaUnits::all(4_800),
+            usage: UsageCount::Total,
+        },
+        trigger: Trigger { auto: false, cool_down_seconds: 0 },
+        truncate: Some(Truncate {
+            max_units: 20_000,
+            max_lines: 0,
+            max_bytes: 0,
+            head_share: 0.5,
+            before: String::new(),
+            marker: "\n..._This content has been truncated to stay below {max} characters_...\n".to_owned(),
+            after: String::new(),
+        }),
+        routine: Vec::new(),
+        micro: None,
+        auto: Some(Rung {
+            threshold: Threshold { limit: Limit::Ratio { ratio: 1.0 }, inclusive: false, minimum_tokens: 0 },
+            notice: Notice::None,
+            steps: vec![Step::Summarize(Box::new(Summarize {
+                tail: Tail::Nothing {},
+                summary: summary(),
+                retained_first: false,
+                fallback: Vec::new(),
+            }))],
+            stop_when_enough: false,
+        }),
+        deep: None,
+        retrieval: None,
+        view: ViewStyle {
+            marker_text: None,
+            summary_role: SummaryRole::User,
+            summary_prefix: String::new(),
+            summary_suffix: String::new(),
+            acknowledgement: None,
+            resume_text: None,
+            interrupted_text: "[No observation: this call was interrupted]".to_owned(),
+        },
+        guards: Guards { minimum_gain_tokens: 200, breaker_failures: 3, breaker_turns: 3, attempts_max: 3 },
+    }
+}
+
+fn summary() -> Summary {
+    let section =
+        |heading: &str, topic| Section { heading: heading.to_owned(), holds: Some(topic), bullet: Bullet::Dash };
+    Summary {
+        format: SummaryFormat::Headings,
+        sections: vec![
+            section("## Task", Topic::Goal),
+            section("## Facts", Topic::Context),
+            section("## Done", Topic::Done),
+            section("## Plan", Topic::NextSteps),
+        ],
+        filler: "(none)".to_owned(),
+        max_tokens: 4_096,
+        file_tags: false,
+        split_turn_heading: None,
+        carry_previous: true,
+        verify: false,
+        transcript: Transcript {
+            output_units: 0,
+            output_marker: String::new(),
+            reasoning: false,
+            calls: true,
+            media_note: "[{mime} {name}]".to_owned(),
+        },
+        attachments: None,
+    }
+}

@@ -1,0 +1,279 @@
+//! What comes back into a view of the dialogue that it no longer shows.
+//!
+//! It takes three looks. [`wanted`] says where to look and for which words; whoever has the history tells in which
+//! messages they stand, newest first; [`promising`] says which of these are worth reading; and [`recall`] makes of their
+//! best passages one message, which [`join`] puts before the request that it was looked up for. None of it depends on
+//! anything but the history up to the view's revision, so that a view can be made again. The bounds here decide what a
+//! view shows: like everything under a `render_version`, they stay.
+
+use super::retrieval::{self, Candidate, terms};
+use super::{Policy, tokens};
+use crate::model::Revision;
+use crate::model::compaction::RevisionRange;
+use crate::model::ids::{MessageId, PartId};
+use crate::model::layout::{Layout, OmitReason};
+use crate::model::message::{Message, MessageKind, Role};
+use crate::model::part::{Part, PartBody};
+use crate::model::view::{Shortened, SourceMessage, Standing, View, ViewMessage, ViewPart};
+use std::collections::{BTreeMap, HashSet};
+
+/// At most so many words are looked up in the history.
+pub const WORDS_MAX: usize = 256;
+/// Of each word at most so many messages, the newest: a word that stands in more says little about any.
+pub const MATCHES_MAX: usize = 32;
+/// For these, at most so many matches are looked at, since some of them may be in view.
+pub const MATCHES_LOOKED_MAX: usize = 256;
+/// At most so many messages are read for their passages.
+pub const MESSAGES_MAX: usize = 64;
+/// Together they are at most so many bytes.
+pub const BYTES_MAX: usize = 1024 * 1024;
+/// Of one message at most so many bytes are looked through: what stands in a text behind them is not found.
+const TEXT_BYTES_MAX: usize = 256 * 1024;
+
+/// What is looked for, and where.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Wanted {
+    /// The request that asks for it.
+    pub request: MessageId,
+    /// Its words, each once.
+    pub words: Vec<String>,
+    /// Where messages may stand that the view does not show, ascending and disjoint.
+    pub hidden: Vec<RevisionRange>,
+    /// The newest mark that hides any of them. All of them were sealed by then.
+    pub hidden_by: Revision,
+}
+
+/// What is to be looked for; none where the policy wants nothing back, nothing is hidden, or nothing is asked.
+///
+/// What a summary covers and what a reduction left out is looked through; what was rewound or edited away is gone.
+pub fn wanted(policy: &Policy, layout: &Layout, sources: &[SourceMessage]) -> Option<Wanted> {
+    let rule = policy.retrieval.as_ref()?;
+    let (hidden, hidden_by) = hidden(layout, sources)?;
+    let (request, text) = sources.iter().rev().find_map(|source| request(&source.message))?;
+    let words = retrieval::query(rule, policy.counting.unit, &text);
+    (!words.is_empty()).then_some(Wanted { request, words, hidden, hidden_by })
+}
+
+/// The request that a message is, if it is one.
+fn request(message: &Message) -> Option<(MessageId, String)> {
+    if message.role != Role::User || !is_dialogue(message) {
+        return None;
+    }
+    let texts = message.parts.iter().filter_map(|part| match &part.body {
+        PartBody::Text(text) => Some(text.as_str()),
+        _ => None,
+    });
+    let text = texts.collect::<Vec<_>>().join("\n");
+    (!text.trim().is_empty()).then_some((message.id, text))
+}
+
+/// What stands under the live summary or was left out by a reduction, and the newest mark that says so.
+///
+/// Nothing of it was rewound or edited away: then the summary would not be live, and other marks would leave it out. A
+/// replacement may well stand within a range that was rewound, since it stands for the message that it replaced.
+fn hidden(layout: &Layout, sources: &[SourceMessage]) -> Option<(Vec<RevisionRange>, Revision)> {
+    let covered = layout.covered.iter();
+    let reduced = || layout.omitted.iter().filter(|omitted| omitted.reason == OmitReason::Reduced);
+    let marks = covered.clone().map(|covered| covered.mark).chain(reduced().map(|omitted| omitted.mark));
+    let newest = marks.max()?;
+    let away = covered.flat_map(|covered| covered.ranges.iter().copied()).chain(reduced().map(|omitted| omitted.range));
+    let shown = sources.iter().map(|source| source.message.revision).map(|at| RevisionRange { first: at, last: at });
+    let hidden = without(&union(away.collect()), &union(shown.collect()));
+    (!hidden.is_empty()).then_some((hidden, newest))
+}
+
+/// The ranges in order, those that touch as one.
+fn union(mut ranges: Vec<RevisionRange>) -> Vec<RevisionRange> {
+    ranges.sort_by_key(|range| (range.first, range.last));
+    let mut union: Vec<RevisionRange> = Vec::new();
+    for range in ranges {
+        match union.last_mut() {
+            Some(last) if range.first <= last.last.saturating_add(1) => last.last = last.last.max(range.last),
+            Some(_) | None => union.push(range),
+        }
+    }
+    union
+}
+
+/// What is left of `ranges` without `taken`; both are ascending and disjoint.
+fn without(ranges: &[RevisionRange], taken: &[RevisionRange]) -> Vec<RevisionRange> {
+    let mut left = Vec::new();
+    for range in ranges {
+        let mut first = range.first;
+        let from = taken.partition_point(|taken| taken.last < range.first);
+        for taken in taken[from..].iter().take_while(|taken| taken.first <= range.last) {
+            if first < taken.first {
+                left.push(RevisionRange { first, last: taken.first.saturating_sub(1) });
+            }
+            first = first.max(taken.last.saturating_add(1));
+        }
+        if first <= range.last {
+            left.push(RevisionRange { first, last: range.last });
+        }
+    }
+    left
+}
+
+/// Whether a message is part of the dialogue: what people and models said, and what tools gave back to them. System
+/// messages are rules, not dialogue, and stay in view anyway.
+fn is_dialogue(message: &Message) -> bool {
+    message.role != Role::System && matches!(message.kind, MessageKind::Normal | MessageKind::Edit)
+}
+
+/// What of a message is looked through: what was said, and what tools gave back.
+fn texts(message: &Message) -> Vec<(PartId, &str)> {
+    let mut texts = Vec::new();
+    let mut room = TEXT_BYTES_MAX;
+    for part in message.parts.iter().filter(|_| is_dialogue(message)) {
+        let text = match &part.body {
+            PartBody::Text(text) => text.as_str(),
+            PartBody::ToolResult(result) => result.output.as_str(),
+            PartBody::Reasoning(_)
+            | PartBody::ToolCall(_)
+            | PartBody::Media(_)
+            | PartBody::Marker(_)
+            | PartBody::Step(_)
+            | PartBody::Opaque(_)
+            | PartBody::Record(_) => continue,
+        };
+        let text = &text[..text.floor_char_boundary(room)];
+        room -= text.len();
+        texts.push((part.id, text));
+    }
+    texts
+}
+
+/// The words under which a message is found, each once.
+pub fn words(message: &Message) -> Vec<String> {
+    let mut seen = HashSet::new();
+    let mut words: Vec<String> = texts(message).into_iter().flat_map(|(_, text)| terms(text)).collect();
+    words.retain(|word| seen.insert(word.clone()));
+    words
+}
+
+/// The words of a query that are looked up: of a very long one those of its beginning and its end.
+///
+/// Of a script without blanks, a single character stands nearly everywhere; it is looked up where it stands alone.
+pub fn lookups(words: &[String]) -> Vec<String> {
+    let pairs: HashSet<char> = words.iter().filter_map(|word| pair(word)).flatten().collect();
+    let says_little = |word: &String| {
+        let mut characters = word.chars();
+        let (first, next) = (characters.next(), characters.next());
+        next.is_none() && first.is_some_and(|first| pairs.contains(&first))
+    };
+    let mut lookups: Vec<String> = words.iter().filter(|word| !says_little(word)).cloned().collect();
+    if lookups.len() > WORDS_MAX {
+        lookups.drain(WORDS_MAX / 2..lookups.len() - WORDS_MAX / 2);
+    }
+    lookups
+}
+
+/// The two characters of a word that is a pair of a script without blanks: of one, that is, without capitals.
+fn pair(word: &str) -> Option<[char; 2]> {
+    let mut characters = word.chars();
+    let pair = [characters.next()?, characters.next()?];
+    let has_case = |character: &char| character.is_ascii() || character.is_lowercase();
+    (characters.next().is_none() && !pair.iter().any(has_case)).then_some(pair)
+}
+
+/// The messages worth reading, the most promising first. `matches` are, for each word that was looked up, the messages
+/// it stands in: a word says the more the fewer they are. Of equals the later one comes first.
+pub fn promising(matches: &[Vec<Revision>]) -> Vec<Revision> {
+    let mut scores: BTreeMap<Revision, f64> = BTreeMap::new();
+    for found in matches {
+        for revision in found {
+            *scores.entry(*revision).or_default() += 1.0 / found.len() as f64;
+        }
+    }
+    let mut order: Vec<(Revision, f64)> = scores.into_iter().collect();
+    order.sort_by(|(one, score), (other, better)| better.total_cmp(score).then(other.cmp(one)));
+    order.truncate(MESSAGES_MAX);
+    order.into_iter().map(|(revision, _)| revision).collect()
+}
+
+/// A passage that may come back: where it stands, and how it reads.
+struct Passage {
+    part: PartId,
+    text: String,
+    /// What of its part it does not have, in the policy's unit.
+    omitted: usize,
+}
+
+/// The message that brings back the best passages of some messages, in the order of the history, within the policy's
+/// budget; none when there are none.
+pub fn recall(policy: &Policy, words: &[String], messages: &[Message]) -> Option<ViewMessage> {
+    let rule = policy.retrieval.as_ref()?;
+    let counting = &policy.counting;
+    let mut messages: Vec<&Message> = messages.iter().collect();
+    messages.sort_by_key(|message| message.revision);
+    let (mut passages, mut candidates) = (Vec::new(), Vec::new());
+    for message in messages {
+        for (part, text) in texts(message) {
+            let whole = tokens::length(counting.unit, text);
+            for range in retrieval::passages(text, rule.passage_tokens, counting) {
+                let passage = &text[range];
+                let omitted = whole.saturating_sub(tokens::length(counting.unit, passage));
+                let told = format!("{}: {}", speaker(message, part), passage.trim_start_matches('\n').trim_end());
+                candidates.push(Candidate { terms: terms(passage), tokens: tokens::estimate_text(counting, &told) });
+                passages.push(Passage { part, text: told, omitted });
+            }
+        }
+    }
+    let room = rule.budget_tokens.saturating_sub(tokens::estimate_text(counting, &rule.heading));
+    let chosen: HashSet<usize> = retrieval::best(words, &candidates, room).into_iter().collect();
+    let chosen: Vec<Passage> =
+        passages.into_iter().enumerate().filter(|(index, _)| chosen.contains(index)).map(|(_, found)| found).collect();
+    if chosen.is_empty() {
+        return None;
+    }
+    let heading = ViewPart { source: None, body: PartBody::Text(rule.heading.clone()), shortened: None };
+    let parts = std::iter::once(heading).filter(|_| !rule.heading.is_empty()).chain(chosen.into_iter().map(view_part));
+    let parts = parts.collect();
+    Some(ViewMessage { source: None, revision: 0, role: Role::User, standing: Standing::Retrieved, parts })
+}
+
+fn view_part(passage: Passage) -> ViewPart {
+    let omitted_length = i64::try_from(passage.omitted).unwrap_or(i64::MAX);
+    let shortened = (passage.omitted > 0).then_some(Shortened::Truncated { omitted_length });
+    ViewPart { source: Some(passage.part), body: PartBody::Text(passage.text), shortened }
+}
+
+/// Who speaks in a part, in a word. What a tool gave back is its own, whoever's message holds it.
+fn speaker(message: &Message, part: PartId) -> &'static str {
+    let is_result = |part: &&Part| matches!(part.body, PartBody::ToolResult(_));
+    if message.parts.iter().filter(is_result).any(|result| result.id == part) {
+        return "tool";
+    }
+    match message.role {
+        Role::User => "user",
+        Role::Assistant => "assistant",
+        Role::Tool => "tool",
+        Role::System => "system",
+    }
+}
+
+/// The view with a message right before the request that it was looked up for.
+pub fn join(policy: &Policy, view: View, request: MessageId, recalled: ViewMessage) -> View {
+    let mut messages = view.messages;
+    let is_request = |message: &ViewMessage| message.source == Some(request) && message.role == Role::User;
+    let Some(at) = messages.iter().position(is_request) else { return View { messages, ..view } };
+    messages.insert(at, recalled);
+    let estimated_tokens = tokens::estimate_messages(policy, &messages);
+    View { messages, estimated_tokens }
+}
+
+/// The view without what was brought back, and how many tokens lighter it is.
+pub fn forget(policy: &Policy, view: View) -> (View, i64) {
+    let before = view.estimated_tokens;
+    let mut messages = view.messages;
+    let count = messages.len();
+    messages.retain(|message| message.standing != Standing::Retrieved);
+    if messages.len() == count {
+        return (View { messages, estimated_tokens: before }, 0);
+    }
+    let estimated_tokens = tokens::estimate_messages(policy, &messages);
+    (View { messages, estimated_tokens }, before.saturating_sub(estimated_tokens).max(0))
+}
+
+#[cfg(test)]
+mod tests;

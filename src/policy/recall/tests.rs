@@ -1,0 +1,174 @@
+use super::*;
+use crate::model::ids::CompactionId;
+use crate::model::layout::{Covered, Omitted};
+use crate::policy::{Retrieval, dsl, pairing, plan, presets};
+use uuid::Uuid;
+
+fn range(first: Revision, last: Revision) -> RevisionRange {
+    RevisionRange { first, last }
+}
+
+/// pi's policy, which weighs four characters as a token, with room for so many tokens.
+fn policy(budget_tokens: i64) -> Policy {
+    let heading = "Earlier:".to_owned();
+    let rule = Retrieval { budget_tokens, passage_tokens: 20, query_units: 200, heading };
+    Policy { retrieval: Some(rule), ..presets::pi::v1_5() }
+}
+
+fn covered(ranges: &[RevisionRange], omitted: &[(RevisionRange, OmitReason)]) -> Layout {
+    let covered = Covered { compaction: CompactionId(Uuid::nil()), mark: 50, summary: 49, ranges: ranges.to_vec() };
+    let omitted = omitted.iter().map(|(range, reason)| Omitted { range: *range, mark: 60, reason: *reason });
+    Layout { covered: Some(covered), omitted: omitted.collect(), ..Layout::everything() }
+}
+
+#[test]
+fn what_is_covered_or_reduced_is_looked_through_and_what_is_gone_or_shown_is_not() {
+    let view = dsl::parse("u5 at=5 pinned \"stays\"\nu40 at=40 \"what about the parser?\"");
+    let at = view[0].message.revision;
+    let reduced = (range(20, 25), OmitReason::Reduced);
+    for (layout, expected, by) in [
+        (covered(&[range(1, 10)], &[]), vec![range(1, at - 1), range(at + 1, 10)], 50),
+        (covered(&[range(11, 15)], &[reduced]), vec![range(11, 15), range(20, 25)], 60),
+        (covered(&[range(11, 19)], &[reduced]), vec![range(11, 25)], 60),
+        (covered(&[range(11, 13)], &[(range(14, 30), OmitReason::Rewound)]), vec![range(11, 13)], 50),
+        (covered(&[range(11, 11)], &[(range(12, 12), OmitReason::Edited)]), vec![range(11, 11)], 50),
+        // A replacement stands in the place of its target, though it was written in what was rewound.
+        (
+            covered(&[range(11, 13), range(17, 17)], &[(range(14, 30), OmitReason::Rewound)]),
+            vec![range(11, 13), range(17, 17)],
+            50,
+        ),
+    ] {
+        let wanted = wanted(&policy(100), &layout, &view).expect("something is hidden");
+        let expected: Vec<_> = expected.into_iter().filter(|range| range.first <= range.last).collect();
+        assert_eq!((wanted.hidden, wanted.hidden_by), (expected, by), "{layout:?}");
+        assert_eq!(wanted.words, ["what", "about", "the", "parser"]);
+        assert_eq!(wanted.request, view[1].message.id);
+    }
+    for layout in [Layout::everything(), covered(&[range(at, at)], &[]), covered(&[], &[])] {
+        assert_eq!(wanted(&policy(100), &layout, &view), None, "nothing is hidden: {layout:?}");
+    }
+    let hidden = covered(&[range(11, 15)], &[]);
+    assert_eq!(wanted(&presets::pi::v1_5(), &hidden, &view), None, "the policy wants nothing back");
+    for silent in ["a1 \"nobody asks\"", "u1 \"…\"", "u1\n  media image/png"] {
+        assert_eq!(wanted(&policy(100), &hidden, &dsl::parse(silent)), None, "{silent}");
+    }
+}
+
+#[test]
+fn the_last_words_of_a_user_are_the_request_though_results_came_behind_them() {
+    let view =
+        dsl::parse("u1 \"first\"\nu2 \"second\"\na3 \"hm\"\n  tool bash#c1 in=4t out=\"third\" done\nt4 \"fourth\"");
+    let wanted = wanted(&policy(100), &covered(&[range(90, 99)], &[]), &view).expect("something is hidden");
+    assert_eq!(wanted.words, ["second"]);
+}
+
+#[test]
+fn pairs_stand_for_their_characters_and_a_long_query_for_its_ends() {
+    let looked_up = |text: &str| lookups(&retrieval::terms(text)).join(" ");
+    assert_eq!(looked_up("压缩 a fix 的"), "压缩 a fix 的");
+    assert_eq!(looked_up("é né"), "é né");
+    let long: Vec<String> = (0..1_000).map(|number| format!("w{number}")).collect();
+    let ends = lookups(&long);
+    assert_eq!((ends.len(), ends[0].as_str(), ends[WORDS_MAX - 1].as_str()), (WORDS_MAX, "w0", "w999"));
+}
+
+#[test]
+fn rare_words_make_a_message_promising_and_of_equals_the_later_one() {
+    assert_eq!(promising(&[vec![9, 8, 7, 6], vec![2], vec![7, 3]]), [2, 7, 3, 9, 8, 6]);
+    assert_eq!(promising(&[vec![1, 2, 3]]), [3, 2, 1]);
+    assert_eq!(promising(&[vec![], vec![]]), Vec::<Revision>::new());
+    let many: Vec<Revision> = (1..=500).collect();
+    assert_eq!(promising(&[many]).len(), MESSAGES_MAX);
+}
+
+const HISTORY: &str = "s1 \"parser rules\"\n\
+     u2 \"The invoice parser fails on umlauts.\"\n\
+     a3 \"I renamed parseHeader to read_header in src/http.rs\"\n  reasoning \"parser, parser, parser\"\n  \
+       tool bash#c1 in=\"parser\" out=\"error: the writer is busy\" done\n\
+     u4 \"请把会话压缩的阈值改成百分之八十\"\n\
+     a5 \"好的，阈值已经改了\"\n\
+     r6 \"parser\"\n";
+
+fn messages() -> Vec<Message> {
+    let history = HISTORY.replace("r6 \"parser\"\n", "");
+    dsl::parse(&history).into_iter().map(|source| source.message).collect()
+}
+
+fn recalled(policy: &Policy, question: &str) -> Vec<String> {
+    let recalled = recall(policy, &terms(question), &messages());
+    let parts = recalled.into_iter().flat_map(|message| message.parts);
+    let told = parts.map(|part| match part.body {
+        PartBody::Text(text) => text,
+        other => panic!("{other:?}"),
+    });
+    told.collect()
+}
+
+#[test]
+fn the_best_passages_come_back_with_who_spoke_in_the_order_of_the_history() {
+    let roomy = policy(1_000);
+    for (question, expected) in [
+        ("Which parser failed?", &["user: The invoice parser fails on umlauts."][..]),
+        ("find readHeader", &["assistant: I renamed parseHeader to read_header in src/http.rs"]),
+        ("阈值是多少", &["user: 请把会话压缩的阈值改成百分之八十", "assistant: 好的，阈值已经改了"]),
+        ("writer busy, umlauts", &["user: The invoice parser fails on umlauts.", "tool: error: the writer is busy"]),
+        ("unheard of", &[]),
+    ] {
+        let found = recalled(&roomy, question);
+        let found: Vec<&str> = found.iter().map(String::as_str).collect();
+        let expected: Vec<&str> =
+            ["Earlier:"].into_iter().filter(|_| !expected.is_empty()).chain(expected.iter().copied()).collect();
+        assert_eq!(found, expected, "{question}");
+    }
+    assert_eq!(recalled(&policy(14), "parser writer busy"), ["Earlier:", "tool: error: the writer is busy"], "budget");
+    assert_eq!(recalled(&policy(5), "parser"), Vec::<String>::new(), "the heading alone is no help");
+    assert_eq!(recalled(&presets::pi::v1_5(), "parser"), Vec::<String>::new());
+}
+
+#[test]
+fn a_passage_of_a_long_text_names_its_part_and_what_it_leaves_out() {
+    let text = format!("{}\n\nThe needle is here.\n\n{}", "hay ".repeat(40), "straw ".repeat(40));
+    let messages: Vec<Message> = dsl::parse("u1 \"x\"").into_iter().map(|source| source.message).collect();
+    let mut message = messages[0].clone();
+    message.parts[0].body = PartBody::Text(text.clone());
+    let recalled = recall(&policy(100), &["needle".to_owned()], &[message.clone()]).expect("a passage");
+    let [_, passage] = &recalled.parts[..] else { panic!("{recalled:?}") };
+    assert_eq!(passage.source, Some(message.parts[0].id));
+    let PartBody::Text(told) = &passage.body else { panic!("{passage:?}") };
+    let words = told.strip_prefix("user: ").expect("who spoke");
+    assert!(text.contains(words) && words.contains("needle") && words.len() < text.len() / 2, "{words}");
+    let Some(Shortened::Truncated { omitted_length }) = passage.shortened else { panic!("{passage:?}") };
+    let left_out = text.len() as i64 - words.len() as i64;
+    // Blanks at the edges of a passage are no words.
+    assert!((left_out - 4..=left_out).contains(&omitted_length), "{omitted_length} of {left_out}");
+    assert_eq!((recalled.role, recalled.standing, recalled.source), (Role::User, Standing::Retrieved, None));
+}
+
+#[test]
+fn a_message_is_found_by_what_was_said_and_given_back_each_word_once() {
+    let words: Vec<Vec<String>> = messages().iter().map(words).collect();
+    assert_eq!(words[0], Vec::<String>::new(), "a rule is no dialogue");
+    assert_eq!(words[1].join(" "), "the invoice parser fails on umlauts");
+    assert!(!words[2].contains(&"parser".to_owned()), "neither thoughts nor calls: {:?}", words[2]);
+    assert!(words[2].contains(&"busy".to_owned()) && words[2].contains(&"parseheader".to_owned()));
+    assert_eq!(words[2].iter().filter(|word| *word == "read").count(), 1);
+}
+
+#[test]
+fn what_comes_back_stands_before_its_request_and_weighs() {
+    let policy = policy(1_000);
+    let view = dsl::parse("u1 \"go on\"\na2 \"yes\"\n  tool bash#c1 in=4t out=40t done\nu3 \"umlauts?\"\na4 \"well\"");
+    let before = plan::view(&policy, &view);
+    let recalled = recall(&policy, &["umlauts".to_owned()], &messages()).expect("a passage");
+    let after = join(&policy, before.clone(), view[2].message.id, recalled.clone());
+    let standings: Vec<Standing> = after.messages.iter().map(|message| message.standing).collect();
+    let at = standings.iter().position(|standing| *standing == Standing::Retrieved).expect("it is there");
+    assert_eq!(after.messages[at + 1].source, Some(view[2].message.id));
+    assert_eq!(pairing::violations(&after.messages), Vec::<String>::new());
+    assert_eq!(after.estimated_tokens, before.estimated_tokens + tokens::estimate_message(&policy, &recalled));
+    assert_eq!(forget(&policy, after.clone()), (before.clone(), after.estimated_tokens - before.estimated_tokens));
+    assert_eq!(forget(&policy, before.clone()), (before.clone(), 0));
+    let elsewhere = messages()[0].id;
+    assert_eq!(join(&policy, before.clone(), MessageId(Uuid::nil()), recalled), before, "{elsewhere:?}");
+}

@@ -1,0 +1,22 @@
+//! The last messages, by number.
+
+use crate::model::view::SourceMessage;
+use serde::{Deserialize, Serialize};
+
+/// The last messages.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Last {
+    /// How many.
+    pub messages: u32,
+}
+
+impl Last {
+    pub(super) fn cut(&self, messages: &[SourceMessage]) -> usize {
+        messages.len().saturating_sub(self.messages as usize)
+    }
+
+    pub(super) fn narrower(&self) -> Option<Self> {
+        (self.messages >= 2).then_some(Self { messages: self.messages / 2 })
+    }
+}

@@ -1,0 +1,141 @@
+//! pi's tail: from the newest message back until a budget is reached, then forward to where a cut may be.
+
+use crate::model::message::{Message, Role};
+use crate::model::view::SourceMessage;
+use crate::policy::Policy;
+use crate::policy::tokens::estimate_source;
+use crate::policy::turns::only_brings_results;
+use serde::{Deserialize, Serialize};
+
+/// The newest messages whose tokens reach a budget. Instructions to the model stay in any case, beside the summary.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Recent {
+    /// The budget.
+    pub keep_tokens: i64,
+    /// What stays when the results of the last calls exceed the budget by themselves.
+    #[serde(default)]
+    pub large_results: LargeResults,
+}
+
+/// What stays when the results of the last calls exceed the budget by themselves: no cut may be before any of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LargeResults {
+    /// They and the reply that made the calls: pi since 0.87.
+    #[default]
+    WithCall,
+    /// Everything: pi up to 0.73, which then has nothing to summarize.
+    WithEverything,
+}
+
+impl Recent {
+    pub(super) fn cut(&self, policy: &Policy, messages: &[SourceMessage]) -> usize {
+        let points: Vec<usize> = (0..messages.len()).filter(|&index| is_cut_point(&messages[index].message)).collect();
+        let (Some(&first), Some(&last)) = (points.first(), points.last()) else {
+            return 0;
+        };
+        let mut kept = 0_i64;
+        for (index, source) in messages.iter().enumerate().rev() {
+            let tokens = estimate_source(policy, source);
+            kept = kept.saturating_add(tokens);
+            if tokens > 0 && kept >= self.keep_tokens {
+                return points.iter().copied().find(|&point| point >= index).unwrap_or(match self.large_results {
+                    LargeResults::WithCall => last,
+                    LargeResults::WithEverything => first,
+                });
+            }
+        }
+        first
+    }
+
+    /// The messages among those to be summarized that a view goes on showing: instructions to the model, which pi keeps
+    /// apart from the conversation.
+    pub(super) fn retained(head: &[SourceMessage]) -> Vec<usize> {
+        (0..head.len()).filter(|&index| head[index].message.role == Role::System).collect()
+    }
+
+    pub(super) fn narrower(&self) -> Option<Self> {
+        (self.keep_tokens >= 2).then(|| Self { keep_tokens: self.keep_tokens / 2, ..self.clone() })
+    }
+}
+
+/// Whether pi cuts before such a message: somebody speaks in it.
+fn is_cut_point(message: &Message) -> bool {
+    match message.role {
+        Role::User | Role::Assistant => !only_brings_results(message),
+        Role::Tool | Role::System => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::usage::ModelWindow;
+    use crate::policy::select::{Selection, Tail, select};
+    use crate::policy::{dsl, presets};
+
+    fn selected(keep_tokens: i64, large_results: LargeResults, text: &str) -> Selection {
+        let tail = Tail::Recent(Recent { keep_tokens, large_results });
+        select(&presets::pi::v1_5(), &tail, &ModelWindow::default(), &dsl::parse(text))
+    }
+
+    fn check(keep_tokens: i64, text: &str, head_end: usize, split_turn_start: Option<usize>) {
+        let selection = selected(keep_tokens, LargeResults::WithCall, text);
+        let found = (selection.head_end, selection.split_turn_start);
+        assert_eq!(found, (head_end, split_turn_start), "{keep_tokens} of {text}");
+    }
+
+    const TURNS: &str = "u1 400c\na2 400c\nu3 400c\na4 400c";
+
+    #[test]
+    fn nothing_is_summarized_where_everything_stays() {
+        for text in ["", "u1 \"hi\"", TURNS, "s1 400c\nu2 400c\na3 400c"] {
+            for large_results in [LargeResults::WithCall, LargeResults::WithEverything] {
+                assert_eq!(selected(20_000, large_results, text), Selection::default(), "{text}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_cut_is_where_the_budget_is_reached() {
+        check(100, TURNS, 3, Some(2));
+        check(101, TURNS, 2, None);
+        check(200, TURNS, 2, None);
+        check(201, TURNS, 1, Some(0));
+        check(401, TURNS, 0, None);
+    }
+
+    #[test]
+    fn a_cut_before_a_request_splits_no_turn() {
+        // In pi an entry that no view shows, between a2 and u3, would make this the middle of the turn of u1.
+        check(200, TURNS, 2, None);
+    }
+
+    #[test]
+    fn large_results_keep_their_call_or_everything() {
+        let text = "u1 400c\na2 400c\nu3 400c\na4\n  call bash#c1\nt5\n  result c1 out=4000c done\na6 \"ok\"";
+        let before_reply = &text[..text.find("\na6").unwrap_or_default()];
+        let cuts = |text| {
+            [LargeResults::WithCall, LargeResults::WithEverything].map(|rule| selected(500, rule, text).head_end)
+        };
+        assert_eq!(cuts(before_reply), [3, 0]);
+        // A reply behind the results is a place to cut, so they do not matter.
+        assert_eq!(cuts(text), [5, 5]);
+    }
+
+    #[test]
+    fn instructions_stay_beside_the_summary() {
+        let selection = selected(100, LargeResults::WithCall, "s1 400c\nu2 400c\na3 400c\ns4 4c\nu5 400c\na6 400c");
+        assert_eq!((selection.head_end, selection.retained), (5, vec![0, 3]));
+        // A summary of nothing but instructions would stand for nothing.
+        assert_eq!(selected(100, LargeResults::WithCall, "s1 400c\na2 400c"), Selection::default());
+    }
+
+    #[test]
+    fn a_narrower_tail_has_half_the_budget() {
+        let recent = Recent { keep_tokens: 5, large_results: LargeResults::WithEverything };
+        let halves = std::iter::successors(Some(recent), Recent::narrower);
+        assert_eq!(halves.map(|recent| recent.keep_tokens).collect::<Vec<_>>(), [5, 2, 1]);
+    }
+}

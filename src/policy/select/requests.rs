@@ -1,0 +1,155 @@
+//! Codex's tail: what the user said last, word for word, and nothing of what was done about it.
+
+use crate::model::cut::{Cut, Cuts};
+use crate::model::ids::PartId;
+use crate::model::part::PartBody;
+use crate::model::view::SourceMessage;
+use crate::policy::Policy;
+use crate::policy::tokens::{estimate_part, estimate_source};
+use crate::policy::truncate::{self, Truncate};
+use crate::policy::turns::starts_turn;
+use serde::{Deserialize, Serialize};
+
+/// The newest requests, as many as fit a budget. Everything else is summarized, apart from what nobody has answered.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Requests {
+    /// At most so many; absent: as many as fit.
+    pub messages: Option<u32>,
+    /// The budget; the request that crosses it is cut, those before it go. Absent: no limit.
+    pub keep_tokens: Option<i64>,
+    /// Whether requests are passed over that hold anything besides text.
+    pub text_only: bool,
+    /// What stands where the crossing request is cut, between its beginning and its end; `{omitted}` becomes the number
+    /// of units left out.
+    pub marker: String,
+}
+
+impl Requests {
+    /// Which of the first `head_end` messages stay, ascending, and how the crossing one is cut. Requests behind them
+    /// stay anyway, and are counted.
+    pub(super) fn retained(&self, policy: &Policy, messages: &[SourceMessage], head_end: usize) -> (Vec<usize>, Cuts) {
+        let mut room = self.keep_tokens.unwrap_or(i64::MAX);
+        let mut retained = Vec::new();
+        let mut cuts = Cuts::default();
+        let requests = messages.iter().enumerate().rev().filter(|(_, source)| self.is_wanted(source));
+        for (index, source) in requests.take(self.messages.map_or(usize::MAX, |messages| messages as usize)) {
+            if room <= 0 {
+                break;
+            }
+            let tokens = estimate_source(policy, source);
+            if index < head_end {
+                retained.push(index);
+                if tokens > room {
+                    cuts.parts = self.shortened(policy, source, room);
+                }
+            }
+            room = room.saturating_sub(tokens);
+        }
+        retained.reverse();
+        (retained, cuts)
+    }
+
+    fn is_wanted(&self, source: &SourceMessage) -> bool {
+        let is_text = |body: &PartBody| matches!(body, PartBody::Text(_));
+        starts_turn(&source.message)
+            && source.message.sealed_revision.is_some()
+            && (!self.text_only || source.message.parts.iter().all(|part| is_text(&part.body)))
+    }
+
+    /// The parts of a request that has no room: those in front that fit stay, the next text is cut in its middle, and
+    /// the others go.
+    fn shortened(&self, policy: &Policy, source: &SourceMessage, mut room: i64) -> Vec<(PartId, Cut)> {
+        let mut cuts = Vec::new();
+        for part in &source.message.parts {
+            let pruned = source.pruned_part(part.id);
+            let tokens = estimate_part(policy, source.message.role, &part.body, pruned, None);
+            if tokens <= room {
+                room -= tokens;
+                continue;
+            }
+            let cut = match &part.body {
+                PartBody::Text(text) if room > 0 => self.cut(policy, text, room),
+                _ => Cut::default(),
+            };
+            room = 0;
+            cuts.push((part.id, cut));
+        }
+        cuts
+    }
+
+    /// The beginning and the end of a text, in so many tokens.
+    fn cut(&self, policy: &Policy, text: &str, tokens: i64) -> Cut {
+        let units = tokens.saturating_mul(i64::from(policy.counting.units_per_token.max(1)));
+        let rule = Truncate {
+            head_share: 0.5,
+            ..Truncate::head(u32::try_from(units.max(1)).unwrap_or(u32::MAX), &self.marker)
+        };
+        let cutting = truncate::cut(&rule, policy.counting.unit, text);
+        cutting.map_or_else(|| Cut { head: text.len(), ..Cut::default() }, |cutting| cutting.cut)
+    }
+
+    pub(super) fn narrower(&self) -> Option<Self> {
+        let tokens = self.keep_tokens.filter(|tokens| *tokens >= 2)?;
+        Some(Self { keep_tokens: Some(tokens / 2), ..self.clone() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::{dsl, presets};
+
+    fn requests(messages: Option<u32>, keep_tokens: Option<i64>, text_only: bool) -> Requests {
+        Requests { messages, keep_tokens, text_only, marker: "…".to_owned() }
+    }
+
+    fn check(rule: &Requests, text: &str, retained: &[usize], shown: &[&str]) {
+        let messages = dsl::parse(text);
+        let policy = presets::codex::v2026_08();
+        let (found, cuts) = rule.retained(&policy, &messages, messages.len());
+        assert_eq!(found, retained, "{rule:?} of {text}");
+        let parts: Vec<_> = messages.iter().flat_map(|source| &source.message.parts).collect();
+        let cut = |(id, cut): &(PartId, Cut)| {
+            let part = parts.iter().find(|part| part.id == *id).expect("a part of the conversation");
+            match &part.body {
+                PartBody::Text(text) => cut.apply(text),
+                other => cut.apply(other.kind()),
+            }
+        };
+        assert_eq!(cuts.parts.iter().map(cut).collect::<Vec<_>>(), shown, "{rule:?} of {text}");
+    }
+
+    #[test]
+    fn the_newest_requests_fit_and_the_last_of_them_is_cut() {
+        let text = "u1 \"01234567890123456789\"\na1 \"x\"\nu2 \"0123456789\"\nu3 \"0123\"";
+        for (tokens, retained, shown) in [
+            (0, &[][..], &[][..]),
+            (1, &[3], &[]),
+            (3, &[2, 3], &["0123…6789"]),
+            (4, &[2, 3], &[]),
+            (6, &[0, 2, 3], &["0123…6789"]),
+            (9, &[0, 2, 3], &[]),
+        ] {
+            check(&requests(None, Some(tokens), false), text, retained, shown);
+        }
+        check(&requests(Some(1), None, false), text, &[3], &[]);
+        check(&requests(Some(2), Some(3), false), text, &[2, 3], &["0123…6789"]);
+    }
+
+    #[test]
+    fn what_stands_behind_the_cut_of_a_request_goes() {
+        let text = "u1 \"0123\"\n  text \"01234567890123456789\"\n  text \"0123\"\n  media image/png";
+        check(&requests(None, Some(3), false), text, &[0], &["0123…6789", "", ""]);
+        check(&requests(None, Some(1), false), text, &[0], &["", "", ""]);
+        check(&requests(None, Some(10_000), false), text, &[0], &[]);
+    }
+
+    #[test]
+    fn only_what_a_user_said_is_a_request() {
+        let text = "s1 \"rules\"\nu2 \"look\"\n  media image/png\nu3 \"x\"\na3\n  call bash#c\nu4\n  \
+                    result c out=\"x\" done\nu5 marker \"so far\"\nu6 open\n  text \"typing\"";
+        check(&requests(None, None, false), text, &[1, 2], &[]);
+        check(&requests(None, None, true), text, &[2], &[]);
+    }
+}

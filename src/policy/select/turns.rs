@@ -1,0 +1,74 @@
+//! OpenCode's tail: the last turns as long as they fit, then the end of the turn that does not.
+
+use super::SafeCuts;
+use crate::model::usage::ModelWindow;
+use crate::model::view::SourceMessage;
+use crate::policy::Policy;
+use crate::policy::overflow::usable;
+use crate::policy::tokens::Weights;
+use crate::policy::turns::turns;
+use serde::{Deserialize, Serialize};
+
+/// The last turns that fit a budget.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LastTurns {
+    /// At most this many turns, and 0 keeps nothing; absent: as many as fit.
+    pub turns: Option<u32>,
+    /// The budget is this share of the usable window …
+    pub budget_ratio: f64,
+    /// … but at least this …
+    pub budget_min_tokens: i64,
+    /// … and at most this.
+    pub budget_max_tokens: i64,
+}
+
+impl LastTurns {
+    /// When no turn fits, or all of them do, there is no tail, and everything is summarized.
+    pub(super) fn cut(
+        &self,
+        policy: &Policy,
+        window: &ModelWindow,
+        messages: &[SourceMessage],
+        cuts: &SafeCuts,
+    ) -> usize {
+        let budget = self.budget(policy, window);
+        let weights = Weights::of(policy, messages);
+        let turns = turns(messages);
+        let mut total = 0_i64;
+        let mut keep = None;
+        for turn in turns.iter().rev().take(self.turns.map_or(usize::MAX, |turns| turns as usize)) {
+            let size = weights.tokens(turn.start..turn.end);
+            if total.saturating_add(size) <= budget {
+                total += size;
+                keep = Some(turn.start);
+                continue;
+            }
+            // Where results are messages of their own, a cut before one would part it from its call; in OpenCode the
+            // two are one message.
+            let remaining = budget - total;
+            let split = (turn.start + 1..turn.end)
+                .find(|&start| remaining > 0 && cuts.safe[start] && weights.tokens(start..turn.end) <= remaining);
+            keep = split.or(keep);
+            break;
+        }
+        match keep {
+            Some(start) if start > 0 => start,
+            _ => messages.len(),
+        }
+    }
+
+    fn budget(&self, policy: &Policy, window: &ModelWindow) -> i64 {
+        let share = (usable(policy, window) as f64 * self.budget_ratio).floor() as i64;
+        share.max(self.budget_min_tokens).min(self.budget_max_tokens)
+    }
+
+    pub(super) fn narrower(&self) -> Option<Self> {
+        (self.turns != Some(0) && self.budget_max_tokens >= 2).then(|| Self {
+            turns: self.turns,
+            budget_ratio: self.budget_ratio / 2.0,
+            budget_min_tokens: self.budget_min_tokens / 2,
+            budget_max_tokens: self.budget_max_tokens / 2,
+        })
+    }
+}

@@ -1,0 +1,190 @@
+//! Gemini's contents: what their parts weigh in a request, and how long they are as JSON.
+//!
+//! A message becomes contents of two kinds: what is said and called, and, as the user's, what tools gave back. This is
+//! our own rendering of the wire format: `{"role":R,"parts":[…]}` with parts `{"text":T}`, `{"text":T,"thought":true}`,
+//! `{"functionCall":{"name":N,"args":J}}`, `{"functionResponse":{"id":C,"name":N,"response":{"output":T}}}` with
+//! `error` for `output` after a failure, `{"inlineData":{"mimeType":M,"data":D}}` and
+//! `{"fileData":{"mimeType":M,"fileUri":U}}`.
+
+use super::{Counting, LengthUnit, Policy, Shown, json, length, weight};
+use crate::model::message::Role;
+use crate::model::part::{Media, MediaSource, Opaque, PartBody, ResultStatus, ToolResult};
+use crate::model::view::SourceMessage;
+use std::collections::HashMap;
+
+/// The units of one message, as Gemini CLI estimates the parts of a request.
+///
+/// A result weighs its tool's name too; here the call brings that along, because a result alone does not know its tool.
+pub(super) fn units(counting: &Counting, parts: &[Shown<'_>]) -> i64 {
+    parts.iter().map(|part| part_units(counting, part)).fold(0, i64::saturating_add)
+}
+
+/// What a result weighs beside its words where characters are counted.
+const RESULT_UNITS: i64 = 64;
+
+/// The units of one message, as Qwen Code counts characters: the words of texts and outputs, and the JSON of calls.
+pub(super) fn characters(counting: &Counting, parts: &[Shown<'_>]) -> i64 {
+    let of = |part: &Shown<'_>| match part {
+        Shown::Text(text) | Shown::Reasoning(text) => weight(counting, text),
+        Shown::Call { call, input_json } => call_json(&call.tool, input_json),
+        Shown::Result { output, attachments, .. } => {
+            let media = attachments.iter().map(|media| counting.media.of(media)).fold(0, i64::saturating_add);
+            weight(counting, output).saturating_add(media).saturating_add(RESULT_UNITS)
+        }
+        Shown::Media(media) => counting.media.of(media),
+        Shown::Opaque(opaque) => opaque_units(opaque),
+    };
+    parts.iter().map(of).fold(0, i64::saturating_add)
+}
+
+fn part_units(counting: &Counting, part: &Shown<'_>) -> i64 {
+    match part {
+        Shown::Text(text) | Shown::Reasoning(text) => weight(counting, text),
+        Shown::Call { call, input_json } => {
+            let results_name = length(LengthUnit::Utf16, &call.tool) as i64;
+            call_json(&call.tool, input_json).saturating_add(results_name)
+        }
+        Shown::Result { result, output, attachments } => {
+            let media = attachments.iter().map(|media| counting.media.of(media)).fold(0, i64::saturating_add);
+            response_json(result, output).saturating_add(media)
+        }
+        Shown::Media(media) => counting.media.of(media),
+        Shown::Opaque(opaque) => opaque_units(opaque),
+    }
+}
+
+fn opaque_units(opaque: &Opaque) -> i64 {
+    length(LengthUnit::Utf16, &String::from_utf8_lossy(&opaque.data)) as i64
+}
+
+/// One content, as far as its length and what it does matter.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in crate::policy) struct Content {
+    /// Whether the model speaks; else the user does, or tools.
+    pub(in crate::policy) is_model: bool,
+    /// How many parts it has.
+    pub(in crate::policy) parts: i64,
+    /// How many of them are results.
+    pub(in crate::policy) results: i64,
+    /// Whether a tool is called.
+    pub(in crate::policy) calls: bool,
+    /// The length of its parts as JSON, without what stands between and around them.
+    pub(in crate::policy) part_units: i64,
+}
+
+impl Content {
+    fn new(is_model: bool) -> Self {
+        Self { is_model, parts: 0, results: 0, calls: false, part_units: 0 }
+    }
+
+    /// A content that says so many words.
+    pub(in crate::policy) fn of_text(is_model: bool, text: &str) -> Self {
+        Self { parts: 1, part_units: text_json(text), ..Self::new(is_model) }
+    }
+
+    /// Whether it holds results and nothing else.
+    pub(in crate::policy) fn only_results(&self) -> bool {
+        self.results == self.parts
+    }
+
+    /// The length of the whole content as JSON.
+    pub(in crate::policy) fn units(&self) -> i64 {
+        let role = if self.is_model { "model" } else { "user" };
+        let around = r#"{"role":"","parts":[]}"#.len() + role.len();
+        self.part_units.saturating_add(around as i64).saturating_add((self.parts - 1).max(0))
+    }
+}
+
+/// The contents of stored messages as a view will show them, each with the index of its message. A message of which a
+/// model sees nothing has none.
+pub(in crate::policy) fn contents(policy: &Policy, messages: &[SourceMessage]) -> Vec<(usize, Content)> {
+    let bodies = messages.iter().flat_map(|source| &source.message.parts).map(|part| &part.body);
+    let tools: HashMap<&str, &str> = bodies
+        .filter_map(|body| match body {
+            PartBody::ToolCall(call) => Some((call.call_id.as_str(), call.tool.as_str())),
+            _ => None,
+        })
+        .collect();
+    let of = |source: &SourceMessage| of_message(source.message.role, &super::shown_parts(policy, source), &tools);
+    messages
+        .iter()
+        .enumerate()
+        .flat_map(|(index, source)| of(source).into_iter().map(move |content| (index, content)))
+        .collect()
+}
+
+fn of_message(role: Role, parts: &[Shown<'_>], tools: &HashMap<&str, &str>) -> Vec<Content> {
+    let mut contents: Vec<Content> = Vec::new();
+    for part in parts {
+        let is_result = matches!(part, Shown::Result { .. });
+        let is_model = role == Role::Assistant && !is_result;
+        // What a user says beside results is in the same content; the model's words are not.
+        let fits = contents.last().is_some_and(|content| content.is_model == is_model);
+        if !fits {
+            contents.push(Content::new(is_model));
+        }
+        let Some(content) = contents.last_mut() else { continue };
+        content.parts += 1;
+        content.results += i64::from(is_result);
+        content.calls |= matches!(part, Shown::Call { .. });
+        content.part_units = content.part_units.saturating_add(part_json(part, tools));
+    }
+    contents
+}
+
+/// The length of a part as JSON.
+fn part_json(part: &Shown<'_>, tools: &HashMap<&str, &str>) -> i64 {
+    match part {
+        Shown::Text(text) => text_json(text),
+        Shown::Reasoning(text) => text_json(text) + r#","thought":true"#.len() as i64,
+        Shown::Call { call, input_json } => call_json(&call.tool, input_json),
+        Shown::Result { result, output, attachments } => {
+            let tool = tools.get(result.call_id.as_str());
+            let name = tool.map_or(0, |name| r#","name":"#.len() as i64 + string(name));
+            let skeleton = r#"{"functionResponse":{"id":,"response":}}"#.len() as i64;
+            let parts = attachments.iter().map(media_json).fold(0, i64::saturating_add);
+            let list = match attachments.len() as i64 {
+                0 => 0,
+                count => r#","parts":[]"#.len() as i64 + count - 1,
+            };
+            let words = string(&result.call_id) + name + response_json(result, output);
+            words.saturating_add(skeleton).saturating_add(parts).saturating_add(list)
+        }
+        Shown::Media(media) => media_json(media),
+        Shown::Opaque(opaque) => opaque_units(opaque),
+    }
+}
+
+fn text_json(text: &str) -> i64 {
+    r#"{"text":}"#.len() as i64 + string(text)
+}
+
+fn call_json(tool: &str, input_json: &str) -> i64 {
+    let skeleton = r#"{"functionCall":{"name":,"args":}}"#.len() as i64;
+    (skeleton + string(tool)).saturating_add(json::compact_json_units(LengthUnit::Utf16, input_json))
+}
+
+/// What a tool gave back, as the object that a model reads.
+fn response_json(result: &ToolResult, output: &str) -> i64 {
+    let field = match result.status {
+        ResultStatus::Completed => "output",
+        ResultStatus::Error | ResultStatus::Interrupted => "error",
+    };
+    r#"{"":}"#.len() as i64 + field.len() as i64 + string(output)
+}
+
+fn media_json(media: &Media) -> i64 {
+    let mime_type = string(&media.mime_type);
+    match &media.source {
+        MediaSource::Bytes(bytes) => {
+            let base64 = bytes.len().div_ceil(3).saturating_mul(4) as i64;
+            mime_type.saturating_add(base64) + r#"{"inlineData":{"mimeType":,"data":""}}"#.len() as i64
+        }
+        MediaSource::Uri(uri) => mime_type + string(uri) + r#"{"fileData":{"mimeType":,"fileUri":}}"#.len() as i64,
+    }
+}
+
+/// The length of a text as a JSON string.
+fn string(text: &str) -> i64 {
+    json::json_string_units(LengthUnit::Utf16, text) as i64
+}

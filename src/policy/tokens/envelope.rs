@@ -1,0 +1,173 @@
+//! The length of each message with its envelope, as JoyAgent counts: every result is a message of its own.
+//!
+//! A message weighs a fixed number of units, its role's name, its words, the names and inputs of its calls, and the id
+//! of the call that it answers. Images weigh by their size in tiles; the size is read from the image itself.
+
+use super::{Counting, Shown, role_name, weight};
+use crate::model::message::Role;
+use crate::model::part::{Media, MediaSource};
+use serde::{Deserialize, Serialize};
+
+/// What is weighed around the words, in units.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Envelope {
+    /// Around each message, its role's name not counted.
+    pub message_units: u32,
+    /// Around a list of messages.
+    pub list_units: u32,
+    /// How closely a model looks at images.
+    pub detail: Detail,
+}
+
+/// How closely a model looks at an image.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Detail {
+    /// At all of it at once, whatever its size.
+    Low,
+    /// In tiles. An image of unknown size weighs what the policy says of images.
+    Medium,
+    /// In tiles. An image of unknown size weighs four of them.
+    High,
+}
+
+/// What an image weighs that is looked at as a whole, and what is added to the tiles of any other.
+const BASE_UNITS: i64 = 85;
+/// What a tile weighs.
+const TILE_UNITS: i64 = 170;
+/// The sides of a tile, in pixels.
+const TILE_PIXELS: f64 = 512.0;
+/// An image is scaled down until its longer side is no longer than this …
+const LONG_SIDE_PIXELS: f64 = 2_048.0;
+/// … and then scaled, up or down, until its shorter side is this long.
+const SHORT_SIDE_PIXELS: f64 = 768.0;
+
+/// The units of one message, which has parts; those of the list are the caller's business.
+pub(super) fn units(envelope: Envelope, counting: &Counting, role: Role, parts: &[Shown<'_>]) -> i64 {
+    let around = |role: Role| i64::from(envelope.message_units).saturating_add(weight(counting, role_name(role)));
+    let is_result = |part: &Shown<'_>| matches!(part, Shown::Result { .. });
+    let own = if parts.iter().all(is_result) { 0 } else { around(role) };
+    let of = |part: &Shown<'_>| match part {
+        Shown::Text(text) => weight(counting, text),
+        Shown::Call { call, input_json } => weight(counting, &call.tool).saturating_add(weight(counting, input_json)),
+        Shown::Result { result, output, attachments } => {
+            let media = attachments.iter().map(|media| media_units(envelope.detail, counting, media));
+            let words = weight(counting, output).saturating_add(weight(counting, &result.call_id));
+            media.fold(words.saturating_add(around(Role::Tool)), i64::saturating_add)
+        }
+        Shown::Media(media) => media_units(envelope.detail, counting, media),
+        Shown::Reasoning(_) | Shown::Opaque(_) => 0,
+    };
+    parts.iter().map(of).fold(own, i64::saturating_add)
+}
+
+fn media_units(detail: Detail, counting: &Counting, media: &Media) -> i64 {
+    if !media.mime_type.starts_with("image/") {
+        return counting.media.of(media);
+    }
+    let size = match &media.source {
+        MediaSource::Bytes(bytes) => size(bytes),
+        MediaSource::Uri(_) => None,
+    };
+    match (detail, size) {
+        (Detail::Low, _) => BASE_UNITS,
+        (Detail::Medium | Detail::High, Some((width, height))) => tile_units(width, height),
+        (Detail::Medium, None) => counting.media.of(media),
+        (Detail::High, None) => tile_units(1, 1),
+    }
+}
+
+/// What the tiles of an image weigh.
+fn tile_units(width: u32, height: u32) -> i64 {
+    // Sides are whole pixels after each step.
+    let scaled = |side: f64, scale: f64| (side * scale).floor().max(1.0);
+    let (width, height) = (f64::from(width.max(1)), f64::from(height.max(1)));
+    let shrink = (LONG_SIDE_PIXELS / width.max(height)).min(1.0);
+    let (width, height) = (scaled(width, shrink), scaled(height, shrink));
+    let scale = SHORT_SIDE_PIXELS / width.min(height);
+    let tiles = |side: f64| (scaled(side, scale) / TILE_PIXELS).ceil() as i64;
+    tiles(width).saturating_mul(tiles(height)).saturating_mul(TILE_UNITS).saturating_add(BASE_UNITS)
+}
+
+/// Width and height of a PNG, a GIF or a JPEG, as its header tells them.
+fn size(bytes: &[u8]) -> Option<(u32, u32)> {
+    if bytes.starts_with(b"\x89PNG\r\n\x1a\n") {
+        return Some((number(bytes.get(16..20)?), number(bytes.get(20..24)?)));
+    }
+    if bytes.starts_with(b"GIF8") {
+        let little = |at: usize| Some(u32::from(u16::from_le_bytes(bytes.get(at..at + 2)?.try_into().ok()?)));
+        return Some((little(6)?, little(8)?));
+    }
+    jpeg_size(bytes.strip_prefix(b"\xff\xd8")?)
+}
+
+/// Looks for the segment that tells a JPEG's size.
+fn jpeg_size(mut rest: &[u8]) -> Option<(u32, u32)> {
+    loop {
+        let (marker, behind) = (rest.get(1)?, rest.get(2..)?);
+        let length = number(behind.get(..2)?) as usize;
+        // Frames of every kind, but not the tables whose numbers lie between them.
+        if rest[0] == 0xff && matches!(marker, 0xc0..=0xc3 | 0xc5..=0xc7 | 0xc9..=0xcb | 0xcd..=0xcf) {
+            return Some((number(behind.get(5..7)?), number(behind.get(3..5)?)));
+        }
+        if rest[0] != 0xff || length < 2 {
+            return None;
+        }
+        rest = behind.get(length..)?;
+    }
+}
+
+/// A number, highest byte first.
+fn number(bytes: &[u8]) -> u32 {
+    bytes.iter().fold(0, |number, byte| (number << 8) | u32::from(*byte))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::{MediaUnits, presets};
+
+    fn units_of(detail: Detail, bytes: &[u8]) -> i64 {
+        let mut counting = presets::joyagent::policy().counting;
+        counting.media = MediaUnits::all(1_024);
+        let source = MediaSource::Bytes(bytes.to_vec());
+        media_units(detail, &counting, &Media { mime_type: "image/png".into(), source, ..Media::default() })
+    }
+
+    fn png(width: u32, height: u32) -> Vec<u8> {
+        [b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR".as_slice(), &width.to_be_bytes(), &height.to_be_bytes()].concat()
+    }
+
+    #[test]
+    fn images_weigh_by_detail_and_size() {
+        for (detail, bytes, expected) in [
+            (Detail::Low, png(4_096, 2_048), 85),
+            (Detail::High, Vec::new(), 765),
+            (Detail::Medium, Vec::new(), 1_024),
+            (Detail::High, png(4_096, 2_048), 1_105),
+            (Detail::Medium, png(4_096, 2_048), 1_105),
+            (Detail::High, png(100, 100), 765),
+            (Detail::High, png(10_000, 5), 85 + 170 * 2 * 3_072),
+            (Detail::High, png(0, u32::MAX), 85 + 170 * 2 * 3_072),
+        ] {
+            assert_eq!(units_of(detail, &bytes), expected, "{detail:?}");
+        }
+    }
+
+    #[test]
+    fn sizes_are_read_from_headers_and_from_nothing_else() {
+        let jpeg = [b"\xff\xd8\xff\xe0\0\x04ab\xff\xc2\0\x0b\x08".as_slice(), &[1, 0, 2, 0], b"rest"].concat();
+        for (bytes, expected) in [
+            (png(3, 70_000), Some((3, 70_000))),
+            (b"GIF89a\x02\x01\x03\x00".to_vec(), Some((258, 3))),
+            (jpeg.clone(), Some((512, 256))),
+            (jpeg[..10].to_vec(), None),
+            (b"\xff\xd8\xff\xe0\0\0".to_vec(), None),
+            (png(1, 1)[..20].to_vec(), None),
+            (Vec::new(), None),
+        ] {
+            assert_eq!(size(&bytes), expected, "{bytes:?}");
+        }
+    }
+}

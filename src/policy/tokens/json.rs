@@ -1,0 +1,98 @@
+//! The compact JSON of the messages as one array, as OpenCode measures a range.
+//!
+//! A message is `{"role":R,"content":[…]}`, with parts `{"type":"text","text":T}`, `{"type":"reasoning","text":T}`,
+//! `{"type":"tool-call","toolCallId":C,"toolName":N,"input":J}` and
+//! `{"type":"tool-result","toolCallId":C,"toolName":N,"output":{"type":"text","value":T}}`, with `error-text` when the
+//! tool failed. Results stand in messages of the tool, wherever they are stored. A result does not know the name of its
+//! tool, so the call weighs it twice.
+//!
+//! A media item weighs the same however many bytes it has, and the input of a call weighs its JSON without blanks
+//! between tokens.
+
+use super::{Counting, LengthUnit, Shown, length, role_name};
+use crate::model::message::Role;
+use crate::model::part::ResultStatus;
+
+/// The units of one message, which has parts; the comma behind it is the caller's business.
+pub(super) fn units(counting: &Counting, role: Role, parts: &[Shown<'_>]) -> i64 {
+    let is_result = |part: &Shown<'_>| matches!(part, Shown::Result { .. });
+    let runs = parts.chunk_by(|before, after| is_result(before) == is_result(after));
+    let envelopes = runs.map(|run| {
+        let role = match role {
+            _ if run.iter().any(is_result) => Role::Tool,
+            // Words beside results become the user's.
+            Role::Tool => Role::User,
+            other => other,
+        };
+        // The comma before the next message.
+        (envelope(role, run.len()) + 1) as i64
+    });
+    let units = parts.iter().map(|part| part_units(counting, part)).chain(envelopes);
+    units.fold(0, i64::saturating_add).saturating_sub(1)
+}
+
+/// What stands around so many parts, with the commas between them.
+fn envelope(role: Role, parts: usize) -> usize {
+    r#"{"role":"","content":[]}"#.len() + role_name(role).len() + parts.saturating_sub(1)
+}
+
+fn part_units(counting: &Counting, part: &Shown<'_>) -> i64 {
+    match part {
+        Shown::Text(text) => texts(counting, r#"{"type":"text","text":}"#, &[text]),
+        Shown::Reasoning(text) => texts(counting, r#"{"type":"reasoning","text":}"#, &[text]),
+        Shown::Call { call, input_json } => {
+            let skeleton = r#"{"type":"tool-call","toolCallId":,"toolName":,"input":}"toolName":,"#;
+            texts(counting, skeleton, &[&call.call_id, &call.tool, &call.tool])
+                .saturating_add(compact_json_units(counting.unit, input_json))
+        }
+        Shown::Result { result, output, attachments } => {
+            let skeleton = match result.status {
+                ResultStatus::Completed => r#"{"type":"tool-result","toolCallId":,"output":{"type":"text","value":}}"#,
+                ResultStatus::Error | ResultStatus::Interrupted => {
+                    r#"{"type":"tool-result","toolCallId":,"output":{"type":"error-text","value":}}"#
+                }
+            };
+            let words = texts(counting, skeleton, &[&result.call_id, output]);
+            words.saturating_add(counting.media.of_attachments(attachments))
+        }
+        Shown::Media(media) => counting.media.of(media),
+        Shown::Opaque(opaque) => opaque.data.len() as i64,
+    }
+}
+
+/// The units of texts as JSON strings in a skeleton.
+fn texts(counting: &Counting, skeleton: &str, texts: &[&str]) -> i64 {
+    let strings: usize = texts.iter().map(|text| json_string_units(counting.unit, text)).sum();
+    (skeleton.len() + strings) as i64
+}
+
+/// The length of a text as a JSON string, quotes included.
+pub(super) fn json_string_units(unit: LengthUnit, text: &str) -> usize {
+    let escapes: usize = text
+        .bytes()
+        .map(|byte| match byte {
+            b'"' | b'\\' | b'\n' | b'\r' | b'\t' | 0x08 | 0x0c => 1,
+            0x00..0x20 => 5,
+            _ => 0,
+        })
+        .sum();
+    length(unit, text) + escapes + 2
+}
+
+/// The length of a JSON text without the blanks between its tokens; an empty text is an empty object.
+pub(super) fn compact_json_units(unit: LengthUnit, json: &str) -> i64 {
+    let mut blanks = 0;
+    let mut in_string = false;
+    let mut escaped = false;
+    for byte in json.bytes() {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' if in_string => escaped = true,
+            b'"' => in_string = !in_string,
+            b' ' | b'\n' | b'\r' | b'\t' if !in_string => blanks += 1,
+            _ => {}
+        }
+    }
+    let units = length(unit, json) - blanks;
+    if units == 0 { "{}".len() as i64 } else { units as i64 }
+}

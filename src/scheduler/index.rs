@@ -1,0 +1,103 @@
+//! Fills the index of words behind the appends, for sessions whose policy brings old dialogue back.
+//!
+//! Nobody waits for it, and nothing depends on it: who searches fills in what is missing first. It works in small
+//! batches, one commit each, so that appends get in between.
+
+use super::SchedulerHandle;
+use crate::limits;
+use crate::model::Revision;
+use crate::policy::{recall, upgrade};
+use crate::store::{self, SessionKey, Store};
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
+
+/// Sessions that were written to since the index was last filled. Memory only says that there is something newer.
+#[derive(Clone, Default)]
+pub(super) struct Noted {
+    sessions: Arc<Mutex<BTreeSet<SessionKey>>>,
+    added: Arc<Notify>,
+}
+
+impl Noted {
+    /// Notes a session.
+    pub(super) fn add(&self, session: SessionKey) {
+        let mut sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
+        if sessions.len() < limits::INDEX_QUEUE_MAX {
+            sessions.insert(session);
+            self.added.notify_one();
+        }
+    }
+
+    fn take(&self) -> Option<SessionKey> {
+        self.sessions.lock().unwrap_or_else(PoisonError::into_inner).pop_first()
+    }
+}
+
+impl SchedulerHandle {
+    /// Something was written to a session whose policy brings old dialogue back.
+    pub fn note(&self, session: SessionKey) {
+        self.noted.add(session);
+    }
+}
+
+/// Puts the words of a session's own messages into the index, until it holds all that were sealed by `through`.
+pub async fn index(store: &Store, session: SessionKey, through: Revision) -> store::Result<()> {
+    while store.indexed_to(session).await? < through {
+        let Some(batch) = store.unindexed(session).await? else { break };
+        let words = batch.messages.iter().map(|(_, message)| recall::words(message)).collect();
+        store.add_words(batch, words).await?;
+    }
+    Ok(())
+}
+
+/// Fills the index until it is cancelled: first what an earlier daemon did not come to, then what is noted.
+pub(super) async fn fill(store: Store, noted: Noted, cancel: CancellationToken) {
+    tokio::select! {
+        () = cancel.cancelled() => {}
+        () = fill_on(&store, &noted) => {}
+    }
+}
+
+async fn fill_on(store: &Store, noted: &Noted) {
+    if let Err(error) = note_unfinished(store, noted).await {
+        tracing::warn!(%error, "the index of words is filled in later");
+    }
+    loop {
+        let Some(session) = noted.take() else {
+            noted.added.notified().await;
+            continue;
+        };
+        match fill_one(store, session).await {
+            Ok(()) => {}
+            Err(store::Error::Closed | store::Error::Poisoned) => return,
+            Err(store::Error::Busy) => {
+                noted.add(session);
+                tokio::time::sleep(Duration::from_millis(limits::SCHEDULER_TICK_MS)).await;
+            }
+            Err(error) => tracing::warn!(%error, "a session's words are not in the index"),
+        }
+    }
+}
+
+async fn note_unfinished(store: &Store, noted: &Noted) -> store::Result<()> {
+    let mut after = SessionKey::default();
+    loop {
+        let page = store.behind_in_index(after, limits::PAGE_SIZE_DEFAULT).await?;
+        let Some(last) = page.last() else { return Ok(()) };
+        after = *last;
+        page.into_iter().for_each(|session| noted.add(session));
+    }
+}
+
+/// Fills in one session, if its policy has use for it.
+async fn fill_one(store: &Store, session: SessionKey) -> store::Result<()> {
+    let (_, policy) = store.session(session).await?;
+    // A policy that cannot be read is told of where it is needed.
+    if upgrade::parse(&policy.json).is_ok_and(|policy| policy.retrieval.is_some()) {
+        index(store, session, Revision::MAX).await?;
+    }
+    Ok(())
+}

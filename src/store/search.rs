@@ -1,0 +1,242 @@
+//! Finding messages by their words.
+//!
+//! The index is filled behind the appends and never by them: it has a mark of its own for each session, and whoever
+//! searches sees to it first that the mark is far enough. What a word is, and which messages count, is not decided here.
+
+use super::codec;
+use super::error::Result;
+use super::head::SessionKey;
+use super::lineage::{Lineage, Reader, Stretch};
+use super::messages;
+use super::tx::Tx;
+use crate::limits;
+use crate::model::Revision;
+use crate::model::compaction::RevisionRange;
+use crate::model::event::EventBody;
+use crate::model::message::Message;
+use sqlx::Row as _;
+
+const MARK: &str = "select revision from search_mark where session_id = $1";
+const BEHIND: &str = "select k.session_id from search_mark k join session s on s.id = k.session_id \
+     where k.session_id > $1 and s.revision > k.revision order by k.session_id limit $2";
+const EVENTS: &str = "select revision, kind, body from event where session_id = $1 and revision > $2 \
+     order by revision limit $3";
+const FIRST_ROW: &str = "select id from message where session_id = $1 and revision >= $2 order by revision limit 1";
+const LAST_ROW: &str = "select id from message where session_id = $1 and revision <= $2 order by revision desc limit 1";
+const MATCHES: &str = "select m.revision, m.id from search cross join message m on m.id = search.rowid \
+     where search match $1 and search.rowid between $2 and $3 and m.sealed_revision <= $4 \
+     order by search.rowid desc limit $5";
+const INSERT_WORDS: &str = "insert or replace into search (rowid, words) values ($1, $2)";
+const MOVE_MARK: &str = "insert into search_mark (session_id, revision) values ($1, $2) \
+     on conflict (session_id) do update set revision = excluded.revision";
+
+/// The statements of this file, for the test that prepares them all.
+#[cfg(test)]
+pub(crate) const STATEMENTS: &[&str] = &[MARK, BEHIND, EVENTS, FIRST_ROW, LAST_ROW, MATCHES, INSERT_WORDS, MOVE_MARK];
+
+/// Messages of a session that are not in the index yet: the next few.
+#[derive(Debug, Clone)]
+pub struct Unindexed {
+    /// The session.
+    pub session: SessionKey,
+    /// The mark behind which they were sealed.
+    pub after: Revision,
+    /// The mark once they are in.
+    pub upto: Revision,
+    /// The messages, with their rows.
+    pub messages: Vec<(i64, Message)>,
+}
+
+/// What is looked for in a session's history.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Lookup {
+    /// Only messages that were sealed by this revision: all of them are in the index, and what it holds beside them makes
+    /// no difference.
+    pub sealed_by: Revision,
+    /// Only in messages of these ranges, ascending and disjoint.
+    pub ranges: Vec<RevisionRange>,
+    /// The words.
+    pub words: Vec<String>,
+    /// For each word, at most this many messages …
+    pub matches: usize,
+    /// … and at most this many are looked at, in each stretch of the history, for those that are in the ranges.
+    pub looked: usize,
+}
+
+/// Words on their way into the index.
+#[derive(Clone)]
+pub(crate) struct AddWords {
+    session: i64,
+    after: Revision,
+    upto: Revision,
+    rows: Vec<(i64, String)>,
+}
+
+/// A word as it stands in the index.
+fn indexed(session: i64, word: &str) -> String {
+    format!("{session}_{word}")
+}
+
+impl AddWords {
+    /// Takes the words of each message of a batch, in the order of its messages.
+    pub(crate) fn new(batch: &Unindexed, words: Vec<Vec<String>>) -> Self {
+        let session = batch.session.0;
+        let line = |words: Vec<String>| words.iter().map(|word| indexed(session, word)).collect::<Vec<_>>().join(" ");
+        let rows = batch.messages.iter().zip(words).map(|((row, _), words)| (*row, line(words)));
+        let rows = rows.filter(|(_, words)| !words.is_empty()).collect();
+        Self { session, after: batch.after, upto: batch.upto, rows }
+    }
+
+    /// What it carries, in bytes.
+    pub(crate) fn bytes(&self) -> usize {
+        self.rows.iter().map(|(_, words)| words.len()).sum()
+    }
+
+    /// Adds the words, unless somebody was faster.
+    pub(crate) async fn apply(self, tx: &mut Tx<'_>) -> Result<()> {
+        let mark: Option<Revision> = sqlx::query_scalar(MARK).bind(self.session).fetch_optional(&mut *tx.conn).await?;
+        if mark.unwrap_or(0) != self.after {
+            return Ok(());
+        }
+        for (row, words) in self.rows {
+            sqlx::query(INSERT_WORDS).bind(row).bind(words).execute(&mut *tx.conn).await?;
+        }
+        sqlx::query(MOVE_MARK).bind(self.session).bind(self.upto).execute(&mut *tx.conn).await?;
+        Ok(())
+    }
+}
+
+/// How far a session's own rows are in the index.
+pub(crate) async fn mark(reader: &mut Reader<'_>, key: i64) -> Result<Revision> {
+    let row = reader.one(sqlx::query(MARK).bind(key)).await?;
+    row.map_or(Ok(0), |row| Ok(row.try_get(0)?))
+}
+
+/// Sessions that somebody searched before and whose index is behind, by key.
+pub(crate) async fn behind(reader: &mut Reader<'_>, after: i64, limit: i64) -> Result<Vec<SessionKey>> {
+    let rows = reader.all(sqlx::query(BEHIND).bind(after).bind(limit)).await?;
+    rows.iter().map(|row| Ok(SessionKey(row.try_get(0)?))).collect()
+}
+
+/// The next messages that were sealed behind a session's mark, or none when nothing is behind it.
+///
+/// The log says when a message was sealed: one that stays open for long does not hold up those behind it.
+pub(crate) async fn unindexed(reader: &mut Reader<'_>, key: i64) -> Result<Option<Unindexed>> {
+    let after = mark(reader, key).await?;
+    let query = sqlx::query(EVENTS).bind(key).bind(after).bind(limits::INDEX_BATCH_EVENTS);
+    let rows = reader.all(query).await?;
+    let mut batch = Unindexed { session: SessionKey(key), after, upto: after, messages: Vec::new() };
+    let mut bytes = 0_usize;
+    for row in rows {
+        let sealed = match codec::decode_event(row.try_get(1)?, row.try_get(2)?)? {
+            EventBody::MessageAppended { message, kind, sealed: true, .. } if !kind.is_derived() => Some(message),
+            EventBody::MessageFinished { message, .. } => Some(message),
+            _ => None,
+        };
+        if let Some(message) = sealed {
+            let (row, message) = messages::with_row(reader, message).await?;
+            bytes = bytes.saturating_add(messages::weigh_bytes(&message));
+            batch.messages.push((row, message));
+        }
+        batch.upto = row.try_get(0)?;
+        if bytes >= limits::INDEX_BATCH_BYTES {
+            break;
+        }
+    }
+    Ok((batch.upto > after).then_some(batch))
+}
+
+/// Whose rows have to be in the index, and up to which revision, before what was sealed by `sealed_by` can be searched
+/// in these ranges of a history.
+pub(crate) async fn owners(
+    reader: &mut Reader<'_>,
+    lineage: &Lineage,
+    ranges: &[RevisionRange],
+    sealed_by: Revision,
+) -> Result<Vec<(SessionKey, Revision)>> {
+    let mut owners = Vec::new();
+    for stretch in stretches(reader, lineage, ranges).await? {
+        let through = sealed_by.min(stretch.last);
+        if mark(reader, stretch.owner).await? < through {
+            owners.push((SessionKey(stretch.owner), through));
+        }
+    }
+    Ok(owners)
+}
+
+/// The stretches of a history that some ranges touch, newest first; of a very deep fork only the nearest.
+async fn stretches(reader: &mut Reader<'_>, lineage: &Lineage, ranges: &[RevisionRange]) -> Result<Vec<Stretch>> {
+    let mut stretches = Vec::new();
+    let touches = |stretch: &Stretch| ranges.iter().any(|range| clip(range, stretch).is_some());
+    let mut next = ranges.last().map(|range| range.last);
+    while let Some(from) = next
+        && stretches.len() < limits::SEARCH_STRETCHES_MAX
+        && ranges.first().is_some_and(|range| range.first <= from)
+    {
+        let Some(stretch) = lineage.stretch_to(reader, from).await? else { break };
+        if touches(&stretch) {
+            stretches.push(stretch);
+        }
+        next = (stretch.first > 0).then(|| stretch.first - 1);
+    }
+    Ok(stretches)
+}
+
+/// What of a range lies in a stretch.
+fn clip(range: &RevisionRange, stretch: &Stretch) -> Option<RevisionRange> {
+    let (first, last) = (range.first.max(stretch.first), range.last.min(stretch.last));
+    (first <= last).then_some(RevisionRange { first, last })
+}
+
+/// For each word of a look-up, the messages it stands in by revision, newest first.
+pub(crate) async fn matches(reader: &mut Reader<'_>, lineage: &Lineage, lookup: &Lookup) -> Result<Vec<Vec<Revision>>> {
+    let mut found = vec![Vec::new(); lookup.words.len()];
+    for stretch in stretches(reader, lineage, &lookup.ranges).await? {
+        let ranges: Vec<RevisionRange> = lookup.ranges.iter().filter_map(|range| clip(range, &stretch)).collect();
+        let (Some(first), Some(last)) = (ranges.first(), ranges.last()) else { continue };
+        let Some(first) = row_at(reader, FIRST_ROW, stretch.owner, first.first).await? else { continue };
+        let Some(last) = row_at(reader, LAST_ROW, stretch.owner, last.last).await? else { continue };
+        let sealed_by = lookup.sealed_by.min(stretch.sealed_by.unwrap_or(i64::MAX));
+        for (word, found) in lookup.words.iter().zip(&mut found) {
+            let rows = (first, last);
+            of_word(reader, lookup, &indexed(stretch.owner, word), rows, sealed_by, &ranges, found).await?;
+        }
+    }
+    Ok(found)
+}
+
+async fn row_at(reader: &mut Reader<'_>, statement: &'static str, owner: i64, at: Revision) -> Result<Option<i64>> {
+    let row = reader.one(sqlx::query(statement).bind(owner).bind(at)).await?;
+    Ok(row.map(|row| row.try_get(0)).transpose()?)
+}
+
+/// Adds the messages of one owner's rows in which a word stands, as long as there are not enough of them.
+async fn of_word(
+    reader: &mut Reader<'_>,
+    lookup: &Lookup,
+    word: &str,
+    (first, mut last): (i64, i64),
+    sealed_by: Revision,
+    ranges: &[RevisionRange],
+    found: &mut Vec<Revision>,
+) -> Result<()> {
+    let mut looked = 0;
+    while found.len() < lookup.matches && looked < lookup.looked && first <= last {
+        let limit = i64::try_from(lookup.matches).unwrap_or(i64::MAX);
+        let query = sqlx::query(MATCHES).bind(format!("\"{word}\"")).bind(first).bind(last).bind(sealed_by).bind(limit);
+        let rows = reader.all(query).await?;
+        for row in &rows {
+            let revision: Revision = row.try_get(0)?;
+            last = row.try_get::<i64, _>(1)? - 1;
+            let at = ranges.partition_point(|range| range.last < revision);
+            if ranges.get(at).is_some_and(|range| range.contains(revision)) && found.len() < lookup.matches {
+                found.push(revision);
+            }
+        }
+        looked += rows.len();
+        if rows.len() < lookup.matches {
+            break;
+        }
+    }
+    Ok(())
+}

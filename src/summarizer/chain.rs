@@ -1,0 +1,69 @@
+//! Several summarizers, in the order in which they are tried.
+
+use super::tally::Tally;
+use super::witness::{Nobody, Witness};
+use super::{Error, Extractive, Summarizer, SummaryInput, SummaryOutput};
+use futures::future::{BoxFuture, FutureExt as _};
+use std::sync::Arc;
+
+/// Tries summarizers in turn, and the built-in one last, which cannot fail.
+///
+/// One that fails for good is passed over. When one of them only asks for time, and no other could do it, so does the
+/// chain: its caller can come back later, and may use the built-in one when it will not. To have the built-in one
+/// write at once instead, make it a member.
+pub struct Chain {
+    members: Vec<Arc<dyn Summarizer>>,
+}
+
+impl Chain {
+    /// A chain; the built-in summarizer need not be named.
+    pub fn new(members: Vec<Arc<dyn Summarizer>>) -> Self {
+        Self { members }
+    }
+
+    async fn write(&self, input: &SummaryInput, witness: &dyn Witness) -> Result<SummaryOutput, Error> {
+        let tally = Tally::new(witness);
+        let mut wait: Option<(String, Option<i64>)> = None;
+        for member in &self.members {
+            match member.summarize_before(input, &tally).await {
+                // What the others spent in vain was spent for this summary.
+                Ok(output) => return Ok(SummaryOutput { usage: tally.usage().or(output.usage), ..output }),
+                Err(error) => {
+                    tracing::warn!(summarizer = member.name(), %error, "a summarizer failed");
+                    if let Error::Transient { message, retry_after_ms } = error {
+                        let sooner = match &wait {
+                            None => true,
+                            Some((_, known)) => retry_after_ms.unwrap_or(0) < known.unwrap_or(0),
+                        };
+                        if sooner {
+                            wait = Some((message, retry_after_ms));
+                        }
+                    }
+                }
+            }
+        }
+        if let Some((message, retry_after_ms)) = wait {
+            return Err(Error::Transient { message, retry_after_ms });
+        }
+        let output = Extractive.summarize_before(input, &tally).await?;
+        Ok(SummaryOutput { usage: tally.usage(), ..output })
+    }
+}
+
+impl Summarizer for Chain {
+    fn name(&self) -> &str {
+        self.members.first().map_or_else(|| Extractive.name(), |member| member.name())
+    }
+
+    fn summarize<'a>(&'a self, input: &'a SummaryInput) -> BoxFuture<'a, Result<SummaryOutput, Error>> {
+        self.write(input, &Nobody).boxed()
+    }
+
+    fn summarize_before<'a>(
+        &'a self,
+        input: &'a SummaryInput,
+        witness: &'a dyn Witness,
+    ) -> BoxFuture<'a, Result<SummaryOutput, Error>> {
+        self.write(input, witness).boxed()
+    }
+}

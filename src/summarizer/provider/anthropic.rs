@@ -1,0 +1,87 @@
+//! Anthropic's messages.
+
+use super::fault::Fault;
+use super::protocol::{Ask, Wire, items, text, with_extra};
+use super::reply::{Reply, Stop};
+use crate::model::usage::Usage;
+use serde_json::{Value, json};
+
+pub(super) fn request(ask: &Ask<'_>) -> Wire {
+    let body = json!({
+        "model": ask.model,
+        "max_tokens": ask.max_output,
+        "system": ask.prompt.system,
+        "messages": [{"role": "user", "content": ask.prompt.user}],
+        "stream": true,
+    });
+    Wire {
+        url: format!("{}/messages", ask.base_url),
+        headers: &[("anthropic-version", "2023-06-01")],
+        body: with_extra(body, ask.extra),
+    }
+}
+
+pub(super) fn read(event: &Value, reply: &mut Reply, hear: &mut dyn FnMut(&str)) -> Result<(), Fault> {
+    match text(event, "/type") {
+        "message_start" => {
+            text(event, "/message/model").clone_into(&mut reply.model);
+            spent(&event["message"]["usage"], reply);
+        }
+        "content_block_start" => block(&event["content_block"], reply, hear),
+        "content_block_delta" if text(event, "/delta/type") == "text_delta" => {
+            reply.say(text(event, "/delta/text"), hear);
+        }
+        "message_delta" => {
+            stopped(text(event, "/delta/stop_reason"), reply);
+            spent(&event["usage"], reply);
+        }
+        // A server that does not stream gives the message itself.
+        "message" => {
+            text(event, "/model").clone_into(&mut reply.model);
+            for content in items(event, "/content") {
+                block(content, reply, hear);
+            }
+            spent(&event["usage"], reply);
+            stopped(text(event, "/stop_reason"), reply);
+        }
+        // Pings, ends of blocks, thoughts, and kinds that are yet to come.
+        _ => {
+            if let Some(fault) = Fault::of_value(event) {
+                return Err(fault);
+            }
+        }
+    }
+    Ok(())
+}
+
+fn block(content: &Value, reply: &mut Reply, hear: &mut dyn FnMut(&str)) {
+    match text(content, "/type") {
+        "text" => reply.say(text(content, "/text"), hear),
+        kind => reply.calls_tools |= kind.ends_with("tool_use"),
+    }
+}
+
+fn stopped(reason: &str, reply: &mut Reply) {
+    reply.stop = match reason {
+        "" => return,
+        "end_turn" | "stop_sequence" => Some(Stop::Done),
+        "max_tokens" => Some(Stop::Length),
+        "tool_use" => Some(Stop::ToolCalls),
+        "model_context_window_exceeded" => Some(Stop::WindowFull),
+        other => Some(Stop::Declined(other.to_owned())),
+    };
+}
+
+/// Takes over the counts that are told. They come twice, the second time with what was written; they are totals.
+fn spent(told: &Value, reply: &mut Reply) {
+    let told_count = |name: &str| told.get(name).and_then(Value::as_i64);
+    let usage: &mut Usage = reply.usage_mut();
+    for (name, count) in [
+        ("input_tokens", &mut usage.input),
+        ("output_tokens", &mut usage.output),
+        ("cache_read_input_tokens", &mut usage.cache_read),
+        ("cache_creation_input_tokens", &mut usage.cache_write),
+    ] {
+        *count = told_count(name).map_or(*count, |told| told.max(0));
+    }
+}

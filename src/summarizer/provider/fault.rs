@@ -1,0 +1,267 @@
+//! Why a provider gave no summary, and what that means for the next attempt.
+
+use super::retry_after;
+use crate::model::time::Timestamp;
+use crate::policy::overflow_errors::{ProviderError, is_overflow};
+use reqwest::header::HeaderMap;
+use serde_json::Value;
+
+/// What a failure means for the next attempt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Class {
+    /// The same request may succeed later.
+    Transient,
+    /// A shorter request may succeed.
+    Overflow,
+    /// There is a reply, but it is no summary. Another request may bring one.
+    Refused,
+    /// The same request will fail again, and a shorter one too.
+    Permanent,
+    /// Somebody stopped it at the provider's side.
+    Cancelled,
+}
+
+/// Why a provider gave no summary.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct Fault {
+    /// What it means for the next attempt.
+    pub class: Class,
+    /// A sentence fragment.
+    pub message: String,
+    /// How long the provider asked to be left alone, in milliseconds.
+    pub retry_after_ms: Option<i64>,
+}
+
+/// Characters of a provider's message that are kept.
+const MESSAGE_MAX: usize = 400;
+
+impl Fault {
+    /// A failure without a wish for a wait.
+    pub(crate) fn new(class: Class, message: impl Into<String>) -> Self {
+        Self { class, message: message.into(), retry_after_ms: None }
+    }
+
+    /// What an answer other than 200 means.
+    pub(super) fn of_response(status: u16, headers: &HeaderMap, body: &str, now: Timestamp) -> Self {
+        let told = Told::read(body);
+        let class = class_of(Some(status), &told.code, &told.message);
+        let retry_after_ms = retry_after::of_headers(headers, now).or(told.retry_after_ms);
+        let said = if told.message.is_empty() { String::new() } else { format!(": {}", told.message) };
+        Self { class, message: shortened(&format!("the provider answered {status}{said}")), retry_after_ms }
+    }
+
+    /// What an error in a reply with status 200 means; none if there is none in it.
+    pub(super) fn of_value(value: &Value) -> Option<Self> {
+        let told = Told::of_value(value)?;
+        // Some gateways give the status that they got themselves as the code.
+        let status = told.code.parse().ok();
+        let class = class_of(status, &told.code, &told.message);
+        let said = if told.message.is_empty() { &told.code } else { &told.message };
+        let message = shortened(&format!("the provider broke off with an error: {said}"));
+        Some(Self { class, message, retry_after_ms: told.retry_after_ms })
+    }
+
+    /// What an error that a provider names by a code and a message means.
+    pub(super) fn of_code(code: &str, message: &str) -> Self {
+        let said = if message.is_empty() { code } else { message };
+        Self::new(
+            class_of(code.parse().ok(), code, message),
+            shortened(&format!("the provider broke off with an error: {said}")),
+        )
+    }
+}
+
+/// What an error body says.
+#[derive(Debug, Default)]
+struct Told {
+    /// All codes and types it names, one of which may be known.
+    code: String,
+    message: String,
+    retry_after_ms: Option<i64>,
+}
+
+impl Told {
+    fn read(body: &str) -> Self {
+        let parsed = serde_json::from_str::<Value>(body).ok();
+        parsed.as_ref().and_then(Self::of_value).unwrap_or_else(|| {
+            // A page, a sentence, or JSON of no known shape: what it says may still be recognised.
+            Self { message: body.split_whitespace().collect::<Vec<_>>().join(" "), ..Self::default() }
+        })
+    }
+
+    /// The error in a JSON value, in any of the shapes that providers and gateways use.
+    fn of_value(value: &Value) -> Option<Self> {
+        let value = value.as_array().and_then(|values| values.first()).unwrap_or(value);
+        let error = match value.get("error") {
+            Some(Value::Object(_)) => value.get("error")?,
+            Some(Value::String(message)) => {
+                return Some(Self { message: message.clone(), ..Self::default() });
+            }
+            Some(_) | None => {
+                let kind = [value.get("object"), value.get("type")];
+                if !kind.iter().any(|kind| *kind == Some(&Value::from("error"))) {
+                    return None;
+                }
+                value
+            }
+        };
+        let text = |name: &str| match error.get(name) {
+            Some(Value::String(text)) => text.clone(),
+            Some(Value::Number(number)) => number.to_string(),
+            Some(Value::Null) | None => String::new(),
+            Some(other) => other.to_string(),
+        };
+        let codes = ["code", "status", "type"].map(text);
+        let code = codes.iter().find(|code| is_known(code)).or(codes.iter().find(|code| !code.is_empty()));
+        let mut message = text("message");
+        // OpenRouter passes the model provider's own words on beside its own.
+        if let Some(raw) = error.pointer("/metadata/raw").and_then(Value::as_str) {
+            message = format!("{message} ({raw})");
+        }
+        Some(Self { code: code.cloned().unwrap_or_default(), message, retry_after_ms: retry_after::of_body(error) })
+    }
+}
+
+/// Codes that say that waiting helps.
+const TRANSIENT: [&str; 12] = [
+    "overloaded_error",
+    "api_error",
+    "rate_limit_error",
+    "timeout_error",
+    "server_error",
+    "internal_server_error",
+    "rate_limit_exceeded",
+    "resource_exhausted",
+    "unavailable",
+    "internal",
+    "deadline_exceeded",
+    "too_many_requests",
+];
+
+/// Codes that say that it does not.
+const PERMANENT: [&str; 16] = [
+    "insufficient_quota",
+    "billing_error",
+    "billing_hard_limit_reached",
+    "invalid_api_key",
+    "authentication_error",
+    "permission_error",
+    "permission_denied",
+    "unauthenticated",
+    "not_found",
+    "not_found_error",
+    "model_not_found",
+    "invalid_argument",
+    "invalid_request_error",
+    "invalid_prompt",
+    "failed_precondition",
+    "content_filter",
+];
+
+/// The one code of a 429 that no waiting mends.
+const QUOTA: [&str; 3] = ["insufficient_quota", "billing_error", "billing_hard_limit_reached"];
+
+fn among(codes: &[&str], code: &str) -> bool {
+    codes.iter().any(|known| known.eq_ignore_ascii_case(code))
+}
+
+fn is_known(code: &str) -> bool {
+    among(&TRANSIENT, code)
+        || among(&PERMANENT, code)
+        || is_overflow(&ProviderError { status: None, code, message: "" })
+}
+
+fn class_of(status: Option<u16>, code: &str, message: &str) -> Class {
+    if is_overflow(&ProviderError { status, code, message }) {
+        return Class::Overflow;
+    }
+    match status {
+        Some(429) if among(&QUOTA, code) => Class::Permanent,
+        Some(408 | 409 | 425 | 429) => Class::Transient,
+        Some(501 | 505) => Class::Permanent,
+        Some(status) if status >= 500 => Class::Transient,
+        Some(status) if status >= 300 => Class::Permanent,
+        Some(_) | None if among(&PERMANENT, code) => Class::Permanent,
+        // What nobody knows may pass; the attempts are counted.
+        Some(_) | None => Class::Transient,
+    }
+}
+
+/// A message that fits a line and an event.
+pub(super) fn shortened(message: &str) -> String {
+    match message.char_indices().nth(MESSAGE_MAX) {
+        Some((at, _)) => format!("{}...", &message[..at]),
+        None => message.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn check(status: u16, body: &str, class: Class, part: &str) {
+        let fault = Fault::of_response(status, &HeaderMap::new(), body, Timestamp(0));
+        assert_eq!(fault.class, class, "{status} {body}");
+        assert!(fault.message.contains(part), "{:?} does not say {part:?}", fault.message);
+        assert!(fault.message.contains(&status.to_string()));
+    }
+
+    #[test]
+    fn answers_are_told_apart_by_status_code_and_sentence() {
+        let overflow = r#"{"error": {"message": "too long", "type": "invalid_request_error",
+                           "param": "messages", "code": "context_length_exceeded"}}"#;
+        check(400, overflow, Class::Overflow, "too long");
+        check(400, r#"{"error": {"message": "prompt is too long: 3 > 2", "type": "x"}}"#, Class::Overflow, "3 > 2");
+        check(
+            400,
+            r#"{"object": "error", "message": "maximum context length is 4096 tokens"}"#,
+            Class::Overflow,
+            "4096",
+        );
+        check(413, "<html>no</html>", Class::Overflow, "no");
+        check(429, r#"{"error": {"message": "slow down", "code": "rate_limit_exceeded"}}"#, Class::Transient, "slow");
+        check(429, r#"{"error": {"message": "pay", "type": "insufficient_quota"}}"#, Class::Permanent, "pay");
+        check(
+            529,
+            r#"{"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}"#,
+            Class::Transient,
+            "Overloaded",
+        );
+        check(500, "", Class::Transient, "500");
+        check(501, "", Class::Permanent, "501");
+        check(503, r#"{"error": "loading model"}"#, Class::Transient, "loading model");
+        check(401, r#"{"error": {"message": "bad key"}}"#, Class::Permanent, "bad key");
+        check(
+            404,
+            r#"[{"error": {"message": "no such model", "status": "NOT_FOUND", "code": 404}}]"#,
+            Class::Permanent,
+            "no such model",
+        );
+        check(422, r#"{"detail": [{"msg": "field required"}]}"#, Class::Permanent, "field required");
+        check(302, "", Class::Permanent, "302");
+    }
+
+    #[test]
+    fn errors_within_a_reply_are_told_apart_too() {
+        let class = |value: Value| Fault::of_value(&value).map(|fault| fault.class);
+        assert_eq!(class(json!({"choices": []})), None);
+        assert_eq!(class(json!({"error": null, "choices": []})), None);
+        assert_eq!(class(json!({"type": "error", "error": {"type": "overloaded_error"}})), Some(Class::Transient));
+        assert_eq!(class(json!({"error": {"code": 502, "message": "bad gateway"}})), Some(Class::Transient));
+        assert_eq!(class(json!({"error": {"code": 400, "message": "nonsense"}})), Some(Class::Permanent));
+        assert_eq!(class(json!({"error": {"type": "invalid_request_error", "message": "no"}})), Some(Class::Permanent));
+        assert_eq!(class(json!({"error": {"message": "prompt is too long"}})), Some(Class::Overflow));
+        assert_eq!(class(json!({"error": "unheard of"})), Some(Class::Transient));
+        let raw = json!({"error": {"code": 400, "message": "Provider returned error",
+                         "metadata": {"raw": "prompt is too long"}}});
+        assert_eq!(class(raw), Some(Class::Overflow));
+    }
+
+    #[test]
+    fn a_message_is_cut() {
+        let fault = Fault::of_response(500, &HeaderMap::new(), &"é".repeat(5_000), Timestamp(0));
+        assert_eq!(fault.message.chars().count(), MESSAGE_MAX + 3);
+    }
+}

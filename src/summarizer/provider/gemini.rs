@@ -1,0 +1,61 @@
+//! Gemini's generateContent.
+
+use super::fault::Fault;
+use super::protocol::{Ask, Wire, count, items, text, with_extra};
+use super::reply::{Reply, Stop};
+use serde_json::{Value, json};
+
+pub(super) fn request(ask: &Ask<'_>) -> Wire {
+    let body = json!({
+        "systemInstruction": {"parts": [{"text": ask.prompt.system}]},
+        "contents": [{"role": "user", "parts": [{"text": ask.prompt.user}]}],
+        "generationConfig": {"maxOutputTokens": ask.max_output},
+    });
+    let model = ask.model.strip_prefix("models/").unwrap_or(ask.model);
+    Wire {
+        url: format!("{}/models/{model}:streamGenerateContent?alt=sse", ask.base_url),
+        headers: &[],
+        body: with_extra(body, ask.extra),
+    }
+}
+
+pub(super) fn read(event: &Value, reply: &mut Reply, hear: &mut dyn FnMut(&str)) -> Result<(), Fault> {
+    // A server that was not understood to be asked for events gives them all as one list.
+    if let Some(events) = event.as_array() {
+        return events.iter().try_for_each(|event| read(event, reply, hear));
+    }
+    if let Some(fault) = Fault::of_value(event) {
+        return Err(fault);
+    }
+    if reply.model.is_empty() {
+        text(event, "/modelVersion").clone_into(&mut reply.model);
+    }
+    if let Some(told) = event.get("usageMetadata") {
+        let usage = reply.usage_mut();
+        usage.cache_read = count(told, "/cachedContentTokenCount");
+        usage.input = (count(told, "/promptTokenCount") - usage.cache_read).max(0);
+        usage.output = count(told, "/candidatesTokenCount");
+        usage.reasoning = count(told, "/thoughtsTokenCount");
+        usage.total = told.get("totalTokenCount").and_then(Value::as_i64);
+    }
+    let blocked = text(event, "/promptFeedback/blockReason");
+    if !blocked.is_empty() {
+        reply.stop = Some(Stop::Declined(blocked.to_owned()));
+    }
+    let Some(candidate) = items(event, "/candidates").first() else { return Ok(()) };
+    for part in items(candidate, "/content/parts") {
+        let is_thought = part.get("thought").and_then(Value::as_bool).unwrap_or(false);
+        if !is_thought {
+            reply.say(text(part, "/text"), hear);
+        }
+        reply.calls_tools |= part.get("functionCall").is_some();
+    }
+    match text(candidate, "/finishReason") {
+        "" => {}
+        "STOP" => reply.stop = Some(Stop::Done),
+        "MAX_TOKENS" => reply.stop = Some(Stop::Length),
+        "MALFORMED_FUNCTION_CALL" | "UNEXPECTED_TOOL_CALL" => reply.stop = Some(Stop::ToolCalls),
+        other => reply.stop = Some(Stop::Declined(other.to_owned())),
+    }
+    Ok(())
+}

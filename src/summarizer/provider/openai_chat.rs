@@ -1,0 +1,67 @@
+//! Chat completions: OpenAI's, and those of Ollama, vLLM, llama.cpp, LM Studio, OpenRouter and many others.
+
+use super::fault::Fault;
+use super::protocol::{Ask, Wire, count, items, text, with_extra};
+use super::reply::{Reply, Stop};
+use serde_json::{Value, json};
+
+/// The field that newer models of OpenAI want the output limit in; other servers know only the older one.
+const NEW_LIMIT: &str = "max_completion_tokens";
+
+pub(super) fn request(ask: &Ask<'_>) -> Wire {
+    let mut body = json!({
+        "model": ask.model,
+        "messages": [
+            {"role": "system", "content": ask.prompt.system},
+            {"role": "user", "content": ask.prompt.user},
+        ],
+        "stream": true,
+        "stream_options": {"include_usage": true},
+    });
+    if !ask.extra.contains_key(NEW_LIMIT) {
+        let limit = if ask.base_url.contains("://api.openai.com") { NEW_LIMIT } else { "max_tokens" };
+        body[limit] = Value::from(ask.max_output);
+    }
+    Wire { url: format!("{}/chat/completions", ask.base_url), headers: &[], body: with_extra(body, ask.extra) }
+}
+
+pub(super) fn read(event: &Value, reply: &mut Reply, hear: &mut dyn FnMut(&str)) -> Result<(), Fault> {
+    if let Some(fault) = Fault::of_value(event) {
+        return Err(fault);
+    }
+    if reply.model.is_empty() {
+        text(event, "/model").clone_into(&mut reply.model);
+    }
+    // Only the first choice was asked for.
+    if let Some(choice) = items(event, "/choices").first() {
+        // A server that does not stream gives a message where others give deltas.
+        for said in ["/delta", "/message"].into_iter().filter_map(|name| choice.pointer(name)) {
+            reply.say(text(said, "/content"), hear);
+            reply.calls_tools |= !items(said, "/tool_calls").is_empty();
+            reply.calls_tools |= said.get("function_call").is_some_and(Value::is_object);
+        }
+        match text(choice, "/finish_reason") {
+            "" => {}
+            "stop" | "eos" | "end_turn" => reply.stop = Some(Stop::Done),
+            "length" => reply.stop = Some(Stop::Length),
+            "tool_calls" | "function_call" => reply.stop = Some(Stop::ToolCalls),
+            "model_context_window_exceeded" => reply.stop = Some(Stop::WindowFull),
+            "error" => return Err(Fault::of_code("server_error", "")),
+            other => reply.stop = Some(Stop::Declined(other.to_owned())),
+        }
+        if reply.stop == Some(Stop::Done) && !text(choice, "/delta/refusal").is_empty() {
+            reply.stop = Some(Stop::Declined("refusal".to_owned()));
+        }
+    }
+    if let Some(told) = event.get("usage").filter(|usage| usage.is_object()) {
+        let usage = reply.usage_mut();
+        usage.cache_read = count(told, "/prompt_tokens_details/cached_tokens");
+        usage.input = (count(told, "/prompt_tokens") - usage.cache_read).max(0);
+        usage.reasoning = count(told, "/completion_tokens_details/reasoning_tokens");
+        usage.output = (count(told, "/completion_tokens") - usage.reasoning).max(0);
+        usage.total = told.get("total_tokens").and_then(Value::as_i64);
+        // OpenRouter says what it charges.
+        usage.cost_usd = told.get("cost").and_then(Value::as_f64);
+    }
+    Ok(())
+}

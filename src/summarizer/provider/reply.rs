@@ -1,0 +1,216 @@
+//! A reply as it comes in, and whether it can be a summary.
+
+use super::fault::{Class, Fault};
+use crate::model::usage::Usage;
+use crate::policy::Section;
+use crate::policy::overflow_errors::is_overflow_text;
+
+/// Why a model stopped.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Stop {
+    /// It was done.
+    Done,
+    /// It ran into its output limit.
+    Length,
+    /// It wants tools.
+    ToolCalls,
+    /// Its window was full before it was done.
+    WindowFull,
+    /// It, or a filter, would not go on; the provider's word for it.
+    Declined(String),
+}
+
+/// What has come of a reply.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub(super) struct Reply {
+    /// Its words so far.
+    pub(super) text: String,
+    /// Why it ended; none while it goes on, and for ever if the connection is cut.
+    pub(super) stop: Option<Stop>,
+    /// Whether it holds a call of a tool.
+    pub(super) calls_tools: bool,
+    /// What it cost.
+    pub(super) usage: Option<Usage>,
+    /// The model that answers, as the provider names it; empty until it is told.
+    pub(super) model: String,
+}
+
+impl Reply {
+    /// Adds a text, and passes it on.
+    pub(super) fn say(&mut self, words: &str, hear: &mut dyn FnMut(&str)) {
+        if !words.is_empty() {
+            self.text.push_str(words);
+            hear(words);
+        }
+    }
+
+    /// What the usage is so far, to be filled in.
+    pub(super) fn usage_mut(&mut self) -> &mut Usage {
+        self.usage.get_or_insert_with(Usage::default)
+    }
+
+    /// The summary in a reply that has ended; refused if it cannot be one.
+    pub(super) fn summary(&self, sections: &[Section]) -> Result<String, Fault> {
+        let refused = |message: &str| Err(Fault::new(Class::Refused, message));
+        let text = bare(&self.text);
+        match &self.stop {
+            None => return Err(Fault::new(Class::Transient, "the connection was cut before the reply ended")),
+            Some(Stop::ToolCalls) => return refused("the model called a tool instead of writing a summary"),
+            Some(Stop::Length) => return refused("the summary was cut off by the output limit"),
+            Some(Stop::WindowFull) => {
+                return Err(Fault::new(Class::Overflow, "the model's window was full before the summary was done"));
+            }
+            Some(Stop::Declined(why)) => return refused(&format!("the model declined: {why}")),
+            Some(Stop::Done) if self.calls_tools => {
+                return refused("the model called a tool instead of writing a summary");
+            }
+            Some(Stop::Done) => {}
+        }
+        if text.is_empty() {
+            return refused("the summary is empty");
+        }
+        match error_text(text, sections) {
+            Some(class) => {
+                let said = super::fault::shortened(&format!("the reply is an error message: {text}"));
+                Err(Fault::new(class, said))
+            }
+            None => Ok(text.to_owned()),
+        }
+    }
+}
+
+/// The text without the thoughts that some models write in front of it, and without a fence around all of it.
+fn bare(text: &str) -> &str {
+    let mut text = text.trim();
+    if let Some(rest) = text.strip_prefix("<think>") {
+        // Thoughts that never ended have no answer behind them.
+        text = rest.split_once("</think>").map_or("", |(_, answer)| answer.trim());
+    }
+    let Some(inner) = text.strip_prefix("```") else { return text };
+    let Some((language, inner)) = inner.split_once('\n') else { return text };
+    let is_fence = ["", "markdown", "md", "text"].contains(&language.trim());
+    match inner.trim_end().strip_suffix("```") {
+        Some(inner) if is_fence && !inner.contains("```") => inner.trim(),
+        Some(_) | None => text,
+    }
+}
+
+/// A text longer than this is no error message, in characters.
+const ERROR_TEXT_MAX: usize = 600;
+
+/// How error messages begin that gateways give back as if they were a model's words.
+const ERROR_BEGINNINGS: [&str; 13] = [
+    "error:",
+    "[error",
+    "error code:",
+    "api error",
+    "an error occurred",
+    "an error has occurred",
+    "upstream error",
+    "internal server error",
+    "bad gateway",
+    "service unavailable",
+    "gateway timeout",
+    "request failed",
+    "<!doctype html",
+];
+
+/// What they hold that says that waiting helps.
+const TRANSIENT_WORDS: [&str; 8] = [
+    "rate limit",
+    "too many requests",
+    "overloaded",
+    "service unavailable",
+    "temporarily unavailable",
+    "try again later",
+    "bad gateway",
+    "gateway timeout",
+];
+
+/// Whether a text is a provider's error message and no summary, and if so what that means. A text with one of the
+/// headings that were asked for is a summary, whatever errors it tells of.
+fn error_text(text: &str, sections: &[Section]) -> Option<Class> {
+    if sections.iter().any(|section| text.contains(section.heading.trim())) {
+        return None;
+    }
+    if let Ok(value) = serde_json::from_str::<serde_json::Value>(text)
+        && let Some(fault) = Fault::of_value(&value)
+    {
+        return Some(fault.class);
+    }
+    if text.chars().count() > ERROR_TEXT_MAX {
+        return None;
+    }
+    let small = text.to_lowercase();
+    let has = |words: &[&str]| words.iter().any(|word| small.contains(word));
+    let begins = ERROR_BEGINNINGS.iter().any(|beginning| small.starts_with(beginning));
+    if is_overflow_text(text) {
+        Some(Class::Overflow)
+    } else if has(&TRANSIENT_WORDS) {
+        Some(Class::Transient)
+    } else if begins {
+        Some(Class::Refused)
+    } else {
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::{Bullet, Topic};
+
+    fn sections() -> Vec<Section> {
+        vec![Section { heading: "## Goal".to_owned(), holds: Some(Topic::Goal), bullet: Bullet::Dash }]
+    }
+
+    fn check(text: &str, stop: Option<Stop>, expected: Result<&str, Class>) {
+        let reply = Reply { text: text.to_owned(), stop, ..Reply::default() };
+        let found = reply.summary(&sections()).map_err(|fault| fault.class);
+        assert_eq!(found.as_deref().map_err(|class| *class), expected, "{text:?}");
+    }
+
+    #[test]
+    fn a_reply_is_a_summary_or_it_is_refused() {
+        check("## Goal\n- fix it\n", Some(Stop::Done), Ok("## Goal\n- fix it"));
+        check("a summary without headings", Some(Stop::Done), Ok("a summary without headings"));
+        check("", Some(Stop::Done), Err(Class::Refused));
+        check(" \n ", Some(Stop::Done), Err(Class::Refused));
+        check("## Goal", None, Err(Class::Transient));
+        check("## Goal", Some(Stop::Length), Err(Class::Refused));
+        check("## Goal", Some(Stop::ToolCalls), Err(Class::Refused));
+        check("## Goal", Some(Stop::WindowFull), Err(Class::Overflow));
+        check("## Goal", Some(Stop::Declined("SAFETY".to_owned())), Err(Class::Refused));
+        let calls = Reply { calls_tools: true, text: "## Goal".to_owned(), stop: Some(Stop::Done), ..Reply::default() };
+        assert_eq!(calls.summary(&sections()).expect_err("refused").class, Class::Refused);
+    }
+
+    #[test]
+    fn wrappers_are_taken_off() {
+        check("<think>\nhm\n</think>\n\n## Goal\n- x", Some(Stop::Done), Ok("## Goal\n- x"));
+        check("<think>for ever", Some(Stop::Done), Err(Class::Refused));
+        check("```markdown\n## Goal\n- x\n```", Some(Stop::Done), Ok("## Goal\n- x"));
+        check("```rust\nfn f() {}\n```", Some(Stop::Done), Ok("```rust\nfn f() {}\n```"));
+        check("```\na\n```\nb\n```\nc\n```", Some(Stop::Done), Ok("```\na\n```\nb\n```\nc\n```"));
+        check("```", Some(Stop::Done), Ok("```"));
+    }
+
+    #[test]
+    fn an_error_message_is_no_summary() {
+        let done = || Some(Stop::Done);
+        check("Error: something broke", done(), Err(Class::Refused));
+        check("Rate limit reached for requests", done(), Err(Class::Transient));
+        check(
+            "{\"error\": {\"type\": \"overloaded_error\", \"message\": \"Overloaded\"}}",
+            done(),
+            Err(Class::Transient),
+        );
+        check("{\"error\": {\"message\": \"prompt is too long\"}}", done(), Err(Class::Overflow));
+        check("This model's maximum context length is 8192 tokens.", done(), Err(Class::Overflow));
+        check("<!DOCTYPE html><html>502</html>", done(), Err(Class::Refused));
+        let told = "## Goal\n- find out why the service says \"Error: rate limit, prompt is too long\"";
+        check(told, done(), Ok(told));
+        let long = format!("Error: they say. {}", "The work went on. ".repeat(60));
+        check(&long, done(), Ok(long.trim()));
+    }
+}

@@ -1,0 +1,259 @@
+//! Summaries by a model: what it is asked, in how many requests, and what is tried when it cannot.
+
+use super::provider::Provider;
+use super::provider::fault::{Class, Fault};
+use super::tally::Tally;
+use super::witness::{Nobody, Witness};
+use super::{Error, Summarizer, SummaryInput, SummaryOutput};
+use crate::model::view::SourceMessage;
+use crate::policy::prompt::{self, Material, NO_HISTORY, Prompt, Request, Scope, Style, weight};
+use futures::future::{BoxFuture, FutureExt as _};
+use futures::stream::{StreamExt as _, TryStreamExt as _};
+use std::sync::atomic::{AtomicI64, Ordering};
+
+/// How often a whole summary is tried, with less to read each time.
+const EFFORTS: usize = 3;
+
+/// Requests of one summary that run at the same time, as far as the provider's own limit lets them.
+const PIECES_AT_ONCE: usize = 4;
+
+/// The least a request may hold of the history, in tokens; below that, no window can be meant.
+const ROOM_MIN: i64 = 256;
+
+/// Words for each token of the budget, in hundredths.
+const WORDS_PERCENT: i64 = 60;
+
+/// A summarizer that asks a model.
+pub(super) struct Remote {
+    provider: Provider,
+    /// What the model can take, input and output together, in tokens.
+    window: i64,
+    /// What it may write, in tokens.
+    max_output: i64,
+}
+
+/// What holds for one effort.
+struct Effort<'a> {
+    input: &'a SummaryInput,
+    witness: &'a dyn Witness,
+    style: Style,
+    /// How many steps of the ladder of detail are left out.
+    skip: usize,
+    /// About how many words the summary may have.
+    words: i64,
+    /// What one request may hold, in tokens, all of it.
+    room: i64,
+    /// What the longest request held, in tokens.
+    heaviest: AtomicI64,
+}
+
+impl<'a> Effort<'a> {
+    /// A request about some material.
+    fn request<'b>(&'b self, scope: Scope, material: Material<'b>, previous: Option<&'b str>) -> Request<'b> {
+        let instructions = &self.input.instructions;
+        Request { style: self.style, scope, material, previous, instructions, words: self.words }
+    }
+
+    /// What is left for the history in a request, beside all that is in it anyway.
+    fn room_beside(&self, scope: Scope, previous: Option<&str>) -> i64 {
+        let empty = prompt::prompt(&self.input.rules, &self.request(scope, Material::Piece("", 1, 1), previous));
+        self.room.saturating_sub(weigh(&empty)).max(ROOM_MIN)
+    }
+}
+
+/// What a request weighs, with something for the envelope.
+fn weigh(prompt: &Prompt) -> i64 {
+    weight(&prompt.system).saturating_add(weight(&prompt.user)).saturating_add(64)
+}
+
+/// Notes in groups that fit one request each. A group holds two at least, so that there are fewer after each round.
+fn grouped(notes: Vec<String>, room: i64) -> Vec<Vec<String>> {
+    // The tags around a note weigh something too.
+    const TAGS: i64 = 16;
+    let half = (room / 2).saturating_sub(TAGS).max(1);
+    let mut groups: Vec<Vec<String>> = Vec::new();
+    let mut used = 0;
+    for note in notes {
+        let note = prompt::without_middle(&note, half);
+        let heft = weight(&note).saturating_add(TAGS);
+        match groups.last_mut() {
+            Some(group) if group.len() < 2 || used + heft <= room => {
+                group.push(note);
+                used += heft;
+            }
+            Some(_) | None => {
+                groups.push(vec![note]);
+                used = heft;
+            }
+        }
+    }
+    groups
+}
+
+impl Remote {
+    /// A summarizer over a provider.
+    pub(super) fn new(provider: Provider, window: i64, max_output: i64) -> Self {
+        Self { provider, window, max_output }
+    }
+
+    async fn write(&self, input: &SummaryInput, witness: &dyn Witness) -> Result<SummaryOutput, Error> {
+        let tally = Tally::new(witness);
+        let budget = input.budget_tokens.min(self.max_output).max(0);
+        let mut room = self.window.saturating_sub(self.max_output);
+        let mut words = budget.saturating_mul(WORDS_PERCENT) / 100;
+        let mut fault = Fault::new(Class::Permanent, "nothing was tried");
+        let style = Style::of(&input.rules);
+        for skip in 0..EFFORTS {
+            tally.begins(self.name());
+            let effort = Effort { input, witness: &tally, style, skip, words, room, heaviest: AtomicI64::new(0) };
+            fault = match self.try_once(&effort).await {
+                Ok(text) => {
+                    let summarizer = format!("{}/{}", self.name(), tally.model());
+                    return Ok(SummaryOutput { text, summarizer, usage: tally.usage() });
+                }
+                Err(fault) => fault,
+            };
+            match fault.class {
+                // Half of what it was given, if that was less than it may be given.
+                Class::Overflow => room = room.min(effort.heaviest.load(Ordering::Relaxed)) / 2,
+                // It may have been asked for more than it can write.
+                Class::Refused => words /= 2,
+                Class::Transient | Class::Permanent | Class::Cancelled => break,
+            }
+            tracing::debug!(summarizer = %self.name(), %fault, room, "trying with less");
+        }
+        Err(match fault.class {
+            Class::Transient => Error::Transient { message: fault.message, retry_after_ms: fault.retry_after_ms },
+            Class::Overflow | Class::Refused | Class::Permanent | Class::Cancelled => {
+                Error::Permanent { message: fault.message }
+            }
+        })
+    }
+
+    async fn try_once(&self, effort: &Effort<'_>) -> Result<String, Fault> {
+        let input = effort.input;
+        let previous = input.previous.as_deref();
+        let heading = input.rules.split_turn_heading.as_deref().filter(|_| !input.split_turn.is_empty());
+        let Some(heading) = heading else {
+            let messages: Vec<&SourceMessage> = input.messages.iter().chain(&input.split_turn).collect();
+            let text = self.condense(effort, Scope::History, &messages, previous).await?;
+            return text.ok_or_else(|| Fault::new(Class::Permanent, "there is nothing to summarize"));
+        };
+        let messages: Vec<&SourceMessage> = input.messages.iter().collect();
+        let past =
+            if messages.is_empty() { None } else { self.condense(effort, Scope::History, &messages, previous).await? };
+        let past = past.or(input.previous.clone()).unwrap_or_else(|| NO_HISTORY.to_owned());
+        let front: Vec<&SourceMessage> = input.split_turn.iter().collect();
+        // One after the other: servers with a single place refuse the second.
+        match self.condense(effort, Scope::TurnFront, &front, None).await? {
+            Some(front) => Ok(prompt::join(heading, &past, &front)),
+            None => Ok(past),
+        }
+    }
+
+    /// Summarizes messages: in one request if they fit, else in pieces whose summaries are merged. None when there is
+    /// nothing to tell.
+    async fn condense(
+        &self,
+        effort: &Effort<'_>,
+        scope: Scope,
+        messages: &[&SourceMessage],
+        previous: Option<&str>,
+    ) -> Result<Option<String>, Fault> {
+        // A previous summary that leaves too little room is read like the rest, in its place.
+        let (lead, previous) = match previous {
+            Some(previous) if weight(previous) > effort.room / 2 => (Some(previous), None),
+            other => (None, other),
+        };
+        let room = effort.room_beside(scope, previous);
+        let pieces = prompt::pieces(effort.style, effort.skip, messages, lead, room);
+        let ask = |material, previous| effort.request(scope, material, previous);
+        match pieces.as_slice() {
+            [] => return Ok(None),
+            [whole] => {
+                return self.ask(effort, ask(Material::Whole(whole), previous), true).await.map(Some);
+            }
+            _ => {}
+        }
+        let mut notes = Vec::new();
+        for (at, piece) in pieces.iter().enumerate() {
+            notes.push(self.ask(effort, ask(Material::Piece(piece, at + 1, pieces.len()), None), false));
+        }
+        let notes = futures::stream::iter(notes).buffered(PIECES_AT_ONCE).try_collect().await?;
+        self.merge(effort, scope, notes, previous, room).await.map(Some)
+    }
+
+    /// Merges summaries of pieces into one, in several rounds when they do not fit one request.
+    async fn merge(
+        &self,
+        effort: &Effort<'_>,
+        scope: Scope,
+        mut notes: Vec<String>,
+        previous: Option<&str>,
+        room: i64,
+    ) -> Result<String, Fault> {
+        loop {
+            let mut groups = grouped(notes, room);
+            if groups.len() <= 1 {
+                let last = groups.pop().unwrap_or_default();
+                return self.ask(effort, effort.request(scope, Material::Notes(&last), previous), true).await;
+            }
+            notes = Vec::new();
+            for mut group in groups {
+                if group.len() == 1 {
+                    notes.append(&mut group);
+                    continue;
+                }
+                let request = effort.request(scope, Material::Notes(&group), None);
+                notes.push(self.ask(effort, request, false).await?);
+            }
+        }
+    }
+
+    async fn ask(&self, effort: &Effort<'_>, request: Request<'_>, streams: bool) -> Result<String, Fault> {
+        let prompt = prompt::prompt(&effort.input.rules, &request);
+        let sections = prompt::sections(&effort.input.rules, request.scope);
+        effort.heaviest.fetch_max(weigh(&prompt), Ordering::Relaxed);
+        let answer = self.provider.ask(&prompt, &sections, effort.witness, streams).await?;
+        Ok(answer.text)
+    }
+}
+
+impl Summarizer for Remote {
+    fn name(&self) -> &str {
+        self.provider.name()
+    }
+
+    fn summarize<'a>(&'a self, input: &'a SummaryInput) -> BoxFuture<'a, Result<SummaryOutput, Error>> {
+        self.write(input, &Nobody).boxed()
+    }
+
+    fn summarize_before<'a>(
+        &'a self,
+        input: &'a SummaryInput,
+        witness: &'a dyn Witness,
+    ) -> BoxFuture<'a, Result<SummaryOutput, Error>> {
+        self.write(input, witness).boxed()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(notes: &[i64], room: i64, expected: &[usize]) {
+        let notes = notes.iter().map(|tokens| "abc".repeat(usize::try_from(*tokens).expect("small"))).collect();
+        let groups = grouped(notes, room);
+        assert_eq!(groups.iter().map(Vec::len).collect::<Vec<_>>(), expected);
+    }
+
+    #[test]
+    fn notes_are_grouped_by_what_fits_but_never_alone() {
+        check(&[], 1_000, &[]);
+        check(&[100; 5], 1_000, &[5]);
+        check(&[300; 5], 1_000, &[3, 2]);
+        check(&[400; 5], 1_000, &[2, 2, 1]);
+        check(&[5_000; 3], 1_000, &[2, 1]);
+        check(&[10; 4], 0, &[2, 2]);
+    }
+}

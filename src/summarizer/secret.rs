@@ -1,0 +1,53 @@
+//! Keys that nothing prints.
+
+use reqwest::header::HeaderValue;
+
+/// A key for a provider. It shows in no log, no error and no debug output.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(String);
+
+impl Secret {
+    /// Keeps a key; blanks around it, such as the end of a file's line, are no part of it.
+    pub fn new(key: &str) -> Self {
+        Self(key.trim().to_owned())
+    }
+
+    /// Whether there is nothing in it.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The value of a header with the key behind a prefix; none when the key has characters that no header can have.
+    pub(super) fn header(&self, prefix: &str) -> Option<HeaderValue> {
+        let mut value = HeaderValue::from_str(&format!("{prefix}{}", self.0)).ok()?;
+        value.set_sensitive(true);
+        Some(value)
+    }
+
+    /// The text with the key taken out of it, should a provider have repeated it.
+    pub(super) fn scrub(&self, text: &str) -> String {
+        if self.0.is_empty() { text.to_owned() } else { text.replace(&self.0, "[key]") }
+    }
+}
+
+impl std::fmt::Debug for Secret {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.write_str("Secret(…)")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_is_nowhere_to_be_read() {
+        let secret = Secret::new(" sk-123\n");
+        let header = secret.header("Bearer ").expect("a header");
+        assert!(!format!("{secret:?} {header:?}").contains("123"));
+        assert_eq!(header.to_str().expect("text"), "Bearer sk-123");
+        assert_eq!(secret.scrub("bad key: sk-123!"), "bad key: [key]!");
+        assert_eq!(Secret::new("").scrub("as it is"), "as it is");
+        assert!(Secret::new("two\nlines").header("").is_none());
+    }
+}

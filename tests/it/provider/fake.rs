@@ -1,0 +1,474 @@
+//! A provider for tests: it speaks the real protocols over HTTP on a loopback port, and goes wrong as it is told.
+
+use serde_json::{Value, json};
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+use tokio::task::JoinHandle;
+
+/// The four protocols.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Protocol {
+    /// Chat completions.
+    Chat,
+    /// OpenAI's responses.
+    Responses,
+    /// Anthropic's messages.
+    Messages,
+    /// Gemini's generateContent.
+    Gemini,
+}
+
+impl Protocol {
+    /// All of them.
+    pub(crate) const ALL: [Self; 4] = [Self::Chat, Self::Responses, Self::Messages, Self::Gemini];
+
+    /// The name in the configuration.
+    pub(crate) fn kind(self) -> &'static str {
+        match self {
+            Self::Chat => "openai-chat",
+            Self::Responses => "openai-responses",
+            Self::Messages => "anthropic",
+            Self::Gemini => "gemini",
+        }
+    }
+
+    /// Where the words of a request are.
+    fn words(self) -> &'static str {
+        match self {
+            Self::Chat => "/messages/1/content",
+            Self::Responses => "/input/0/content/0/text",
+            Self::Messages => "/messages/0/content",
+            Self::Gemini => "/contents/0/parts/0/text",
+        }
+    }
+}
+
+/// What happens to one request.
+#[derive(Debug, Clone)]
+pub(crate) enum Scene {
+    /// A reply, streamed.
+    Say(String),
+    /// A reply in one piece, as a server that does not stream gives it.
+    Whole(String),
+    /// A reply of which every byte comes by itself.
+    Slow(String),
+    /// An error answer: status, headers, code and message.
+    Status(u16, Vec<(&'static str, String)>, &'static str, &'static str),
+    /// The protocol's own way to say that the request is too long.
+    Overflow,
+    /// Nothing at all, for ever.
+    Hang,
+    /// Some words, then nothing, for ever.
+    Stall(String),
+    /// Signs of life without end, and no words.
+    Drip,
+    /// Some words, then the connection breaks.
+    Cut(String),
+    /// Some words, then the connection ends as if all were well.
+    Fade(String),
+    /// Words that the output limit cut off.
+    Length(String),
+    /// No words.
+    Empty,
+    /// Some words, then a call of a tool.
+    ToolCall,
+    /// A filter steps in.
+    Filtered,
+    /// An error in the middle of a reply that began well.
+    Broken(&'static str, &'static str),
+    /// A page instead of a reply, with status 200.
+    Page,
+}
+
+/// A request as it came.
+#[derive(Debug, Clone)]
+pub(crate) struct Asked {
+    /// The path, with the query.
+    pub(crate) path: String,
+    /// The head as it came, in small letters.
+    pub(crate) head: String,
+    /// The body.
+    pub(crate) body: Value,
+    /// The words of the user message.
+    pub(crate) words: String,
+}
+
+/// What decides what happens to a request.
+type Director = Box<dyn Fn(&Asked) -> Scene + Send + Sync>;
+
+struct Inner {
+    protocol: Protocol,
+    director: Director,
+    asked: Mutex<Vec<Asked>>,
+    /// A permit for every connection that hangs.
+    hanging: Semaphore,
+    /// A permit for every connection that the other side gave up.
+    left: Semaphore,
+}
+
+/// The provider. It goes away with its last handle.
+pub(crate) struct FakeProvider {
+    inner: Arc<Inner>,
+    address: SocketAddr,
+    accepting: JoinHandle<()>,
+}
+
+impl Drop for FakeProvider {
+    fn drop(&mut self) {
+        self.accepting.abort();
+    }
+}
+
+impl FakeProvider {
+    /// A provider that plays scenes in order, and says `## Goal` when there are none left.
+    pub(crate) async fn playing(protocol: Protocol, scenes: impl IntoIterator<Item = Scene>) -> Self {
+        let scenes: Mutex<VecDeque<Scene>> = Mutex::new(scenes.into_iter().collect());
+        let next = move |_: &Asked| {
+            scenes.lock().expect("no panic").pop_front().unwrap_or_else(|| Scene::Say("## Goal\n- last".to_owned()))
+        };
+        Self::directed(protocol, Box::new(next)).await
+    }
+
+    /// A provider whose scenes depend on what is asked.
+    pub(crate) async fn directed(protocol: Protocol, director: Director) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let address = listener.local_addr().expect("an address");
+        let (hanging, left) = (Semaphore::new(0), Semaphore::new(0));
+        let inner = Arc::new(Inner { protocol, director, asked: Mutex::default(), hanging, left });
+        let shared = inner.clone();
+        let accepting = tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                let shared = shared.clone();
+                tokio::spawn(async move {
+                    // The other side may leave at any time.
+                    drop(shared.serve(stream).await);
+                    shared.left.add_permits(1);
+                });
+            }
+        });
+        Self { inner, address, accepting }
+    }
+
+    /// Its address, as a base URL.
+    pub(crate) fn base_url(&self) -> String {
+        format!("http://{}/v1", self.address)
+    }
+
+    /// Every request so far.
+    pub(crate) fn asked(&self) -> Vec<Asked> {
+        self.inner.asked.lock().expect("no panic").clone()
+    }
+
+    /// Waits until a request hangs.
+    pub(crate) async fn hangs(&self) {
+        self.inner.hanging.acquire().await.expect("never closed").forget();
+    }
+
+    /// Waits until a connection is over.
+    pub(crate) async fn is_left(&self) {
+        self.inner.left.acquire().await.expect("never closed").forget();
+    }
+}
+
+impl Inner {
+    async fn serve(&self, mut stream: TcpStream) -> std::io::Result<()> {
+        let Some(asked) = read_request(&mut stream, self.protocol).await? else { return Ok(()) };
+        let scene = (self.director)(&asked);
+        self.asked.lock().expect("no panic").push(asked);
+        self.play(&mut stream, scene).await
+    }
+
+    async fn play(&self, stream: &mut TcpStream, scene: Scene) -> std::io::Result<()> {
+        let protocol = self.protocol;
+        match scene {
+            Scene::Say(text) => send(stream, &streamed(protocol, &text, End::Done), true).await,
+            Scene::Whole(text) => answer(stream, 200, &[], "application/json", &whole(protocol, &text)).await,
+            Scene::Slow(text) => {
+                begin(stream).await?;
+                for byte in streamed(protocol, &text, End::Done).bytes() {
+                    chunk(stream, &[byte]).await?;
+                    tokio::task::yield_now().await;
+                }
+                stream.write_all(b"0\r\n\r\n").await
+            }
+            Scene::Status(status, headers, code, message) => {
+                let body = error(protocol, status, code, message).to_string();
+                answer(stream, status, &headers, "application/json", &body).await
+            }
+            Scene::Overflow => {
+                let (code, message) = overflow(protocol);
+                let body = error(protocol, 400, code, message).to_string();
+                answer(stream, 400, &[], "application/json", &body).await
+            }
+            Scene::Hang => self.hang(stream).await,
+            Scene::Stall(text) => {
+                send(stream, &streamed(protocol, &text, End::Never), false).await?;
+                self.hang(stream).await
+            }
+            Scene::Drip => {
+                begin(stream).await?;
+                loop {
+                    chunk(stream, b": still here\n\n").await?;
+                    tokio::task::yield_now().await;
+                }
+            }
+            Scene::Cut(text) => send(stream, &streamed(protocol, &text, End::Never), false).await,
+            Scene::Fade(text) => send(stream, &streamed(protocol, &text, End::Never), true).await,
+            Scene::Length(text) => send(stream, &streamed(protocol, &text, End::Length), true).await,
+            Scene::Empty => send(stream, &streamed(protocol, "", End::Done), true).await,
+            Scene::ToolCall => send(stream, &streamed(protocol, "## Goal\n- look", End::ToolCall), true).await,
+            Scene::Filtered => send(stream, &streamed(protocol, "I", End::Filtered), true).await,
+            Scene::Broken(code, message) => {
+                let events = streamed(protocol, "## Goal", End::Never);
+                let error = event(match protocol {
+                    Protocol::Responses => json!({"type": "error", "code": code, "message": message}),
+                    Protocol::Chat | Protocol::Messages | Protocol::Gemini => error(protocol, 500, code, message),
+                });
+                send(stream, &format!("{events}{error}"), true).await
+            }
+            Scene::Page => answer(stream, 200, &[], "text/html", "<html><body>Log in first</body></html>").await,
+        }
+    }
+
+    /// Says nothing until the other side has had enough.
+    async fn hang(&self, stream: &mut TcpStream) -> std::io::Result<()> {
+        self.hanging.add_permits(1);
+        let mut rest = [0; 64];
+        while stream.read(&mut rest).await? > 0 {}
+        Ok(())
+    }
+}
+
+async fn read_request(stream: &mut TcpStream, protocol: Protocol) -> std::io::Result<Option<Asked>> {
+    let mut bytes = Vec::new();
+    let mut more = [0; 16 * 1024];
+    loop {
+        let head_end = bytes.windows(4).position(|window| window == b"\r\n\r\n");
+        if let Some(end) = head_end {
+            let head = String::from_utf8_lossy(&bytes[..end]).into_owned();
+            let small = head.to_lowercase();
+            let length = small.lines().find_map(|line| line.strip_prefix("content-length: "));
+            let length: usize = length.and_then(|length| length.trim().parse().ok()).unwrap_or(0);
+            if let Some(body) = bytes.get(end + 4..end + 4 + length) {
+                let body: Value = serde_json::from_slice(body).expect("the body is JSON");
+                let path = head.split(' ').nth(1).unwrap_or_default().to_owned();
+                let words = body.pointer(protocol.words()).and_then(Value::as_str).unwrap_or_default().to_owned();
+                return Ok(Some(Asked { path, head: small, body, words }));
+            }
+        }
+        match stream.read(&mut more).await? {
+            0 => return Ok(None),
+            count => bytes.extend_from_slice(&more[..count]),
+        }
+    }
+}
+
+async fn answer(
+    stream: &mut TcpStream,
+    status: u16,
+    headers: &[(&'static str, String)],
+    kind: &str,
+    body: &str,
+) -> std::io::Result<()> {
+    let headers: String = headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
+    let head = format!(
+        "HTTP/1.1 {status} X\r\ncontent-type: {kind}\r\ncontent-length: {}\r\nconnection: close\r\n{headers}\r\n",
+        body.len()
+    );
+    stream.write_all(format!("{head}{body}").as_bytes()).await?;
+    stream.flush().await
+}
+
+async fn begin(stream: &mut TcpStream) -> std::io::Result<()> {
+    let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream; charset=utf-8\r\nconnection: close\r\n\
+                transfer-encoding: chunked\r\n\r\n";
+    stream.write_all(head.as_bytes()).await
+}
+
+async fn chunk(stream: &mut TcpStream, bytes: &[u8]) -> std::io::Result<()> {
+    stream.write_all(format!("{:x}\r\n", bytes.len()).as_bytes()).await?;
+    stream.write_all(bytes).await?;
+    stream.write_all(b"\r\n").await?;
+    stream.flush().await
+}
+
+/// Streams events; `ends` says whether the body is properly ended.
+async fn send(stream: &mut TcpStream, events: &str, ends: bool) -> std::io::Result<()> {
+    begin(stream).await?;
+    // Pieces that end in the middle of lines and of characters.
+    for piece in events.as_bytes().chunks(37) {
+        chunk(stream, piece).await?;
+    }
+    if ends { stream.write_all(b"0\r\n\r\n").await } else { Ok(()) }
+}
+
+/// How a stream ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum End {
+    Done,
+    Length,
+    ToolCall,
+    Filtered,
+    Never,
+}
+
+fn event(value: Value) -> String {
+    match value.get("type").and_then(Value::as_str) {
+        Some(name) => format!("event: {name}\ndata: {value}\n\n"),
+        None => format!("data: {value}\n\n"),
+    }
+}
+
+/// A reply as the protocol streams it, in pieces of a few characters. Every reply read 100 tokens, of which a cache had
+/// 40, and wrote 30, of which 10 were thoughts where the protocol tells.
+fn streamed(protocol: Protocol, text: &str, end: End) -> String {
+    let letters: Vec<char> = text.chars().collect();
+    let pieces: Vec<String> = letters.chunks(7).map(|piece| piece.iter().collect()).collect();
+    let events = match protocol {
+        Protocol::Chat => chat(&pieces, end),
+        Protocol::Responses => responses(&pieces, text, end),
+        Protocol::Messages => messages(&pieces, end),
+        Protocol::Gemini => gemini(&pieces, end),
+    };
+    let mut out: String = events.into_iter().map(event).collect();
+    if protocol == Protocol::Chat && end != End::Never {
+        out.push_str("data: [DONE]\n\n");
+    }
+    out
+}
+
+fn chat(pieces: &[String], end: End) -> Vec<Value> {
+    let choice = |delta: Value, reason: Option<&str>| {
+        json!({"object": "chat.completion.chunk", "model": "fake-1",
+               "choices": [{"index": 0, "delta": delta, "finish_reason": reason}]})
+    };
+    let mut events = vec![choice(json!({"role": "assistant", "content": ""}), None)];
+    events.extend(pieces.iter().map(|piece| choice(json!({"content": piece}), None)));
+    match end {
+        End::Never => return events,
+        End::Done => events.push(choice(json!({}), Some("stop"))),
+        End::Length => events.push(choice(json!({}), Some("length"))),
+        End::Filtered => events.push(choice(json!({}), Some("content_filter"))),
+        End::ToolCall => {
+            let call = json!([{"index": 0, "id": "c", "function": {"name": "read", "arguments": "{}"}}]);
+            events.push(choice(json!({"tool_calls": call}), None));
+            events.push(choice(json!({}), Some("tool_calls")));
+        }
+    }
+    events.push(json!({"model": "fake-1", "choices": [], "usage": {
+        "prompt_tokens": 100, "completion_tokens": 30, "total_tokens": 130,
+        "prompt_tokens_details": {"cached_tokens": 40}, "completion_tokens_details": {"reasoning_tokens": 10}}}));
+    events
+}
+
+fn response(text: &str, end: End) -> Value {
+    let (status, reason) = match end {
+        End::Done | End::ToolCall | End::Never => ("completed", Value::Null),
+        End::Length => ("incomplete", json!({"reason": "max_output_tokens"})),
+        End::Filtered => ("incomplete", json!({"reason": "content_filter"})),
+    };
+    json!({"object": "response", "status": status, "incomplete_details": reason, "model": "fake-1",
+        "output": [{"type": "message", "content": [{"type": "output_text", "text": text}]}],
+        "usage": {"input_tokens": 100, "input_tokens_details": {"cached_tokens": 40}, "output_tokens": 30,
+                  "output_tokens_details": {"reasoning_tokens": 10}, "total_tokens": 130}})
+}
+
+fn responses(pieces: &[String], text: &str, end: End) -> Vec<Value> {
+    let mut events = vec![json!({"type": "response.created", "response": {"status": "in_progress"}})];
+    events.extend(pieces.iter().map(|piece| json!({"type": "response.output_text.delta", "delta": piece})));
+    if end == End::ToolCall {
+        events.push(json!({"type": "response.output_item.added", "item": {"type": "function_call", "name": "read"}}));
+    }
+    let last = if matches!(end, End::Length | End::Filtered) { "response.incomplete" } else { "response.completed" };
+    if end != End::Never {
+        events.push(json!({"type": last, "response": response(text, end)}));
+    }
+    events
+}
+
+fn messages(pieces: &[String], end: End) -> Vec<Value> {
+    let mut events = vec![
+        json!({"type": "message_start", "message": {"type": "message", "model": "fake-1", "content": [], "usage": {
+            "input_tokens": 60, "cache_read_input_tokens": 40, "output_tokens": 1}}}),
+        json!({"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}}),
+        json!({"type": "ping"}),
+    ];
+    let delta =
+        |piece| json!({"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": piece}});
+    events.extend(pieces.iter().map(delta));
+    let reason = match end {
+        End::Never => return events,
+        End::Done => "end_turn",
+        End::Length => "max_tokens",
+        End::Filtered => "refusal",
+        End::ToolCall => {
+            let block = json!({"type": "tool_use", "id": "c", "name": "read", "input": {}});
+            events.push(json!({"type": "content_block_start", "index": 1, "content_block": block}));
+            "tool_use"
+        }
+    };
+    events.push(json!({"type": "message_delta", "delta": {"stop_reason": reason}, "usage": {"output_tokens": 30}}));
+    events.push(json!({"type": "message_stop"}));
+    events
+}
+
+fn gemini(pieces: &[String], end: End) -> Vec<Value> {
+    let said = |parts: Value, reason: Option<&str>| {
+        json!({"candidates": [{"content": {"role": "model", "parts": parts}, "finishReason": reason}],
+               "modelVersion": "fake-1", "usageMetadata": {"promptTokenCount": 100, "cachedContentTokenCount": 40,
+               "candidatesTokenCount": 20, "thoughtsTokenCount": 10, "totalTokenCount": 130}})
+    };
+    let mut events: Vec<Value> = pieces.iter().map(|piece| said(json!([{"text": piece}]), None)).collect();
+    match end {
+        End::Never => {}
+        End::Done => events.push(said(json!([]), Some("STOP"))),
+        End::Length => events.push(said(json!([]), Some("MAX_TOKENS"))),
+        End::Filtered => events.push(said(json!([]), Some("SAFETY"))),
+        End::ToolCall => events.push(said(json!([{"functionCall": {"name": "read", "args": {}}}]), Some("STOP"))),
+    }
+    events
+}
+
+/// A reply in one piece.
+fn whole(protocol: Protocol, text: &str) -> String {
+    match protocol {
+        Protocol::Chat => json!({"object": "chat.completion", "model": "fake-1",
+            "choices": [{"message": {"role": "assistant", "content": text}, "finish_reason": "stop"}],
+            "usage": {"prompt_tokens": 100, "completion_tokens": 30, "total_tokens": 130,
+                "prompt_tokens_details": {"cached_tokens": 40},
+                "completion_tokens_details": {"reasoning_tokens": 10}}}),
+        Protocol::Responses => response(text, End::Done),
+        Protocol::Messages => json!({"type": "message", "model": "fake-1", "stop_reason": "end_turn",
+            "content": [{"type": "text", "text": text}],
+            "usage": {"input_tokens": 60, "cache_read_input_tokens": 40, "output_tokens": 30}}),
+        Protocol::Gemini => Value::Array(gemini(&[text.to_owned()], End::Done)),
+    }
+    .to_string()
+}
+
+/// An error as the protocol tells it.
+fn error(protocol: Protocol, status: u16, code: &str, message: &str) -> Value {
+    match protocol {
+        Protocol::Chat | Protocol::Responses => {
+            json!({"error": {"message": message, "type": "some_error", "param": null, "code": code}})
+        }
+        Protocol::Messages => json!({"type": "error", "error": {"type": code, "message": message}}),
+        Protocol::Gemini => json!({"error": {"code": status, "status": code.to_uppercase(), "message": message}}),
+    }
+}
+
+fn overflow(protocol: Protocol) -> (&'static str, &'static str) {
+    match protocol {
+        Protocol::Chat => ("context_length_exceeded", "This model's maximum context length is 8192 tokens."),
+        Protocol::Responses => ("context_length_exceeded", "Your input exceeds the context window of this model."),
+        Protocol::Messages => ("invalid_request_error", "prompt is too long: 213462 tokens > 200000 maximum"),
+        Protocol::Gemini => (
+            "invalid_argument",
+            "The input token count (1196265) exceeds the maximum number of tokens allowed (1048575).",
+        ),
+    }
+}
