@@ -247,7 +247,11 @@ impl Case {
             || self.many.iter().flat_map(|source| &source.message.parts).filter_map(|part| result_of(&part.body));
         let is_marginal = |id: &Value| {
             let result = results().find(|result| *id == result.call_id);
-            result.is_some_and(|result| (500..=MARGINAL).contains(&result.output.encode_utf16().count()))
+            // Excerpts by lines have no least length, those of other outputs have.
+            result.is_some_and(|result| {
+                let units = result.output.encode_utf16().count();
+                units <= MARGINAL && (units >= 500 || result.output.contains('\n'))
+            })
         };
         only_one.all(is_marginal).then_some(REFERENCE)
     }

@@ -195,7 +195,8 @@ pub(super) fn is_failed(source: &SourceMessage) -> bool {
     }
 }
 
-/// Calls that nothing answers get the result that a view shows, but for those of the last message.
+/// Calls that nothing answers get the result that a view shows, but for those of the last message. It stands where the
+/// other results of the reply stand: OpenCode holds them all in one message, and weighs one list of results.
 pub(super) fn close_calls(messages: &mut [SourceMessage], with_last: bool) {
     let answered: HashSet<String> = messages
         .iter()
@@ -206,8 +207,8 @@ pub(super) fn close_calls(messages: &mut [SourceMessage], with_last: bool) {
         })
         .collect();
     let end = if with_last { messages.len() } else { messages.len().saturating_sub(1) };
-    for source in &mut messages[..end] {
-        let open: Vec<_> = source
+    for at in 0..end {
+        let open: Vec<_> = messages[at]
             .message
             .parts
             .iter()
@@ -228,7 +229,8 @@ pub(super) fn close_calls(messages: &mut [SourceMessage], with_last: bool) {
                 start_time: None,
                 end_time: None,
             });
-            source.message.parts.push(part);
+            let behind = messages.get(at + 1).is_some_and(|next| next.message.role == Role::Tool);
+            messages[at + usize::from(behind)].message.parts.push(part);
         }
     }
 }

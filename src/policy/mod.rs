@@ -153,8 +153,17 @@ pub struct Summarize {
     pub summary: Summary,
     /// Whether messages that the tail retains stand in front of the summary, rather than behind it.
     pub retained_first: bool,
+    /// A history of fewer messages is not summarized. 0: of any length.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub minimum_messages: u32,
     /// What is done in its place when no summary can be made. Empty: the built-in summarizer stands in.
     pub fallback: Vec<Fit>,
+}
+
+/// Whether a count is 0, which policies that were stored before it existed do not write.
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
+fn is_none(count: &u32) -> bool {
+    *count == 0
 }
 
 /// What a summary looks like, and what its writer is given.

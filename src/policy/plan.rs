@@ -338,6 +338,9 @@ pub fn summary(scene: Scene<'_>, rule: &Summarize) -> Option<SummaryPlan> {
     let Scene { policy, window, layout, sources, base, .. } = scene;
     let inline = inline(sources);
     let live = sources.iter().find(|source| source.place == Some(Place::Summary));
+    if live.is_none() && inline.len() < rule.minimum_messages as usize {
+        return None;
+    }
     let selection = select::select_behind(policy, &rule.tail, window, live, &inline);
     // What is retained only is covered already: a summary must cover something else.
     if selection.head_end <= inline.iter().filter(|source| source.place == Some(Place::Retained)).count() {

@@ -338,10 +338,8 @@ async fn a_cancelled_reduction_changes_nothing() {
     let before = test.context(&session).await.hash;
     let ended = cancel(running.id.to_string()).await.expect("cancelled");
     assert_eq!(ended.state, CompactionState::Cancelled);
-    let EventBody::CompactionCancelled { failure, .. } = watch.wait_for(EventKind::CompactionCancelled).await.body
-    else {
-        panic!("another body")
-    };
+    let cancelled = watch.wait_for(EventKind::CompactionCancelled).await;
+    let EventBody::CompactionCancelled { failure, .. } = cancelled.body else { panic!("another body") };
     assert_eq!(failure.reason, "REQUESTED");
     let error = cancel(running.id.to_string()).await.expect_err("it has ended");
     assert_eq!(error.reason, Reason::CompactionEnded);
@@ -349,11 +347,12 @@ async fn a_cancelled_reduction_changes_nothing() {
     // The next one can only run once the worker has let go of the cancelled one.
     let (next, was_there) = start(&test, &session, "").await;
     assert!(!was_there);
-    assert_eq!(test.context(&session).await.hash, before);
     let EventBody::Compacted { compaction, .. } = watch.wait_for(EventKind::Compacted).await.body else {
         panic!("another body")
     };
     assert_eq!(compaction, next.id);
+    // By now the view is the next one's: what the cancelled one left is read as of its end.
+    assert_eq!(test.context_as_of(&session, cancelled.revision).await.hash, before);
     assert!(shown(&test.context(&session).await).contains(&"assistant summary: s2".to_owned()));
     check_ends(&test).await;
 }

@@ -64,9 +64,20 @@ impl Excerpt {
 }
 
 impl Lines {
-    /// The bytes kept of both ends and what stands between them; none when the section is short.
+    /// The bytes kept of both ends and what stands between them; none when the section is short. Of a section of
+    /// nothing but blanks only the name stays.
     fn kept(&self, text: &str) -> Option<(usize, String, usize)> {
-        let (start, end) = self.section(text);
+        let (start, end) = match self.section(text) {
+            None => (0, text.len()),
+            Some((begin, behind)) => {
+                let words = &text[begin..behind];
+                if words.trim().is_empty() {
+                    let end = behind - usize::from(words.ends_with('\n'));
+                    return (end > begin).then(|| (begin, String::new(), text.len() - end));
+                }
+                (behind - words.trim_start().len(), begin + words.trim_end().len())
+            }
+        };
         let section = &text[start..end];
         let breaks: Vec<usize> = section.match_indices('\n').map(|(index, _)| index).collect();
         let (head, tail) = (self.head as usize, self.tail as usize);
@@ -77,19 +88,16 @@ impl Lines {
         Some((start + head_end, marker, text.len() - start - tail_start))
     }
 
-    /// Where the section begins and ends, without the blanks at its ends.
-    fn section(&self, text: &str) -> (usize, usize) {
+    /// Where the words of the section begin, and where the next section does; none when the text has no sections.
+    fn section(&self, text: &str) -> Option<(usize, usize)> {
         let begins = section_start(text, &self.section);
         if begins.is_none() && self.other_sections.iter().all(|name| section_start(text, name).is_none()) {
-            return (0, text.len());
+            return None;
         }
         let start = begins.map_or(0, |(_, words)| words);
         let rest = &text[start..];
         let ends = self.other_sections.iter().filter_map(|name| section_start(rest, name));
-        let end = ends.map(|(line, _)| start + line).min().unwrap_or(text.len());
-        let section = &text[start..end];
-        let blanks = section.len() - section.trim_start().len();
-        (start + blanks, (start + section.trim_end().len()).max(start + blanks))
+        Some((start, ends.map(|(line, _)| start + line).min().unwrap_or(text.len())))
     }
 }
 

@@ -161,6 +161,7 @@ fn an_excerpt_keeps_both_ends() {
         ),
         ("shell", "Error: no\nOutput: 1\n2\n3\n4", "<m>\nError: no\nOutput: 1\n[1]\n3\n4\n</m>"),
         ("shell", "\n\n\n\n", "<m>\n\n[2]\n\n\n</m>"),
+        ("shell", "Output: \n \n\nError: no", "<m>\nOutput: \nError: no\n</m>"),
         ("shell", "Exit Code: 0\n\n\n\n", "<m>\nExit Code: 0\n\n\n\n\n</m>"),
     ] {
         assert_eq!(cut(tool, text), expected, "{tool} {text:?}");

@@ -234,7 +234,7 @@ fn hints() -> Vec<Hint> {
 }
 
 fn summarize(tail: Tail, summary: Summary, fallback: Vec<Fit>) -> Step {
-    Step::Summarize(Box::new(Summarize { tail, summary, retained_first: false, fallback }))
+    Step::Summarize(Box::new(Summarize { tail, summary, retained_first: false, minimum_messages: 0, fallback }))
 }
 
 fn last_20() -> Vec<Fit> {

@@ -85,6 +85,7 @@ pub fn v2026_08() -> Policy {
                 }),
                 summary: summary(),
                 retained_first: true,
+                minimum_messages: 0,
                 fallback: Vec::new(),
             }))],
             stop_when_enough: false,

@@ -90,6 +90,7 @@ pub fn v0_8() -> Policy {
                 }),
                 summary: summary(),
                 retained_first: false,
+                minimum_messages: 0,
                 fallback: Vec::new(),
             }))],
             stop_when_enough: false,

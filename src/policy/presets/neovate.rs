@@ -127,6 +127,7 @@ fn policy(preset: &str, past_cleared: PastCleared, stop_when_enough: bool) -> Po
                     tail: Tail::Nothing {},
                     summary: summary(),
                     retained_first: false,
+                    minimum_messages: 0,
                     fallback: Vec::new(),
                 })),
             ],

@@ -199,6 +199,7 @@ fn policy(preset: &str, tail: LastTurns, sections: Vec<Section>) -> Policy {
                 tail: Tail::Turns(tail),
                 summary: summary(sections),
                 retained_first: false,
+                minimum_messages: 0,
                 fallback: Vec::new(),
             }))],
             stop_when_enough: false,

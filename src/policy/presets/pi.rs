@@ -168,6 +168,7 @@ fn policy(version: &Version) -> Policy {
                 tail: Tail::Recent(Recent { keep_tokens: 20_000, large_results: version.large_results }),
                 summary: summary(version),
                 retained_first: true,
+                minimum_messages: 0,
                 fallback: Vec::new(),
             }))],
             stop_when_enough: false,

@@ -100,6 +100,7 @@ pub const V0_24: Preset = Preset {
         ("auto.steps.0.summarize.summary", "Qwen Code: the compression prompt"),
         ("auto.steps.0.summarize.summary.max_tokens", "Qwen Code: COMPACT_MAX_OUTPUT_TOKENS"),
         ("auto.steps.0.summarize.summary.attachments", "Qwen Code: postCompactAttachments"),
+        ("auto.steps.0.summarize.minimum_messages", "Qwen Code: a history of one message is left alone"),
         ("auto.steps.0.summarize.fallback", "Longhand: the built-in summarizer"),
         ("deep", "Qwen Code: HARD_BUFFER"),
         ("retrieval", "Qwen Code has none"),
@@ -149,6 +150,7 @@ pub fn v0_15() -> Policy {
                 tail: gemini_cli::fraction(FractionCut::Rounds { rounds: 2 }, 0.05),
                 summary: gemini_cli::snapshot(gemini_cli::sections_of_2025()),
                 retained_first: false,
+                minimum_messages: 0,
                 fallback: Vec::new(),
             }))],
             stop_when_enough: false,
@@ -177,6 +179,7 @@ pub fn v0_24() -> Policy {
             tail: Tail::Nothing {},
             summary: summary(),
             retained_first: false,
+            minimum_messages: 2,
             fallback: Vec::new(),
         }))]
     };

@@ -73,6 +73,7 @@ pub fn policy() -> Policy {
                 tail: Tail::Nothing {},
                 summary: summary(),
                 retained_first: false,
+                minimum_messages: 0,
                 fallback: Vec::new(),
             }))],
             stop_when_enough: false,

@@ -155,6 +155,7 @@ pub fn v2025_04() -> Policy {
         tail: Tail::Whole { minimum_messages: 3 },
         summary: summary(),
         retained_first: false,
+        minimum_messages: 0,
         fallback: Vec::new(),
     }));
     Policy {
