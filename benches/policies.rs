@@ -3,7 +3,7 @@
 //! `cargo bench --bench policies` prints a table of medians, and says which preset misses a goal. A first decision over
 //! 100 000 messages should take less than 100 ms, and one after one more append less than 1 ms at any length: for that
 //! one the daemon weighs the message and compares running totals with what the policy's rule says. Messages are in
-//! memory; reading them is the store's business.
+//! memory, with the counts that the store keeps of them; reading both is the store's business.
 
 use longhand::model::Revision;
 use longhand::model::ids::{MessageId, PartId, SessionId};
@@ -17,8 +17,9 @@ use longhand::policy::plan::{self, Scene};
 use longhand::policy::presets::{self, Preset};
 use longhand::policy::{Policy, tokens};
 use longhand::scheduler;
-use longhand::store::Rule;
+use longhand::store::{RoutineTotals, Rule};
 use std::hint::black_box;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use uuid::Uuid;
 
@@ -79,7 +80,14 @@ fn source(index: usize) -> SourceMessage {
         actor: String::new(),
         metadata_json: None,
     };
-    SourceMessage { message, place: None, pruned: Vec::new() }
+    SourceMessage { message: message.into(), place: None, pruned: Vec::new(), counts: None }
+}
+
+/// The same with what the store keeps beside them for a policy.
+fn counted(policy: &Policy, messages: &[SourceMessage]) -> Vec<SourceMessage> {
+    let is_kept = tokens::basis(policy).is_some();
+    let counts = |source: &SourceMessage| is_kept.then(|| Arc::new(tokens::count(policy, &source.message)));
+    messages.iter().map(|source| SourceMessage { counts: counts(source), ..source.clone() }).collect()
 }
 
 fn median(mut times: Vec<Duration>) -> Duration {
@@ -100,28 +108,30 @@ fn measure<T>(mut run: impl FnMut() -> T) -> Duration {
 /// The totals that the daemon keeps beside a session.
 struct Totals {
     view_tokens: i64,
-    output_tokens: i64,
-    output_count: i64,
+    routine: RoutineTotals,
 }
 
 impl Totals {
     fn of(policy: &Policy, messages: &[SourceMessage]) -> Self {
-        Self {
-            view_tokens: plan::view(policy, messages).estimated_tokens,
-            output_tokens: plan::output_tokens(policy, messages),
-            output_count: plan::output_count(messages),
-        }
+        let view_tokens = plan::view(policy, messages).estimated_tokens;
+        Self { view_tokens, routine: scheduler::totals(policy, messages) }
     }
 
     /// Takes in one more message; whether anything is due then.
     fn append(&mut self, policy: &Policy, rule: &Rule, source: &SourceMessage) -> bool {
         let bodies: Vec<&PartBody> = source.message.parts.iter().map(|part| &part.body).collect();
-        self.view_tokens += tokens::estimate_new(policy, source.message.role, &bodies);
-        self.output_tokens += plan::output_tokens(policy, std::slice::from_ref(source));
-        self.output_count += plan::output_count(std::slice::from_ref(source));
+        let weight = tokens::weigh_new(policy, source.message.role, &bodies);
+        self.view_tokens += weight.tokens;
+        self.routine.output_tokens += weight.output_tokens;
+        self.routine.routine_count += weight.routine_count;
+        self.routine.view_count += 1;
+        let RoutineTotals { output_tokens, routine_count, view_count } = self.routine;
+        let passes = |number: i64, least: Option<i64>| least.is_some_and(|least| number > least);
         rule.due_tokens.is_some_and(|due| self.view_tokens >= due)
-            || rule.prune_tokens.is_some_and(|least| self.output_tokens > least)
-            || rule.prune_count.is_some_and(|least| self.output_count > least)
+            || passes(output_tokens, rule.prune_tokens)
+            || passes(routine_count, rule.routine_count)
+            || passes(view_count, rule.view_count)
+            || passes(self.view_tokens, rule.routine_tokens)
     }
 }
 
@@ -139,6 +149,7 @@ struct Figures {
 
 fn figures(preset: &Preset, messages: &[SourceMessage]) -> Figures {
     let policy = preset.policy();
+    let messages = &counted(&policy, messages);
     let layout = Layout::everything();
     let base = messages.last().map_or(0, |source| source.message.revision);
     let estimated = plan::view(&policy, messages).estimated_tokens;

@@ -320,7 +320,7 @@ impl Author<'_> {
             actor: String::new(),
             metadata_json: None,
         };
-        self.messages.push(SourceMessage { message, place: None, pruned: Vec::new() });
+        self.messages.push(SourceMessage { message: message.into(), place: None, pruned: Vec::new(), counts: None });
     }
 
     fn part(&mut self, revision: Revision, body: PartBody) -> Part {

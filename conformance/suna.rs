@@ -293,8 +293,9 @@ fn speaks(source: &SourceMessage) -> bool {
 
 /// Makes some messages the results of tools, in the ways in which Suna writes them.
 fn write_results(source: &mut SourceMessage, dice: &mut StdRng) {
-    let text = match source.message.parts.first_mut().map(|part| &mut part.body) {
-        Some(PartBody::Text(text)) if source.message.role != Role::System => text,
+    let message = &mut *source.message;
+    let text = match message.parts.first_mut().map(|part| &mut part.body) {
+        Some(PartBody::Text(text)) if message.role != Role::System => text,
         Some(PartBody::ToolResult(result)) => &mut result.output,
         _ => return,
     };

@@ -110,6 +110,8 @@ pub const JOB_QUEUE_MAX: usize = 256;
 /// After a summary failed, the next automatic one waits until the view has grown by the window divided by this, and by
 /// twice as much while the breaker holds.
 pub const RETRY_GROWTH_PARTS: i64 = 20;
+/// Sessions that are marked due together because they have been idle; the others follow at once.
+pub const IDLE_SESSIONS_MAX: i64 = 256;
 /// How often the scheduler looks for jobs whose time has come, beside being told.
 pub const SCHEDULER_TICK_MS: u64 = 1_000;
 /// How long a stopping daemon waits for its work to end.

@@ -278,7 +278,7 @@ impl Session {
     /// call that still runs.
     pub(super) fn is_unanswered_before(&self, first: Revision) -> bool {
         let live: Vec<&Message> =
-            self.sources.iter().filter(|source| source.place.is_none()).map(|s| &s.message).collect();
+            self.sources.iter().filter(|source| source.place.is_none()).map(|s| &*s.message).collect();
         let replied = live.iter().rposition(|message| is_reply(message));
         let spoken = live.iter().rposition(|message| message.role == Role::Assistant).unwrap_or(0);
         let heard = live[..spoken].iter().rposition(|message| message.role != Role::Assistant);

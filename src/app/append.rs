@@ -8,7 +8,7 @@ use crate::model::message::{Finish, Message, MessageKind, NewMessage, Role};
 use crate::model::part::{NewPart, PartBody};
 use crate::model::usage::ModelWindow;
 use crate::model::{Revision, Seq};
-use crate::policy::{Policy, Step, tokens};
+use crate::policy::{Policy, tokens};
 use crate::scheduler::rule;
 pub use crate::store::DraftWordsToAdd;
 use crate::store::{
@@ -70,22 +70,13 @@ pub struct MessagePage {
     pub revision: Revision,
 }
 
-/// What parts weigh under a policy.
+/// What parts weigh under a policy, and their counts where the policy wants them kept.
 fn weigh(policy: &Policy, role: Role, kind: MessageKind, parts: &[&PartBody]) -> Weight {
     if kind != MessageKind::Normal {
         return Weight::default();
     }
-    let outputs = parts.iter().filter_map(|body| match body {
-        PartBody::ToolResult(result) => Some(tokens::estimate_text(&policy.counting, &result.output)),
-        _ => None,
-    });
-    let outputs: Vec<i64> = outputs.collect();
-    let clears = policy.routine.iter().any(|step| matches!(step, Step::Clear(_)));
-    Weight {
-        tokens: tokens::estimate_new(policy, role, parts),
-        output_tokens: if clears { outputs.iter().sum() } else { 0 },
-        output_count: i64::try_from(outputs.len()).unwrap_or(i64::MAX),
-    }
+    let tokens::Weight { tokens, output_tokens, routine_count } = tokens::weigh_new(policy, role, parts);
+    Weight { tokens, output_tokens, routine_count }
 }
 
 /// Weighs parts of replies whose words the store alone has.

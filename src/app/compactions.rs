@@ -10,6 +10,7 @@ use crate::model::usage::Usage;
 use crate::policy::overflow_errors::{ProviderError, is_overflow};
 use crate::policy::plan::{self, Boundary, Scene};
 use crate::policy::{Policy, Rung, turns};
+use crate::scheduler::totals;
 use crate::store::{Caller, Condition, Evaluation, Receipt, SummaryCommit, SuppliedSummary};
 
 /// What somebody who asks for a reduction by hand wants.
@@ -206,8 +207,7 @@ impl Longhand {
             at: source.at,
             appended_tokens: 0,
             view_tokens: plan::view(&policy, &after).estimated_tokens,
-            output_tokens: plan::output_tokens(&policy, &after),
-            output_count: plan::output_count(&after),
+            routine: totals(&policy, &after),
             quiet_tokens: None,
             held: false,
         };

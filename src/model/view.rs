@@ -6,16 +6,69 @@ use super::ids::{CompactionId, MessageId, PartId};
 use super::layout::Place;
 use super::message::{Message, Role};
 use super::part::PartBody;
+use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
 
 /// A stored message on its way into a view: what the layout chose, with the prune marks that touch it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SourceMessage {
     /// The message, with the parts that were closed by the view's revision.
-    pub message: Message,
+    pub message: SharedMessage,
     /// Why it stands here, when that is not its own place.
     pub place: Option<Place>,
     /// Its parts that a prune mark shortens.
     pub pruned: Vec<Pruned>,
+    /// What it weighs, if that was worked out before by the counting of the policy in force. Decisions are the same
+    /// without it, but count again.
+    pub counts: Option<Arc<Counts>>,
+}
+
+/// What a message weighs as it was written, in the units of one way of counting.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Counts {
+    /// All of it.
+    pub whole: i64,
+    /// Each of its parts, in their order.
+    pub parts: Vec<PartCounts>,
+}
+
+/// What a part weighs as it was written, in the units of one way of counting.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct PartCounts {
+    /// In a message of its own.
+    pub alone: i64,
+    /// The words of a tool's output, however long views show them; 0 for any other part.
+    pub words: i64,
+}
+
+/// A message that many lists of a decision hold. Copies are cheap until one is changed.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SharedMessage(Arc<Message>);
+
+impl From<Message> for SharedMessage {
+    fn from(message: Message) -> Self {
+        Self(Arc::new(message))
+    }
+}
+
+impl From<SharedMessage> for Message {
+    fn from(shared: SharedMessage) -> Self {
+        Arc::unwrap_or_clone(shared.0)
+    }
+}
+
+impl Deref for SharedMessage {
+    type Target = Message;
+
+    fn deref(&self) -> &Message {
+        &self.0
+    }
+}
+
+impl DerefMut for SharedMessage {
+    fn deref_mut(&mut self) -> &mut Message {
+        Arc::make_mut(&mut self.0)
+    }
 }
 
 impl SourceMessage {

@@ -155,6 +155,8 @@ impl Tokenized<'_> {
 #[derive(Debug, Clone)]
 pub struct Vocabulary {
     name: String,
+    /// Tells it from another vocabulary of the same name.
+    fingerprint: String,
     /// The rank of each token. Of two neighbours that could be joined, those with the lowest rank are joined first.
     ranks: HashMap<Box<[u8]>, u32>,
     /// The bytes of the longest token: what is longer needs no look-up.
@@ -213,12 +215,18 @@ impl Vocabulary {
             return Err(VocabularyError::MissingByte { byte });
         }
         let pieces = Regex::new(PIECE).expect("a constant pattern");
-        Ok(Self { name: name.to_owned(), ranks, longest, pieces })
+        let fingerprint = blake3::hash(bytes).to_hex().to_string();
+        Ok(Self { name: name.to_owned(), fingerprint, ranks, longest, pieces })
     }
 
     /// The name under which a policy asks for it.
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// The hash of the text it was read from.
+    pub fn fingerprint(&self) -> &str {
+        &self.fingerprint
     }
 
     /// The tokens of a text.

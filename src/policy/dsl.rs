@@ -87,7 +87,12 @@ impl Parser {
             _ => return Err(format!("no role begins like {name}")),
         };
         let revision = self.highest + 1;
-        self.messages.push(SourceMessage { message: empty(name, role, revision), place: None, pruned: Vec::new() });
+        self.messages.push(SourceMessage {
+            message: empty(name, role, revision).into(),
+            place: None,
+            pruned: Vec::new(),
+            counts: None,
+        });
         for word in rest {
             self.message_word(word)?;
         }

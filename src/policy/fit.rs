@@ -63,6 +63,17 @@ pub fn fit(fit: &Fit, policy: &Policy, window: &ModelWindow, messages: &[SourceM
     }
 }
 
+/// The tokens of a view up to which a strategy that goes by them has nothing to do; none for the others, and when the
+/// window is not known.
+pub(super) fn fits(fit: &Fit, policy: &Policy, window: &ModelWindow) -> Option<i64> {
+    match fit {
+        Fit::PerRole(rule) => goal(policy, window, rule.target_ratio),
+        Fit::Groups(rule) => goal(policy, window, rule.target_ratio),
+        Fit::TurnsAndSteps(_) | Fit::NewestFirst(_) | Fit::Suffix {} => goal(policy, window, 1.0),
+        Fit::Last(_) | Fit::OutputBudget(_) | Fit::MiddleOut(_) | Fit::Strip(_) => None,
+    }
+}
+
 /// The share of the main rung's limit that messages may weigh; none when the window is not known.
 fn goal(policy: &Policy, window: &ModelWindow, ratio: f64) -> Option<i64> {
     let limit = overflow::usable(policy, window);

@@ -26,6 +26,7 @@ pub mod prompt;
 pub mod recall;
 pub mod render;
 pub mod retrieval;
+pub mod routine;
 pub mod select;
 pub mod shorten;
 pub mod tokens;

@@ -192,7 +192,8 @@ fn steps(scene: Scene<'_>, steps: &[Step], context_tokens: i64, enough: Option<i
         if index + 1 < steps.len() {
             let after = with_cuts(&sources, &cuts, CompactionId(Uuid::nil()));
             if enough.is_some() {
-                let tokens = |sources: &[SourceMessage]| view(scene.policy, sources).estimated_tokens;
+                let tokens =
+                    |sources: &[SourceMessage]| tokens::Weights::of(scene.policy, sources).tokens(0..sources.len());
                 remaining -= tokens(&sources) - tokens(&after);
             }
             sources = Cow::Owned(after);
@@ -214,7 +215,7 @@ fn spare_pinned(layout: &Layout, sources: &[SourceMessage], cuts: &mut Cuts) {
     }
     let is_pinned =
         |source: &&SourceMessage| source.place == Some(Place::Pinned) || layout.pinned.contains(&slot(source));
-    let pinned: Vec<&Message> = sources.iter().filter(is_pinned).map(|source| &source.message).collect();
+    let pinned: Vec<&Message> = sources.iter().filter(is_pinned).map(|source| &*source.message).collect();
     let revisions: HashSet<Revision> = pinned.iter().map(|message| message.revision).collect();
     let parts: HashSet<PartId> = pinned.iter().flat_map(|message| &message.parts).map(|part| part.id).collect();
     cuts.omitted.retain(|revision| !revisions.contains(revision));
@@ -450,7 +451,7 @@ fn derived(kind: MessageKind, role: Role, body: PartBody, place: Place) -> Sourc
         actor: String::new(),
         metadata_json: None,
     };
-    SourceMessage { message, place: Some(place), pruned: Vec::new() }
+    SourceMessage { message: message.into(), place: Some(place), pruned: Vec::new(), counts: None }
 }
 
 /// A part that is not stored yet.
@@ -555,7 +556,7 @@ pub fn output_tokens(policy: &Policy, sources: &[SourceMessage]) -> i64 {
     let of = |source: &SourceMessage| -> i64 {
         let open = |part: &&Part| source.pruned_part(part.id).is_none();
         let outputs = source.message.parts.iter().filter(open).filter_map(|part| match &part.body {
-            PartBody::ToolResult(result) => Some(tokens::estimate_text(&policy.counting, &result.output)),
+            PartBody::ToolResult(result) => Some(tokens::estimate_words_of(policy, source, part, &result.output)),
             _ => None,
         });
         outputs.sum()
@@ -563,13 +564,9 @@ pub fn output_tokens(policy: &Policy, sources: &[SourceMessage]) -> i64 {
     sources.iter().map(of).sum()
 }
 
-/// Tool outputs, by number, that no mark shortens.
-pub fn output_count(sources: &[SourceMessage]) -> i64 {
-    let of = |source: &SourceMessage| {
-        let open = |part: &&Part| matches!(part.body, PartBody::ToolResult(_)) && source.pruned_part(part.id).is_none();
-        source.message.parts.iter().filter(open).count()
-    };
-    i64::try_from(sources.iter().map(of).sum::<usize>()).unwrap_or(i64::MAX)
+/// Messages that stand in the view at their own places.
+pub fn message_count(sources: &[SourceMessage]) -> i64 {
+    i64::try_from(inline(sources).len()).unwrap_or(i64::MAX)
 }
 
 /// The index of the first view message that differs.

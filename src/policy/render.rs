@@ -22,11 +22,12 @@ pub const NEWEST_VERSION: u32 = 2;
 /// Parts that say nothing to a model (steps, records, empty texts) are left out, and so are messages that have no other
 /// parts.
 pub fn render(policy: &Policy, messages: &[SourceMessage]) -> View {
-    let messages = messages.iter().filter(|source| source.message.kind != MessageKind::Record);
+    let sources = messages;
+    let messages = sources.iter().filter(|source| source.message.kind != MessageKind::Record);
     let mut messages: Vec<ViewMessage> = messages.map(|source| view_message(policy, source)).collect();
     answer_summary(policy, &mut messages);
     let messages = pairing::pair(&policy.view.interrupted_text, messages);
-    let estimated_tokens = tokens::estimate_messages(policy, &messages);
+    let estimated_tokens = tokens::estimate_view(policy, &messages, sources);
     View { messages, estimated_tokens }
 }
 

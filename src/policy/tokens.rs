@@ -7,6 +7,7 @@
 
 mod chat;
 mod contents;
+mod counts;
 mod envelope;
 mod json;
 mod said;
@@ -15,6 +16,7 @@ mod words;
 
 pub use chat::ChatFormat;
 pub(super) use contents::{Content, contents};
+pub use counts::{Weight, basis, count, weigh_new};
 pub use envelope::{Detail, Envelope};
 pub use said::{NoteEnd, Said};
 pub use tally::Tally;
@@ -22,7 +24,7 @@ pub use tally::Tally;
 use super::bpe::{self, Encoding, Tokenized, Vocabulary};
 use super::{Policy, truncate};
 use crate::model::message::Role;
-use crate::model::part::{Media, Opaque, PartBody, ToolCall, ToolResult};
+use crate::model::part::{Media, Opaque, Part, PartBody, ToolCall, ToolResult};
 use crate::model::usage::Usage;
 use crate::model::view::{Pruned, SourceMessage, Standing, ViewMessage};
 use serde::{Deserialize, Serialize};
@@ -259,19 +261,26 @@ pub fn estimate_messages(policy: &Policy, messages: &[ViewMessage]) -> i64 {
     Weights::new(policy, messages.iter().map(|message| view_units(policy, message))).tokens(0..messages.len())
 }
 
+/// The same for messages that show these stored ones, whose counts are used where a view shows them as they are.
+pub fn estimate_view(policy: &Policy, messages: &[ViewMessage], sources: &[SourceMessage]) -> i64 {
+    let counted = counts::by_id(sources);
+    let units =
+        |message: &ViewMessage| counts::of_view(&counted, message).unwrap_or_else(|| view_units(policy, message));
+    Weights::new(policy, messages.iter().map(units)).tokens(0..messages.len())
+}
+
 /// The tokens of a stored message as a view will show it: pruned and cut, but not paired.
 pub fn estimate_source(policy: &Policy, message: &SourceMessage) -> i64 {
     tokens_of(&policy.counting, source_units(policy, message))
 }
 
-/// The tokens that new parts will weigh in a view, once cut. For running totals.
-pub fn estimate_new(policy: &Policy, role: Role, parts: &[&PartBody]) -> i64 {
-    let shown: Vec<Shown<'_>> = parts.iter().filter_map(|body| shown(policy, body, None)).collect();
-    tokens_of(&policy.counting, units(&policy.counting, role, &shown))
-}
-
 /// The tokens of some parts of a stored message, by index, as if they were all of it.
 pub fn estimate_parts(policy: &Policy, source: &SourceMessage, parts: &[usize]) -> i64 {
+    if let [part] = parts
+        && let Some(counts) = counts::of_part(source, *part)
+    {
+        return tokens_of(&policy.counting, counts.alone);
+    }
     let parts = parts.iter().filter_map(|&part| source.message.parts.get(part));
     let shown: Vec<Shown<'_>> =
         parts.filter_map(|part| shown(policy, &part.body, source.pruned_part(part.id))).collect();
@@ -285,6 +294,27 @@ pub fn estimate_part(policy: &Policy, role: Role, body: &PartBody, pruned: Optio
     let named = tool.filter(|_| policy.counting.per == CountPer::Contents);
     let name = named.map_or(0, |tool| length(LengthUnit::Utf16, tool) as i64);
     tokens_of(&policy.counting, units(&policy.counting, role, &shown).saturating_add(name))
+}
+
+/// The same for a part of a stored message, as marks have left it.
+pub fn estimate_part_of(policy: &Policy, source: &SourceMessage, part: &Part, tool: Option<&str>) -> i64 {
+    match counts::of(source, part) {
+        Some(counts) => {
+            let named = tool.filter(|_| policy.counting.per == CountPer::Contents);
+            let name = named.map_or(0, |tool| length(LengthUnit::Utf16, tool) as i64);
+            tokens_of(&policy.counting, counts.alone.saturating_add(name))
+        }
+        None => estimate_part(policy, source.message.role, &part.body, source.pruned_part(part.id), tool),
+    }
+}
+
+/// The tokens of words of a part of a stored message, which are all its words when no mark is on it.
+pub fn estimate_words_of(policy: &Policy, source: &SourceMessage, part: &Part, words: &str) -> i64 {
+    let is_output = matches!(part.body, PartBody::ToolResult(_));
+    match counts::of(source, part).filter(|_| is_output) {
+        Some(counts) => tokens_of(&policy.counting, counts.words),
+        None => estimate_text(&policy.counting, words),
+    }
 }
 
 /// The weights of a list of messages, such that any range can be asked for at once.
@@ -477,6 +507,9 @@ fn wrapper_units(policy: &Policy) -> i64 {
 }
 
 fn source_units(policy: &Policy, source: &SourceMessage) -> i64 {
+    if let Some(counts) = source.counts.as_ref().filter(|_| source.pruned.is_empty()) {
+        return counts.whole;
+    }
     units(&policy.counting, source.message.role, &shown_parts(policy, source))
 }
 

@@ -11,6 +11,7 @@ mod worker;
 
 use crate::clock::{Clock, fresh_id};
 use crate::limits;
+use crate::model::time::Timestamp;
 use crate::policy::bpe::Vocabulary;
 use crate::store::{self, Store};
 use crate::summarizer::Levels;
@@ -26,7 +27,7 @@ use tokio_util::task::TaskTracker;
 use worker::Worker;
 
 pub use index::index;
-pub use rule::rule;
+pub use rule::{rule, totals};
 
 /// What the scheduler cannot go on without.
 #[derive(Debug, thiserror::Error)]
@@ -100,6 +101,8 @@ impl Scheduler {
         let mut state = State::default();
         let mut head = self.store.watch_head();
         let mut tick = tokio::time::interval(Duration::from_millis(limits::SCHEDULER_TICK_MS));
+        // When the first session will have been idle for long enough; what is found anew each time.
+        let mut next_idle = None;
         loop {
             let input = tokio::select! {
                 () = cancel.cancelled() => break,
@@ -114,13 +117,18 @@ impl Scheduler {
                     self.look().await
                 }
                 () = self.handle.woken.notified() => self.look().await,
+                () = self.until(next_idle) => self.look().await,
                 _ = tick.tick() => {
                     self.release_expired(&state).await;
                     self.look().await
                 }
             };
+            next_idle = None;
             let input = match input {
-                Ok(input) => input,
+                Ok((input, idle)) => {
+                    next_idle = idle;
+                    input
+                }
                 Err(store::Error::Closed) => break,
                 Err(error) => {
                     tracing::error!(%error, "the scheduler cannot read the store");
@@ -146,12 +154,30 @@ impl Scheduler {
         }
     }
 
-    /// What the database says is to be done. Few at a time: the rest is found when these are done.
-    async fn look(&self) -> store::Result<Input> {
+    /// Waits for an instant; for ever when there is none.
+    async fn until(&self, instant: Option<Timestamp>) {
+        match instant {
+            Some(instant) => {
+                let micros = u64::try_from(instant.0.saturating_sub(self.clock.now().0)).unwrap_or(0);
+                tokio::time::sleep(Duration::from_micros(micros)).await;
+            }
+            None => std::future::pending().await,
+        }
+    }
+
+    /// What the database says is to be done, and when the first session will have been idle for long enough. Few at a
+    /// time: the rest is found when these are done.
+    async fn look(&self) -> store::Result<(Input, Option<Timestamp>)> {
+        let now = self.clock.now();
+        let mut next_idle = self.store.next_idle().await?;
+        if next_idle.is_some_and(|instant| instant <= now) {
+            self.store.wake_idle().await?;
+            next_idle = self.store.next_idle().await?;
+        }
         let many = i64::try_from(limits::JOB_QUEUE_MAX / 4).unwrap_or(i64::MAX);
         let due = self.store.due_sessions(many).await?;
         let ready = self.store.ready_jobs(self.clock.now(), many).await?;
-        Ok(Input::Found { due, ready })
+        Ok((Input::Found { due, ready }, next_idle))
     }
 }
 

@@ -1,6 +1,6 @@
 //! One worker: looks at due sessions and carries out jobs.
 
-use super::{Error, recover, rule};
+use super::{Error, recover, rule, totals};
 use crate::clock::Clock;
 use crate::limits;
 use crate::model::compaction::{CompactionRequest, Failure, Level, Trigger};
@@ -12,8 +12,8 @@ use crate::policy::bpe::Vocabulary;
 use crate::policy::plan::{self, Scene, SummaryPlan, Work};
 use crate::policy::{Notice, Policy, Rung, overflow, upgrade};
 use crate::store::{
-    self, Breaker, Caller, Claim, Commit, Committed, Condition, DueSession, Evaluation, Reduction, Source, Store,
-    SummaryCommit,
+    self, Breaker, Caller, Claim, Commit, Committed, Condition, DueSession, Evaluation, Reduction, RoutineTotals,
+    Source, Store, SummaryCommit,
 };
 use crate::summarizer::{self, Extractive, Levels, Summarizer, SummaryInput, SummaryOutput};
 use std::sync::Arc;
@@ -88,7 +88,7 @@ impl Worker {
         let exceeds = overflow::room(&due.window).is_some_and(|room| tokens > room);
         let rests = due.cool_until.is_some_and(|until| now < until) && !exceeds;
         let decision = if due.held { None } else { plan::decide(scene, tokens, |_| !rests) };
-        let climbs = decision.as_ref().is_some_and(|decision| decision.level.is_some());
+        let (acts, climbs) = (decision.is_some(), decision.as_ref().is_some_and(|decision| decision.level.is_some()));
         if let Some(decision) = decision {
             let (request, confirm_until) = request(&policy, decision.level, percent(tokens, due), now);
             let window = due.window.clone();
@@ -96,13 +96,13 @@ impl Worker {
             self.store.enqueue(due.session, Caller::default(), request, window, condition, confirm_until).await?;
         }
         let is_reached = overflow::reached(&policy, &due.window, tokens).next().is_some();
-        let quiet = is_reached && !climbs && !rests && !due.held;
+        let is_full = rule(&policy, &due.window).routine_tokens.is_some_and(|least| tokens > least);
+        let quiet = ((is_reached && !climbs) || (is_full && !acts)) && !rests && !due.held;
         let evaluation = Evaluation {
             at: due.revision,
             appended_tokens: due.appended_tokens,
             view_tokens: estimated,
-            output_tokens: plan::output_tokens(&policy, &source.messages),
-            output_count: plan::output_count(&source.messages),
+            routine: totals(&policy, &source.messages),
             quiet_tokens: quiet.then(|| plan::quiet_until(&policy, &due.window, tokens)),
             held: due.held,
         };
@@ -384,8 +384,7 @@ struct Draft {
     reduction: Reduction,
     tokens_before: i64,
     tokens_after: i64,
-    output_tokens: i64,
-    output_count: i64,
+    routine: RoutineTotals,
     first_changed_index: i64,
 }
 
@@ -410,8 +409,7 @@ impl Draft {
             reduction: reduction(scene, cuts, summary),
             tokens_before: before.estimated_tokens,
             tokens_after: after.estimated_tokens,
-            output_tokens: plan::output_tokens(policy, &after_sources),
-            output_count: plan::output_count(&after_sources),
+            routine: totals(policy, &after_sources),
             first_changed_index: plan::first_changed(&before, &after),
         })
     }
@@ -432,8 +430,7 @@ impl Draft {
             rule: rule(policy, window),
             tokens_before: self.tokens_before,
             tokens_after: self.tokens_after,
-            output_tokens: self.output_tokens,
-            output_count: self.output_count,
+            routine: self.routine,
             first_changed_index: self.first_changed_index,
             progress: due.is_none_or(|due| self.tokens_after < due),
             cool_until,

@@ -12,7 +12,7 @@ use crate::limits;
 use crate::model::Revision;
 use crate::model::event::EventBody;
 use crate::model::ids::{MessageId, PartId};
-use crate::model::message::{Finish, MessageKind, NewMessage, Role};
+use crate::model::message::{Finish, FinishReason, MessageKind, NewMessage, Role};
 use crate::model::part::{NewPart, Part, PartBody};
 use sqlx::Row as _;
 use sqlx::sqlite::SqliteRow;
@@ -25,8 +25,8 @@ pub struct Weight {
     pub tokens: i64,
     /// Those of them that a prune could take away later.
     pub output_tokens: i64,
-    /// How many outputs those are.
-    pub output_count: i64,
+    /// How many of the parts the routine could act on.
+    pub routine_count: i64,
 }
 
 /// A message that a client appends, with what it weighs.
@@ -298,9 +298,17 @@ fn append_one(tx: &mut Tx<'_>, key: i64, caller: &Caller, rule: &Rule, message: 
     let AppendMessage { original, input, weight, whole_view } = message;
     let finish = input.finish.clone();
     let (id, _) = tx.message(key, caller, input)?;
+    let now = tx.now;
     if original.kind == MessageKind::Normal {
         let head = tx.loaded(key)?;
-        head.weigh(weight.tokens, weight.output_tokens, weight.output_count);
+        head.weigh(weight.tokens, weight.output_tokens, weight.routine_count);
+        head.view_count += 1;
+        // A failure says nothing: whoever waits for an answer waits on.
+        if original.role == Role::Assistant
+            && finish.as_ref().is_none_or(|finish| finish.reason != Some(FinishReason::Error))
+        {
+            head.spoke(rule, now);
+        }
         if original.role == Role::User {
             head.hold_turns = (head.hold_turns - 1).max(0);
             if head.hold_breaker && head.hold_turns == 0 {
@@ -312,7 +320,6 @@ fn append_one(tx: &mut Tx<'_>, key: i64, caller: &Caller, rule: &Rule, message: 
             let reply = Reply { id: MessageId(id), finish: &finish, own_tokens: weight.tokens, whole_view };
             record_usage(tx, key, caller, rule, &reply)?;
         }
-        let now = tx.now;
         tx.loaded(key)?.judge(rule, now);
     }
     Ok(id)
@@ -412,7 +419,7 @@ fn close_parts(
         open.bytes += part.encoded.bytes();
     }
     for (_, weight) in &parts {
-        head.weigh(weight.tokens, weight.output_tokens, weight.output_count);
+        head.weigh(weight.tokens, weight.output_tokens, weight.routine_count);
     }
     let mut digest = Digest::default();
     let ids: Vec<Uuid> = parts.iter().map(|(part, _)| part.public_id).collect();

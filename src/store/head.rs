@@ -28,8 +28,14 @@ pub struct Rule {
     pub prune_tokens: Option<i64>,
     /// After a prune was considered, this many more tool output tokens must come before it is again.
     pub prune_step_tokens: i64,
-    /// The tool outputs, by number, above which a prune could pay.
-    pub prune_count: Option<i64>,
+    /// The parts that the routine could act on, by number, above which it is worth a look.
+    pub routine_count: Option<i64>,
+    /// The messages of a view above which the routine is worth a look.
+    pub view_count: Option<i64>,
+    /// The tokens of a view above which the routine is worth a look, whatever the ladder says.
+    pub routine_tokens: Option<i64>,
+    /// For how many milliseconds the model must have said nothing before the routine is worth a look for that.
+    pub idle_ms: Option<i64>,
     /// What the window has room for beside a reply: with more than that in it no rung waits for its cool-down.
     pub room_tokens: Option<i64>,
     /// What of reported usage counts.
@@ -57,6 +63,17 @@ impl Rule {
             UsageReading::Nothing => 0,
         }
     }
+}
+
+/// What of a view the routine could act on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct RoutineTotals {
+    /// Tokens of the tool outputs that a prune could still look at.
+    pub output_tokens: i64,
+    /// Parts that the routine could act on, by number.
+    pub routine_count: i64,
+    /// Messages at their own places.
+    pub view_count: i64,
 }
 
 /// How full a context is after a write.
@@ -123,8 +140,16 @@ pub(crate) struct Head {
     pub(crate) quiet_tokens: Option<i64>,
     /// Until then no rung asks again, as long as the view fits.
     pub(crate) cool_until: Option<Timestamp>,
-    /// Tool results in the view that no mark shortens.
-    pub(crate) output_count: i64,
+    /// Parts in the view that the routine could act on.
+    pub(crate) routine_count: i64,
+    /// How many these were when the routine last found nothing to do.
+    pub(crate) routine_checked: i64,
+    /// Messages that the view shows at their own places.
+    pub(crate) view_count: i64,
+    /// How many these were when the routine last found nothing to do.
+    pub(crate) view_checked: i64,
+    /// When the session will have been idle for as long as its routine waits.
+    pub(crate) idle_until: Option<Timestamp>,
     pub(crate) live_job: Option<CompactionId>,
     pub(crate) open: HashMap<Uuid, OpenMessage>,
     /// `(revision, appended_tokens)` of the last changes. Memory only: after a restart usage is tied to its own place.
@@ -134,7 +159,7 @@ pub(crate) struct Head {
 const SELECT: &str = "select id, public_id, fork_revision, title, state, metadata_json, window, revision, \
      history_revision, reduction_revision, chain_hash, message_count, update_time, view_tokens, appended_tokens, \
      usage_tokens, usage_at, output_tokens, output_checked, due_revision, due_window, failures, hold_turns, hold_breaker, \
-     failed_tokens, quiet_tokens, cool_until, output_count \
+     failed_tokens, quiet_tokens, cool_until, routine_count, routine_checked, view_count, view_checked, idle_until \
      from session where id = $1";
 const SELECT_OPEN: &str = "select m.id, m.public_id, \
      (select count(*) from part p where p.message_id = m.id) \
@@ -144,7 +169,8 @@ const UPDATE: &str = "update session set title = $2, state = $3, metadata_json =
      history_revision = $7, reduction_revision = $8, chain_hash = $9, message_count = $10, update_time = $11, \
      view_tokens = $12, appended_tokens = $13, usage_tokens = $14, usage_at = $15, output_tokens = $16, \
      output_checked = $17, due_revision = $18, due_window = $19, failures = $20, hold_turns = $21, hold_breaker = $22, \
-     failed_tokens = $23, quiet_tokens = $24, cool_until = $25, output_count = $26 where id = $1";
+     failed_tokens = $23, quiet_tokens = $24, cool_until = $25, routine_count = $26, routine_checked = $27, view_count = $28, \
+     view_checked = $29, idle_until = $30 where id = $1";
 
 /// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
@@ -198,7 +224,11 @@ impl Head {
             failed_tokens: row.try_get("failed_tokens")?,
             quiet_tokens: row.try_get("quiet_tokens")?,
             cool_until: row.try_get::<Option<i64>, _>("cool_until")?.map(Timestamp),
-            output_count: row.try_get("output_count")?,
+            routine_count: row.try_get("routine_count")?,
+            routine_checked: row.try_get("routine_checked")?,
+            view_count: row.try_get("view_count")?,
+            view_checked: row.try_get("view_checked")?,
+            idle_until: row.try_get::<Option<i64>, _>("idle_until")?.map(Timestamp),
             live_job: live.map(|id| codec::uuid(&id).map(CompactionId)).transpose()?,
             open,
             totals: VecDeque::new(),
@@ -233,7 +263,11 @@ impl Head {
             .bind(self.failed_tokens)
             .bind(self.quiet_tokens)
             .bind(self.cool_until.map(|until| until.0))
-            .bind(self.output_count)
+            .bind(self.routine_count)
+            .bind(self.routine_checked)
+            .bind(self.view_count)
+            .bind(self.view_checked)
+            .bind(self.idle_until.map(|until| until.0))
             .execute(conn)
             .await?;
         Ok(())
@@ -279,11 +313,11 @@ impl Head {
     }
 
     /// Counts tokens that joined the view.
-    pub(crate) fn weigh(&mut self, tokens: i64, output_tokens: i64, output_count: i64) {
+    pub(crate) fn weigh(&mut self, tokens: i64, output_tokens: i64, routine_count: i64) {
         self.view_tokens += tokens;
         self.appended_tokens += tokens;
         self.output_tokens += output_tokens;
-        self.output_count += output_count;
+        self.routine_count += routine_count;
     }
 
     /// Remembers the running total at the newest revision.
@@ -327,11 +361,40 @@ impl Head {
         let climbs = reached && !self.is_cooling(rule, now) && self.may_summarize(&rule.window);
         let much = rule.prune_tokens.is_some_and(|least| self.output_tokens > least)
             && self.output_tokens >= self.output_checked + rule.prune_step_tokens;
-        let many = rule.prune_count.is_some_and(|least| self.output_count > least);
-        if climbs || much || many {
+        let grown =
+            |count: i64, checked: i64, least: Option<i64>| least.is_some_and(|least| count > least.max(checked));
+        let many = grown(self.routine_count, self.routine_checked, rule.routine_count)
+            || grown(self.view_count, self.view_checked, rule.view_count);
+        let full = rule.routine_tokens.is_some_and(|least| tokens > least) && !self.is_quiet(tokens);
+        if climbs || much || many || full {
             self.due_revision = Some(self.revision);
             self.due_window = (rule.window != self.window).then(|| rule.window.clone());
         }
+    }
+
+    /// Takes over what the routine could act on in a view that was measured. What it found nothing to do about it looks
+    /// at again when there is more.
+    pub(crate) fn measured(&mut self, routine: RoutineTotals, is_settled: bool) {
+        let RoutineTotals { output_tokens, routine_count, view_count } = routine;
+        (self.output_tokens, self.output_checked) = (output_tokens, output_tokens);
+        (self.routine_count, self.view_count) = (routine_count, view_count);
+        (self.routine_checked, self.view_checked) = if is_settled { (routine_count, view_count) } else { (0, 0) };
+    }
+
+    /// Notes that the model spoke: the session's idle time begins anew.
+    pub(crate) fn spoke(&mut self, rule: &Rule, now: Timestamp) {
+        self.idle_until = rule.idle_ms.map(|wait| now.plus_millis(wait));
+    }
+
+    /// Sets the due mark because the session has been idle for long enough. One that is being reduced waits.
+    pub(crate) fn rested(&mut self, now: Timestamp) {
+        if self.live_job.is_some() {
+            self.idle_until = Some(now.plus_millis(limits::LEASE_MS));
+            return;
+        }
+        self.idle_until = None;
+        self.due_revision = Some(self.revision);
+        self.due_window = None;
     }
 
     /// Whether the rungs that so many tokens reach had nothing to do when they were last looked at.

@@ -4,10 +4,11 @@ use super::append::answered;
 use super::chain::Digest;
 use super::codec::{self, Number as _};
 use super::error::{Error, Kind, Result};
-use super::head::{Receipt, SessionKey};
+use super::head::{Receipt, RoutineTotals, SessionKey};
 use super::lineage::Reader;
 use super::tx::{Caller, Tx};
 use crate::clock::fresh_id;
+use crate::limits;
 use crate::model::Revision;
 use crate::model::compaction::{
     Compaction, CompactionKind, CompactionRequest, CompactionState, Failure, Level, Outcome, Trigger,
@@ -125,10 +126,8 @@ pub struct Evaluation {
     pub appended_tokens: i64,
     /// Tokens of the view, by the policy's estimate.
     pub view_tokens: i64,
-    /// Tool output tokens that a prune could look at.
-    pub output_tokens: i64,
-    /// Tool outputs, by number, that no mark shortens.
-    pub output_count: i64,
+    /// What of the view the routine could act on.
+    pub routine: RoutineTotals,
     /// Below this many tokens the rungs that are reached have nothing to do; none when something was asked for.
     pub quiet_tokens: Option<i64>,
     /// Whether nothing was asked for because automatic triggers hold.
@@ -180,6 +179,9 @@ const RUNNING: &str = "select id, session_id, lease_until from job where state =
 const DUE: &str = "select id, revision, appended_tokens, usage_tokens, usage_at, \
      hold_turns > 0 and hold_breaker = 0, due_window, window, cool_until from session \
      where due_revision is not null order by due_revision limit $1";
+const NEXT_IDLE: &str = "select idle_until from session where idle_until is not null order by idle_until limit 1";
+const IDLE: &str =
+    "select id from session where idle_until is not null and idle_until <= $1 order by idle_until limit $2";
 const TRUSTED: &str = "select usage_tokens is not null from session where id = $1";
 const COUNTS: &str = "select (select count(*) from job where state = 1 and queued = 0) \
      + (select count(*) from job where state = 1 and queued = 1), \
@@ -203,8 +205,8 @@ const PROMOTE: &str = "update job set queued = 0 where id = \
 /// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
 pub(crate) const STATEMENTS: &[&str] = &[
-    BY_ID, BY_ROW, OF_SESSION, LIVE, QUEUED, READY, NEXT_RUN, RUNNING, DUE, TRUSTED, COUNTS, INSERT, CONFIRM, CLAIM,
-    HEARTBEAT, RETRY, FINISH, PROMOTE,
+    BY_ID, BY_ROW, OF_SESSION, LIVE, QUEUED, READY, NEXT_RUN, RUNNING, DUE, NEXT_IDLE, IDLE, TRUSTED, COUNTS, INSERT,
+    CONFIRM, CLAIM, HEARTBEAT, RETRY, FINISH, PROMOTE,
 ];
 
 /// A job's row: the reduction, and what only the store knows.
@@ -320,6 +322,24 @@ pub(crate) async fn due(reader: &mut Reader<'_>, limit: i64) -> Result<Vec<DueSe
             })
         })
         .collect()
+}
+
+/// When the first session will have been idle for as long as its routine waits.
+pub(crate) async fn next_idle(reader: &mut Reader<'_>) -> Result<Option<Timestamp>> {
+    let row = reader.one(sqlx::query(NEXT_IDLE)).await?;
+    row.map(|row| Ok(Timestamp(row.try_get(0)?))).transpose()
+}
+
+/// Sets the due mark of sessions that have been idle for as long as their routine waits, those of longest first.
+pub(crate) async fn wake_idle(tx: &mut Tx<'_>) -> Result<()> {
+    tx.flush().await?;
+    let now = tx.now;
+    let query = sqlx::query_scalar(IDLE).bind(now.0).bind(limits::IDLE_SESSIONS_MAX);
+    let keys: Vec<i64> = query.fetch_all(&mut *tx.conn).await?;
+    for key in keys {
+        tx.head(key).await?.rested(now);
+    }
+    Ok(())
 }
 
 /// The reduction of a session that waits or runs.
@@ -687,9 +707,7 @@ pub(crate) async fn evaluated(tx: &mut Tx<'_>, key: SessionKey, found: Evaluatio
     let since = (head.appended_tokens - found.appended_tokens).max(0);
     if head.reduction_revision <= found.at {
         head.view_tokens = found.view_tokens + since;
-        head.output_tokens = found.output_tokens;
-        head.output_checked = found.output_tokens;
-        head.output_count = found.output_count;
+        head.measured(found.routine, true);
         head.quiet_tokens = found.quiet_tokens;
     }
     // What ended the hold meanwhile may also be what makes it due: then the scheduler looks once more.

@@ -601,7 +601,7 @@ async fn with_prunes(
             let message = found.message;
             let of = |part: &Part| pruned.get(&part.id).map(|(_, pruned)| pruned.clone());
             let pruned = message.parts.iter().filter_map(of).collect();
-            SourceMessage { message, place: None, pruned }
+            SourceMessage { message: message.into(), place: None, pruned, counts: None }
         })
         .collect())
 }

@@ -25,7 +25,7 @@ mod writer;
 pub use append::{DraftReceipt, DraftWordsToAdd, Seal, Weigh, Weighed, Weight};
 pub use error::{Error, Kind, Result};
 pub use events::{EventFilter, EventPage, Looked};
-pub use head::{Fill, Receipt, Rule, SessionKey, UsageReading};
+pub use head::{Fill, Receipt, RoutineTotals, Rule, SessionKey, UsageReading};
 pub use jobs::{Breaker, Claim, Condition, DueSession, Enqueued, Evaluation};
 pub use messages::{PageOf, weigh_bytes};
 pub use open::{Durability, Options};
@@ -575,8 +575,7 @@ impl Store {
             until,
             tokens_before,
             tokens_after: evaluation.view_tokens,
-            output_tokens: evaluation.output_tokens,
-            output_count: evaluation.output_count,
+            routine: evaluation.routine,
             measured_at: evaluation.at,
         };
         self.receipt(Command::Supply(Box::new(command))).await
@@ -605,6 +604,16 @@ impl Store {
     /// Jobs whose time has come.
     pub async fn ready_jobs(&self, now: Timestamp, limit: i64) -> Result<Vec<(i64, SessionKey)>> {
         self.reading(async |reader| jobs::ready(reader, now, limit).await).await
+    }
+
+    /// When the first session will have been idle for as long as its routine waits.
+    pub async fn next_idle(&self) -> Result<Option<Timestamp>> {
+        self.reading(async |reader| jobs::next_idle(reader).await).await
+    }
+
+    /// Sets the due mark of sessions that have been idle for as long as their routine waits.
+    pub async fn wake_idle(&self) -> Result<()> {
+        self.done(Command::WakeIdle).await
     }
 
     /// When the next job is to run.

@@ -50,6 +50,7 @@ const MIGRATIONS: &[(i64, &str, &str)] = &[
     (20_261_121_000_000, "store", include_str!("../../migrations/20261121000000_store.sql")),
     (20_261_122_000_000, "ladder", include_str!("../../migrations/20261122000000_ladder.sql")),
     (20_261_123_000_000, "search", include_str!("../../migrations/20261123000000_search.sql")),
+    (20_261_124_000_000, "routine", include_str!("../../migrations/20261124000000_routine.sql")),
 ];
 
 /// The migrations as sqlx wants them.

@@ -4,7 +4,7 @@ use super::append::admitted;
 use super::chain::{self, Digest};
 use super::codec;
 use super::error::{Error, Result};
-use super::head::{Receipt, Rule, SessionKey};
+use super::head::{Receipt, RoutineTotals, Rule, SessionKey};
 use super::jobs::{Breaker, Claim, Finish, finish, holds, no_progress};
 use super::lineage::Reader;
 use super::marks;
@@ -35,12 +35,10 @@ pub struct Commit {
     pub tokens_before: i64,
     /// Tokens of that view, after.
     pub tokens_after: i64,
-    /// Tool output tokens that a later prune could still look at.
-    pub output_tokens: i64,
+    /// What of that view the routine could still act on.
+    pub routine: RoutineTotals,
     /// Index of the first view message that changed.
     pub first_changed_index: i64,
-    /// Tool outputs, by number, that no mark shortens then.
-    pub output_count: i64,
     /// Whether the view is under the threshold that asked for it, if one did.
     pub progress: bool,
     /// Until then the ladder rests; none where it does not.
@@ -102,8 +100,7 @@ pub(crate) struct Supply {
     pub(crate) until: Revision,
     pub(crate) tokens_before: i64,
     pub(crate) tokens_after: i64,
-    pub(crate) output_tokens: i64,
-    pub(crate) output_count: i64,
+    pub(crate) routine: RoutineTotals,
     /// The revision that they were measured at.
     pub(crate) measured_at: Revision,
 }
@@ -233,9 +230,7 @@ impl Commit {
         head.reduce(at);
         let since = (head.appended_tokens - claim.appended_at_base).max(0);
         head.view_tokens = self.tokens_after + since;
-        head.output_tokens = self.output_tokens;
-        head.output_checked = self.output_tokens;
-        head.output_count = self.output_count;
+        head.measured(self.routine, false);
         head.cool_until = self.cool_until.or(head.cool_until);
         if claim.request.kind == CompactionKind::Prune || self.progress {
             head.failures = 0;
@@ -402,9 +397,7 @@ impl Supply {
         let head = tx.loaded(key)?;
         head.reduce(at);
         head.view_tokens = self.tokens_after;
-        head.output_tokens = self.output_tokens;
-        head.output_checked = self.output_tokens;
-        head.output_count = self.output_count;
+        head.measured(self.routine, false);
         head.look_again(at);
         tx.end_mutation(key, &self.caller, Receipt { ids: vec![id.0], ..Receipt::default() })
     }

@@ -60,6 +60,8 @@ pub(crate) enum Command {
     Cancel(CompactionId, Caller),
     /// Clear a due mark.
     Evaluated(SessionKey, Evaluation),
+    /// Set the due marks of sessions that have been idle for long enough.
+    WakeIdle,
     /// Add to the index of words.
     AddWords(AddWords),
 }
@@ -289,6 +291,10 @@ impl Command {
             }
             Self::Evaluated(key, evaluation) => {
                 jobs::evaluated(tx, key, evaluation).await?;
+                Reply::Done
+            }
+            Self::WakeIdle => {
+                jobs::wake_idle(tx).await?;
                 Reply::Done
             }
             Self::AddWords(add) => {

@@ -16,6 +16,7 @@ mod proto;
 mod provider;
 mod real_input;
 mod retrieval;
+mod routine;
 mod sessions;
 mod simulate;
 mod subscriptions;

@@ -146,9 +146,10 @@ fn the_extractive_summary_names_what_the_rest_uses() {
 
     let preset = presets::find("opencode@seed").expect("the preset is there").policy();
     let sources = before.iter().map(|message| longhand::model::view::SourceMessage {
-        message: message.clone(),
+        message: message.clone().into(),
         place: None,
         pruned: Vec::new(),
+        counts: None,
     });
     let input = SummaryInput {
         messages: sources.collect(),

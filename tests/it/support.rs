@@ -22,7 +22,7 @@ use longhand::model::event::{Event, EventKind};
 use longhand::model::message::{Finish, FinishReason, Message, MessageKind, NewMessage, Role};
 use longhand::model::part::{NewPart, PartBody, Record, ResultStatus, ToolCall, ToolResult};
 use longhand::model::usage::{ModelWindow, Usage};
-use longhand::scheduler::{self, Scheduler};
+use longhand::scheduler::{self, Scheduler, SchedulerHandle};
 use longhand::store::{self, Caller, Durability, Finding, RequestKey, Store};
 use longhand::summarizer::{self, Extractive, Levels, Summarizer, SummaryInput, SummaryOutput};
 use sqlx::{Connection as _, SqliteConnection};
@@ -51,6 +51,10 @@ pub(crate) async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
 pub(crate) struct TestApp {
     /// The API.
     pub(crate) app: Longhand,
+    /// What tells everything here the time.
+    pub(crate) clock: Clock,
+    /// Wakes the scheduler.
+    pub(crate) wake: SchedulerHandle,
     directory: Arc<TempDir>,
     summarizer: Arc<dyn Summarizer>,
     stopping: CancellationToken,
@@ -112,10 +116,11 @@ impl TestApp {
             vocabularies: Vec::new(),
             stopping: stopping.clone(),
         };
-        let app = Longhand::new(store, scheduler.handle(), &clock, options);
+        let wake = scheduler.handle();
+        let app = Longhand::new(store, wake.clone(), &clock, options);
         let cancel = stopping.clone();
         let scheduler = tokio::spawn(async move { scheduler.run(cancel).await.expect("the scheduler runs") });
-        Self { app, directory, summarizer, stopping, scheduler, writer }
+        Self { app, clock, wake, directory, summarizer, stopping, scheduler, writer }
     }
 
     /// The folder of the database.
@@ -142,7 +147,7 @@ impl TestApp {
 
     /// Dies in the middle of whatever it is doing, and starts again on the same files.
     pub(crate) async fn kill(self) -> Self {
-        let Self { app, directory, summarizer, stopping, scheduler, writer } = self;
+        let Self { app, directory, summarizer, stopping, scheduler, writer, .. } = self;
         writer.abort();
         drop(soon("the writer to die", writer).await);
         // Without a writer nothing that the workers still do can reach the disk.

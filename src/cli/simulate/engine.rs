@@ -254,7 +254,7 @@ impl<'a> Session<'a> {
         self.now = new.origin_time.unwrap_or(self.now).max(self.now);
         let message = self.store(new.kind, new.role, new.parts.clone(), new.finish.clone().unwrap_or_default());
         self.count += 1;
-        let source = SourceMessage { message, place: None, pruned: Vec::new() };
+        let source = SourceMessage { message: message.into(), place: None, pruned: Vec::new(), counts: None };
         let own = tokens::estimate_source(self.policy, &source);
         self.view_tokens += own;
         self.usage_tokens = self.usage_tokens.map(|tokens| tokens.saturating_add(own));
@@ -525,7 +525,7 @@ impl<'a> Session<'a> {
 
     fn source(&self, message: &Message, place: Option<Place>) -> SourceMessage {
         let pruned = message.parts.iter().filter_map(|part| self.pruned.get(&part.id).cloned()).collect();
-        SourceMessage { message: message.clone(), place, pruned }
+        SourceMessage { message: message.clone().into(), place, pruned, counts: None }
     }
 }
 

@@ -64,7 +64,7 @@ impl Default for Count {
 }
 
 impl Count {
-    pub(super) fn of(&self, window: &ModelWindow) -> u64 {
+    pub(in crate::policy) fn of(&self, window: &ModelWindow) -> u64 {
         match self {
             Self::Fixed(count) => u64::from(*count),
             Self::OfWindow(rule) => {

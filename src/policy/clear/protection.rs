@@ -7,7 +7,7 @@ use crate::model::message::MessageKind;
 use crate::model::part::{Part, PartBody, ResultStatus, ToolCall, ToolResult};
 use crate::model::usage::ModelWindow;
 use crate::model::view::{Pruned, SourceMessage};
-use crate::policy::tokens::{estimate_part, estimate_text, length};
+use crate::policy::tokens::{estimate_part_of, estimate_words_of, length};
 use crate::policy::turns::is_request;
 use crate::policy::{Policy, select};
 use serde::{Deserialize, Serialize};
@@ -255,10 +255,9 @@ fn weigh(
     let words = words(&part.body, pruned);
     let units = words.as_deref().map_or(0, |words| length(policy.counting.unit, words) as u64);
     let tokens = match (clear.weigh, &words) {
-        (Weigh::Words, Some(words)) => estimate_text(&policy.counting, words),
+        (Weigh::Words, Some(words)) => estimate_words_of(policy, source, part, words),
         (Weigh::Words, None) | (Weigh::Part, _) => {
-            let tool = call.map(|found| found.call.tool.as_str());
-            estimate_part(policy, source.message.role, &part.body, pruned, tool)
+            estimate_part_of(policy, source, part, call.map(|found| found.call.tool.as_str()))
         }
     };
     (tokens, units)

@@ -8,7 +8,7 @@ use crate::model::part::PartBody;
 use crate::model::time::Timestamp;
 use crate::model::view::Pruned;
 use crate::policy::Policy;
-use crate::policy::tokens::estimate_part;
+use crate::policy::tokens::{estimate_part, estimate_part_of};
 use uuid::Uuid;
 
 /// The input of a call that lost it.
@@ -71,9 +71,8 @@ fn shown_output(found: &Found<'_>, output: &str) -> String {
 
 /// What the part weighs in a message, as it is or with a cut.
 fn weight(policy: &Policy, found: &Found<'_>, cut: Option<&Cut>) -> i64 {
-    let with =
-        cut.map(|cut| Pruned { part: found.part.id, compaction: CompactionId(Uuid::nil()), cut: Some(cut.clone()) });
-    let pruned = with.as_ref().or_else(|| found.source.pruned_part(found.part.id));
     let tool = found.call.map(|found| found.call.tool.as_str());
-    estimate_part(policy, found.source.message.role, &found.part.body, pruned, tool)
+    let Some(cut) = cut else { return estimate_part_of(policy, found.source, found.part, tool) };
+    let pruned = Pruned { part: found.part.id, compaction: CompactionId(Uuid::nil()), cut: Some(cut.clone()) };
+    estimate_part(policy, found.source.message.role, &found.part.body, Some(&pruned), tool)
 }

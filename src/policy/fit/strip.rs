@@ -29,23 +29,35 @@ impl Strip {
     }
 }
 
+impl Strip {
+    /// Whether it takes anything out of a part.
+    pub(in crate::policy) fn applies_to(&self, body: &PartBody) -> bool {
+        text(body).is_some_and(|text| place(self, text).is_some())
+    }
+}
+
+/// The text of a part that can be stripped.
+fn text(body: &PartBody) -> Option<&str> {
+    match body {
+        PartBody::Text(text) => Some(text),
+        PartBody::ToolResult(result) => Some(&result.output),
+        PartBody::Reasoning(_)
+        | PartBody::ToolCall(_)
+        | PartBody::Media(_)
+        | PartBody::Marker(_)
+        | PartBody::Step(_)
+        | PartBody::Opaque(_)
+        | PartBody::Record(_) => None,
+    }
+}
+
 /// Takes the field out of the words of messages and the outputs of tools. What is shortened already stays as it is, and
 /// so do open messages.
 pub(super) fn cut(rule: &Strip, messages: &[SourceMessage]) -> Cuts {
     let mut cuts = Cuts::default();
     for source in messages.iter().filter(|source| source.message.sealed_revision.is_some()) {
         for part in source.message.parts.iter().filter(|part| source.pruned_part(part.id).is_none()) {
-            let text = match &part.body {
-                PartBody::Text(text) => text,
-                PartBody::ToolResult(result) => &result.output,
-                PartBody::Reasoning(_)
-                | PartBody::ToolCall(_)
-                | PartBody::Media(_)
-                | PartBody::Marker(_)
-                | PartBody::Step(_)
-                | PartBody::Opaque(_)
-                | PartBody::Record(_) => continue,
-            };
+            let Some(text) = text(&part.body) else { continue };
             let cut =
                 place(rule, text).map(|gone| Cut { head: gone.start, tail: text.len() - gone.end, ..Cut::default() });
             cuts.parts.extend(cut.map(|cut| (part.id, cut)));

@@ -372,7 +372,7 @@ impl World {
             self.pruned.iter().rev().find(|(mark, pruned)| pruned.part == part.id && prunes.contains(mark))
         };
         let pruned = message.parts.iter().filter_map(newest).map(|(_, pruned)| pruned.clone()).collect();
-        SourceMessage { message, place, pruned }
+        SourceMessage { message: message.into(), place, pruned, counts: None }
     }
 
     pub(super) fn scene<'a>(&'a self, picture: &'a Picture) -> Scene<'a> {

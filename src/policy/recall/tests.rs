@@ -92,7 +92,7 @@ const HISTORY: &str = "s1 \"parser rules\"\n\
 
 fn messages() -> Vec<Message> {
     let history = HISTORY.replace("r6 \"parser\"\n", "");
-    dsl::parse(&history).into_iter().map(|source| source.message).collect()
+    dsl::parse(&history).into_iter().map(|source| source.message.into()).collect()
 }
 
 fn recalled(policy: &Policy, question: &str) -> Vec<String> {
@@ -129,7 +129,7 @@ fn the_best_passages_come_back_with_who_spoke_in_the_order_of_the_history() {
 #[test]
 fn a_passage_of_a_long_text_names_its_part_and_what_it_leaves_out() {
     let text = format!("{}\n\nThe needle is here.\n\n{}", "hay ".repeat(40), "straw ".repeat(40));
-    let messages: Vec<Message> = dsl::parse("u1 \"x\"").into_iter().map(|source| source.message).collect();
+    let messages: Vec<Message> = dsl::parse("u1 \"x\"").into_iter().map(|source| source.message.into()).collect();
     let mut message = messages[0].clone();
     message.parts[0].body = PartBody::Text(text.clone());
     let recalled = recall(&policy(100), &["needle".to_owned()], &[message.clone()]).expect("a passage");

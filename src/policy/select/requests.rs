@@ -5,7 +5,7 @@ use crate::model::ids::PartId;
 use crate::model::part::PartBody;
 use crate::model::view::SourceMessage;
 use crate::policy::Policy;
-use crate::policy::tokens::{estimate_part, estimate_source};
+use crate::policy::tokens::{estimate_part_of, estimate_source};
 use crate::policy::truncate::{self, Truncate};
 use crate::policy::turns::starts_turn;
 use serde::{Deserialize, Serialize};
@@ -62,8 +62,7 @@ impl Requests {
     fn shortened(&self, policy: &Policy, source: &SourceMessage, mut room: i64) -> Vec<(PartId, Cut)> {
         let mut cuts = Vec::new();
         for part in &source.message.parts {
-            let pruned = source.pruned_part(part.id);
-            let tokens = estimate_part(policy, source.message.role, &part.body, pruned, None);
+            let tokens = estimate_part_of(policy, source, part, None);
             if tokens <= room {
                 room -= tokens;
                 continue;

@@ -156,7 +156,7 @@ fn new_parts_weigh_as_much_as_they_will_in_a_view() {
         let source = &dsl::parse(text)[0];
         let bodies: Vec<&PartBody> = source.message.parts.iter().map(|part| &part.body).collect();
         assert_eq!(
-            estimate_new(&policy, Role::Assistant, &bodies),
+            weigh_new(&policy, Role::Assistant, &bodies).tokens,
             estimate_source(&policy, source),
             "{}",
             preset.name

@@ -40,7 +40,7 @@ impl Talk {
             actor: String::new(),
             metadata_json: None,
         };
-        self.0.push(SourceMessage { message, place: None, pruned: Vec::new() });
+        self.0.push(SourceMessage { message: message.into(), place: None, pruned: Vec::new(), counts: None });
         self
     }
 

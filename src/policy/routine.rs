@@ -1,0 +1,155 @@
+//! When the routine is worth a look, in numbers that can be kept up without a view.
+//!
+//! Every number is one that the view must pass before the routine can have anything to do: passing it proves nothing,
+//! but a view that passes none of them need not be read.
+
+use super::clear::{Count, Target, When, pays_from};
+use super::{Clear, Fit, Policy, Rounding, Step, TextWeight, fit};
+use crate::model::part::PartBody;
+use crate::model::usage::ModelWindow;
+use crate::model::view::SourceMessage;
+
+/// What must be passed before the routine is worth a look; any of it will do.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Watch {
+    /// More tool output tokens than this.
+    pub output_tokens: Option<i64>,
+    /// More parts than this that the routine could act on.
+    pub parts: Option<i64>,
+    /// More messages than this.
+    pub messages: Option<i64>,
+    /// More tokens in the view than this.
+    pub tokens: Option<i64>,
+    /// So many seconds since the model last spoke.
+    pub idle_seconds: Option<u32>,
+}
+
+impl Watch {
+    /// What a policy's routine waits for under a window; nothing where nothing is automatic.
+    pub fn of(policy: &Policy, window: &ModelWindow) -> Self {
+        let mut watch = Self::default();
+        for step in policy.routine.iter().filter(|_| policy.trigger.auto) {
+            match step {
+                Step::Clear(clear) => watch.clear(policy, clear, window),
+                Step::Fit(rule) => watch.fit(policy, rule, window),
+                Step::Summarize(_) => {}
+            }
+        }
+        watch
+    }
+
+    fn clear(&mut self, policy: &Policy, clear: &Clear, window: &ModelWindow) {
+        if let When::Idle { seconds } = clear.when {
+            self.idle_seconds = Some(self.idle_seconds.map_or(seconds, |other| other.min(seconds)));
+        } else if let Some(tokens) = output_tokens(policy, clear) {
+            least(&mut self.output_tokens, tokens);
+        } else {
+            let of = |count: &Count| i64::try_from(count.of(window)).unwrap_or(i64::MAX);
+            let kept = of(&clear.keep.items).saturating_add(clear.batch.as_ref().map_or(0, of));
+            let above = if let When::Items { above } = &clear.when { of(above) } else { 0 };
+            least(&mut self.parts, kept.max(above));
+        }
+    }
+
+    fn fit(&mut self, policy: &Policy, rule: &Fit, window: &ModelWindow) {
+        match rule {
+            Fit::Strip(_) | Fit::OutputBudget(_) => least(&mut self.parts, 0),
+            Fit::MiddleOut(rule) => least(&mut self.messages, i64::from(rule.max_messages)),
+            Fit::Last(rule) => least(&mut self.messages, i64::from(rule.messages)),
+            Fit::PerRole(_) | Fit::Groups(_) | Fit::TurnsAndSteps(_) | Fit::NewestFirst(_) | Fit::Suffix {} => {
+                if let Some(tokens) = fit::fits(rule, policy, window) {
+                    least(&mut self.tokens, tokens);
+                }
+            }
+        }
+    }
+}
+
+/// Keeps the smaller of two numbers.
+fn least(kept: &mut Option<i64>, other: i64) {
+    *kept = Some(kept.map_or(other, |kept| kept.min(other)));
+}
+
+/// The tool output tokens above which a clearing could pay, where these decide and not the number of parts.
+fn output_tokens(policy: &Policy, clear: &Clear) -> Option<i64> {
+    let counting = &policy.counting;
+    match clear.when {
+        _ if clear.target != Target::Outputs => None,
+        // What is rounded up weighs no less than its length.
+        When::Units { above, .. } if counting.text == TextWeight::Length && counting.rounding == Rounding::Ceil => {
+            i64::try_from(above / u64::from(counting.units_per_token.max(1))).ok()
+        }
+        _ => Some(pays_from(clear)).filter(|tokens| *tokens > 0),
+    }
+}
+
+/// How many of these parts, none of them shortened by a mark, the routine could act on by their number.
+pub fn count<'a>(policy: &Policy, parts: impl Iterator<Item = &'a PartBody>) -> i64 {
+    let is_wanted = |step: &Step, body: &PartBody| match (step, body) {
+        (Step::Clear(clear), _) if matches!(clear.when, When::Idle { .. }) => false,
+        (Step::Clear(clear), _) if output_tokens(policy, clear).is_some() => false,
+        (Step::Clear(clear), body) => match (clear.target, body) {
+            (Target::Outputs, PartBody::ToolResult(_))
+            | (Target::Reasoning, PartBody::Reasoning(_))
+            | (Target::Media, PartBody::Media(_)) => true,
+            (Target::Attachments, PartBody::ToolResult(result)) => !result.attachments.is_empty(),
+            (Target::Outputs | Target::Attachments | Target::Reasoning | Target::Media, _) => false,
+        },
+        (Step::Fit(Fit::Strip(rule)), body) => rule.applies_to(body),
+        (Step::Fit(Fit::OutputBudget(_)), PartBody::ToolResult(_)) => true,
+        (Step::Fit(_) | Step::Summarize(_), _) => false,
+    };
+    let wanted = parts.filter(|body| policy.routine.iter().any(|step| is_wanted(step, body)));
+    i64::try_from(wanted.count()).unwrap_or(i64::MAX)
+}
+
+/// The same of the messages of a view.
+pub fn count_in(policy: &Policy, sources: &[SourceMessage]) -> i64 {
+    let parts = sources.iter().flat_map(|source| {
+        let is_whole = |part: &&crate::model::part::Part| source.pruned_part(part.id).is_none();
+        source.message.parts.iter().filter(is_whole).map(|part| &part.body)
+    });
+    count(policy, parts)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::{dsl, presets};
+
+    fn watch(preset: &str, context: i64) -> Watch {
+        let policy = presets::find(preset).expect("a preset").policy();
+        Watch::of(&policy, &ModelWindow { context, ..ModelWindow::default() })
+    }
+
+    #[test]
+    fn each_routine_waits_for_what_it_needs() {
+        let none = Watch::default();
+        for (preset, expected) in [
+            ("opencode@seed", Watch { output_tokens: Some(60_000), ..none.clone() }),
+            ("opencode@1.18", none.clone()),
+            ("gemini-cli@0.26", Watch { output_tokens: Some(79_999), ..none.clone() }),
+            ("qwen-code@0.24", Watch { output_tokens: Some(125_000), idle_seconds: Some(3_600), ..none.clone() }),
+            ("goose@0.8", Watch { parts: Some(16 + 3), ..none.clone() }),
+            ("anthropic-context-editing", Watch { parts: Some(0), ..none.clone() }),
+            ("suna@2026", Watch { parts: Some(0), messages: Some(320), ..none.clone() }),
+        ] {
+            assert_eq!(watch(preset, 200_000), expected, "{preset}");
+        }
+        let mut policy = presets::find("suna@2026").expect("a preset").policy();
+        policy.trigger.auto = false;
+        assert_eq!(Watch::of(&policy, &ModelWindow::default()), none);
+    }
+
+    #[test]
+    fn only_what_the_routine_acts_on_is_counted() {
+        let sources = dsl::parse(
+            "u1 \"a\"\na2 \"b\"\n  call bash#c1 in={}\nt3\n  result c1 out=40c done\n\
+             a4 '{\"tool_execution\": {\"arguments\": 1, \"result\": 2}}'",
+        );
+        for (preset, expected) in [("goose@0.8", 1), ("opencode@seed", 0), ("suna@2026", 1), ("pi@1.5", 0)] {
+            let policy = presets::find(preset).expect("a preset").policy();
+            assert_eq!(count_in(&policy, &sources), expected, "{preset}");
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! What messages weigh, worked out once: counts that are kept with the name of the counting they were made by.
+
+use super::{Counting, Shown, TextWeight, as_is, shown, tokens_of, units, weight};
+use crate::model::ids::MessageId;
+use crate::model::message::{Message, Role};
+use crate::model::part::{Part, PartBody};
+use crate::model::view::{Counts, PartCounts, SourceMessage, Standing, ViewMessage};
+use crate::policy::{Policy, Step, Truncate, routine};
+use serde::Serialize;
+use std::collections::HashMap;
+
+/// The name of a policy's counting, if its counts are worth keeping: where each text is encoded to be counted. Equal
+/// names mean equal counts of every message. A length is worked out faster than it is read.
+pub fn basis(policy: &Policy) -> Option<String> {
+    #[derive(Serialize)]
+    struct Basis<'a> {
+        counting: &'a Counting,
+        /// Outputs weigh what views show of them.
+        truncate: &'a Option<Truncate>,
+        /// The words that a vocabulary has, which its name alone does not tell.
+        vocabulary: Option<&'a str>,
+    }
+    let vocabulary = match &policy.counting.text {
+        TextWeight::Length | TextWeight::Mixed { .. } => return None,
+        TextWeight::Bpe { .. } => None,
+        TextWeight::Vocabulary { attached, .. } => Some(attached.0.as_ref()?.fingerprint()),
+    };
+    let basis = Basis { counting: &policy.counting, truncate: &policy.truncate, vocabulary };
+    serde_json::to_string(&basis).ok()
+}
+
+/// What new parts weigh under a policy. For running totals.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Weight {
+    /// Tokens that they add to a view, once cut.
+    pub tokens: i64,
+    /// Tokens of the outputs among them that a routine clearing could take away.
+    pub output_tokens: i64,
+    /// How many of the parts a routine could act on.
+    pub routine_count: i64,
+}
+
+/// Weighs parts that are about to be appended.
+pub fn weigh_new(policy: &Policy, role: Role, parts: &[&PartBody]) -> Weight {
+    let shown: Vec<Shown<'_>> = parts.iter().filter_map(|body| shown(policy, body, None)).collect();
+    let tokens = tokens_of(&policy.counting, units(&policy.counting, role, &shown));
+    let outputs = || parts.iter().filter_map(|body| output(body));
+    let clears = policy.routine.iter().any(|step| matches!(step, Step::Clear(_)));
+    let words = |output: &str| tokens_of(&policy.counting, weight(&policy.counting, output));
+    Weight {
+        tokens,
+        output_tokens: if clears { outputs().map(words).fold(0, i64::saturating_add) } else { 0 },
+        routine_count: routine::count(policy, parts.iter().copied()),
+    }
+}
+
+fn output(body: &PartBody) -> Option<&str> {
+    if let PartBody::ToolResult(result) = body { Some(&result.output) } else { None }
+}
+
+/// Counts a message as it was written.
+pub fn count(policy: &Policy, message: &Message) -> Counts {
+    let counting = &policy.counting;
+    let part = |part: &Part| {
+        let alone = shown(policy, &part.body, None).map_or(0, |shown| units(counting, message.role, &[shown]));
+        let words = output(&part.body).map_or(0, |output| weight(counting, output));
+        PartCounts { alone, words }
+    };
+    let parts: Vec<PartCounts> = message.parts.iter().map(part).collect();
+    let whole = match parts.as_slice() {
+        [only] => only.alone,
+        _ => {
+            let parts = message.parts.iter().filter_map(|part| shown(policy, &part.body, None));
+            units(counting, message.role, &parts.collect::<Vec<_>>())
+        }
+    };
+    Counts { whole, parts }
+}
+
+/// The counts of a part, if they are known and no mark is on it.
+pub(super) fn of(source: &SourceMessage, part: &Part) -> Option<PartCounts> {
+    source.counts.as_ref()?;
+    of_part(source, source.message.parts.iter().position(|other| other.id == part.id)?)
+}
+
+/// The same by its index.
+pub(super) fn of_part(source: &SourceMessage, index: usize) -> Option<PartCounts> {
+    let counts = source.counts.as_ref()?;
+    let part = source.message.parts.get(index)?;
+    if source.pruned_part(part.id).is_none() { counts.parts.get(index).copied() } else { None }
+}
+
+/// The messages with counts on which no mark is.
+pub(super) fn by_id(sources: &[SourceMessage]) -> HashMap<MessageId, &SourceMessage> {
+    let is_counted = |source: &&SourceMessage| source.counts.is_some() && source.pruned.is_empty();
+    sources.iter().filter(is_counted).map(|source| (source.message.id, source)).collect()
+}
+
+/// The units of a message of a view, if it shows a counted message as that was written.
+pub(super) fn of_view(counted: &HashMap<MessageId, &SourceMessage>, message: &ViewMessage) -> Option<i64> {
+    let source = counted.get(&message.source?)?;
+    let is_itself = message.standing == Standing::Shown && message.role == source.message.role;
+    let seen = source.message.parts.iter().filter(|part| as_is(&part.body).is_some());
+    let parts = message.parts.iter().filter(|part| as_is(&part.body).is_some());
+    let is_whole = is_itself && seen.map(|part| Some(part.id)).eq(parts.map(|part| part.source));
+    source.counts.as_ref().filter(|_| is_whole).map(|counts| counts.whole)
+}

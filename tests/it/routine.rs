@@ -1,0 +1,115 @@
+//! The routine: what is tried whenever it pays is looked at by itself, and nothing is read while it cannot pay.
+
+use crate::support::{TestApp, conversation};
+use longhand::model::compaction::Trigger;
+use longhand::model::event::{EventBody, EventKind};
+use longhand::model::message::NewMessage;
+use longhand::model::part::PartBody;
+use longhand::model::time::Timestamp;
+use longhand::policy::presets;
+use longhand::store::Caller;
+use std::fmt::Write as _;
+
+/// A window that nothing here fills.
+const ROOMY: i64 = 1_000_000_000;
+
+/// Turns, each with a call of a tool and what it gave back.
+fn turns(tool: &str, from: usize, to: usize) -> Vec<NewMessage> {
+    let mut text = String::new();
+    for turn in from..=to {
+        writeln!(text, "u{turn} \"request {turn}\"\na{turn}x \"looking\" call=c{turn}").expect("it is a string");
+        writeln!(text, "t{turn} result=c{turn}:300c\na{turn} \"done with {turn}\"").expect("it is a string");
+    }
+    let mut messages = conversation(&text);
+    for part in messages.iter_mut().flat_map(|message| &mut message.parts) {
+        if let PartBody::ToolCall(call) = &mut part.body {
+            tool.clone_into(&mut call.tool);
+        }
+    }
+    messages
+}
+
+async fn append(test: &TestApp, session: &str, messages: Vec<NewMessage>) {
+    test.app.append(session, messages, None, None, Caller::default()).await.expect("appended");
+}
+
+#[tokio::test]
+async fn a_session_is_cleared_when_it_has_been_idle_for_long_enough() {
+    let test = TestApp::start().await;
+    let session = test.session("qwen-code@0.24", ROOMY, 0).await;
+    append(&test, &session, turns("read_file", 1, 10)).await;
+    test.settled().await;
+    let waits = "select idle_until from session where idle_until is not null";
+    let until = test.number(waits).await;
+    assert!(until >= test.clock.now().0 + 3_500 * 1_000_000, "an hour from the last reply");
+
+    // Not yet.
+    test.clock.skip_to(Timestamp(until - 1_000_000));
+    test.wake.wake();
+    test.settled().await;
+    let begun = "select count(*) from job";
+    assert_eq!(test.number(begun).await, 0);
+
+    // A restart forgets no timer.
+    let test = test.restart().await;
+    let mut watch = test.watch().await;
+    test.clock.skip_to(Timestamp(until));
+    test.wake.wake();
+    let EventBody::CompactionStarted { trigger, .. } = watch.wait_for(EventKind::CompactionStarted).await.body else {
+        panic!("it began");
+    };
+    assert_eq!(trigger, Trigger::Routine);
+    watch.wait_for(EventKind::Compacted).await;
+    test.settled().await;
+    let cleared = "select count(*) from pruned";
+    assert_eq!(test.number(cleared).await, 5, "all outputs but the last five");
+    assert_eq!(test.number("select count(*) from session where idle_until is not null").await, 0);
+}
+
+#[tokio::test]
+async fn what_fits_by_cutting_is_cut_as_soon_as_it_does_not_fit() {
+    let test = TestApp::start().await;
+    let mut watch = test.watch().await;
+    let session = test.session("suna@2026", ROOMY, 0).await;
+    append(&test, &session, turns("bash", 1, 80)).await;
+    test.settled().await;
+    assert_eq!(test.number("select count(*) from job").await, 0, "320 messages may stay");
+
+    append(&test, &session, turns("bash", 81, 81)).await;
+    watch.wait_for(EventKind::Compacted).await;
+    test.settled().await;
+    let shown = test.context(&session).await.messages.len();
+    assert!(shown <= 320, "{shown} messages are left");
+
+    // A text that repeats its arguments is enough by itself.
+    let text = "{\\\"tool_execution\\\": {\\\"arguments\\\": {\\\"a\\\": 1}, \\\"result\\\": 2}}".replace('\\', "");
+    let mut messages = conversation("a \"text\"");
+    messages[0].parts[0].body = PartBody::Text(text.clone());
+    append(&test, &session, messages).await;
+    watch.wait_for(EventKind::Compacted).await;
+    let last = test.context(&session).await.messages.pop().expect("a message");
+    assert_eq!(last.parts[0].body, PartBody::Text("{\"tool_execution\": {\"result\": 2}}".to_owned()));
+}
+
+#[tokio::test]
+async fn an_append_that_crosses_nothing_reads_nothing_of_the_view() {
+    let test = TestApp::start().await;
+    let store = test.app.store();
+    // Where old dialogue is searched, what is new is read once more, for the index.
+    for preset in presets::all().into_iter().filter(|preset| preset.policy().retrieval.is_none()) {
+        let mut rows = Vec::new();
+        for length in [10, 70] {
+            let session = test.session(preset.name, ROOMY, 0).await;
+            append(&test, &session, turns("bash", 1, length)).await;
+            test.settled().await;
+            let before = store.rows_read();
+            for more in conversation("u \"one more\"\na \"an answer\"\nu \"and another\"") {
+                append(&test, &session, vec![more]).await;
+                test.settled().await;
+            }
+            rows.push(store.rows_read() - before);
+        }
+        // Some rows tell who the session is and what its policy says; the scheduler looks for work as often as it likes.
+        assert!(rows.iter().all(|rows| *rows < 60), "{}: {rows:?} rows for three appends", preset.name);
+    }
+}
