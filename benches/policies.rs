@@ -12,7 +12,7 @@ use longhand::model::message::{Finish, FinishReason, Message, MessageKind, Role}
 use longhand::model::part::{Part, PartBody, ResultStatus, ToolCall, ToolResult};
 use longhand::model::time::Timestamp;
 use longhand::model::usage::ModelWindow;
-use longhand::model::view::SourceMessage;
+use longhand::model::view::{Counts, SourceMessage};
 use longhand::policy::plan::{self, Scene};
 use longhand::policy::presets::{self, Preset};
 use longhand::policy::{Policy, tokens};
@@ -83,10 +83,15 @@ fn source(index: usize) -> SourceMessage {
     SourceMessage { message: message.into(), place: None, pruned: Vec::new(), counts: None }
 }
 
+fn count(policy: &Policy, message: &Message) -> Counts {
+    let bodies: Vec<&PartBody> = message.parts.iter().map(|part| &part.body).collect();
+    tokens::count(policy, message.role, &bodies)
+}
+
 /// The same with what the store keeps beside them for a policy.
 fn counted(policy: &Policy, messages: &[SourceMessage]) -> Vec<SourceMessage> {
     let is_kept = tokens::basis(policy).is_some();
-    let counts = |source: &SourceMessage| is_kept.then(|| Arc::new(tokens::count(policy, &source.message)));
+    let counts = |source: &SourceMessage| is_kept.then(|| Arc::new(count(policy, &source.message)));
     messages.iter().map(|source| SourceMessage { counts: counts(source), ..source.clone() }).collect()
 }
 

@@ -52,6 +52,8 @@ pub const VIEW_BYTES_MAX: usize = 1024 * 1024 * 1024;
 pub const INDEX_BATCH_BYTES: usize = 64 * 1024;
 /// Events that one look for such messages reads.
 pub const INDEX_BATCH_EVENTS: i64 = 256;
+/// Counts that are kept together: appends wait for no more than these.
+pub const COUNTS_BATCH: usize = 256;
 /// Sessions that wait for the index; one that finds no place is filled in when it is next written to, or searched.
 pub const INDEX_QUEUE_MAX: usize = 10_000;
 /// Stretches of a fork's history that are searched, the newest. It decides what is found, so it stays.

@@ -12,7 +12,7 @@ use crate::policy::{Policy, tokens};
 use crate::scheduler::rule;
 pub use crate::store::DraftWordsToAdd;
 use crate::store::{
-    self, Caller, DraftWords, Durability, Fill, PageOf, PartAppend, Receipt, Seal, Weigh, Weighed, Weight,
+    self, Caller, Counted, DraftWords, Durability, Fill, PageOf, PartAppend, Receipt, Seal, Weigh, Weighed, Weight,
 };
 use std::sync::Arc;
 
@@ -70,13 +70,30 @@ pub struct MessagePage {
     pub revision: Revision,
 }
 
-/// What parts weigh under a policy, and their counts where the policy wants them kept.
+/// What parts weigh under a policy.
 fn weigh(policy: &Policy, role: Role, kind: MessageKind, parts: &[&PartBody]) -> Weight {
     if kind != MessageKind::Normal {
         return Weight::default();
     }
-    let tokens::Weight { tokens, output_tokens, routine_count } = tokens::weigh_new(policy, role, parts);
+    weight(tokens::weigh_new(policy, role, parts))
+}
+
+fn weight(weight: tokens::Weight) -> Weight {
+    let tokens::Weight { tokens, output_tokens, routine_count } = weight;
     Weight { tokens, output_tokens, routine_count }
+}
+
+/// What a message weighs under a policy, and the counts to keep of it. One that is still open is counted later.
+fn weigh_message(known: &Known, message: &NewMessage) -> (Weight, Option<Counted>) {
+    let bodies = bodies(&message.parts);
+    match &known.counting {
+        Some(counting) if message.kind == MessageKind::Normal && message.finish.is_some() => {
+            let counts = tokens::count(&known.policy, message.role, &bodies);
+            let weight = weight(tokens::weigh_counted(&known.policy, &counts, &bodies));
+            (weight, Some(Counted { counting: counting.clone(), counts }))
+        }
+        _ => (weigh(&known.policy, message.role, message.kind, &bodies), None),
+    }
 }
 
 /// Weighs parts of replies whose words the store alone has.
@@ -120,9 +137,9 @@ impl Longhand {
         let messages = messages
             .into_iter()
             .map(|message| {
-                let weight = weigh(&known.policy, message.role, message.kind, &bodies(&message.parts));
+                let (weight, counted) = weigh_message(&known, &message);
                 let whole_view = message.finish.as_ref().is_none_or(|finish| self.answers_whole_view(finish));
-                Weighed { message, weight, whole_view }
+                Weighed { message, weight, counted, whole_view }
             })
             .collect();
         let receipt = self.store().append(known.key, caller, expected_revision, rule, messages).await?;

@@ -20,7 +20,7 @@ use crate::clock::Clock;
 use crate::model::time::Timestamp;
 use crate::model::usage::ModelWindow;
 use crate::policy::bpe::Vocabulary;
-use crate::policy::{Policy, upgrade};
+use crate::policy::{Policy, tokens, upgrade};
 use crate::scheduler::SchedulerHandle;
 use crate::store::{self, SessionKey, Store};
 use std::collections::HashMap;
@@ -64,6 +64,8 @@ struct Known {
     key: SessionKey,
     policy: Policy,
     window: ModelWindow,
+    /// The name of the policy's counting, where its counts are kept.
+    counting: Option<Arc<str>>,
 }
 
 /// Sessions that are kept in mind.
@@ -131,7 +133,9 @@ impl Longhand {
         };
         let key = self.store().find_session(id).await?;
         let (session, policy) = self.store().session(key).await?;
-        let known = Arc::new(Known { key, policy: self.parse_policy(&policy)?, window: session.window });
+        let policy = self.parse_policy(&policy)?;
+        let counting = tokens::basis(&policy).map(Arc::from);
+        let known = Arc::new(Known { key, policy, window: session.window, counting });
         let mut all = self.known_sessions();
         if all.generation == generation {
             if all.sessions.len() >= KNOWN_MAX {

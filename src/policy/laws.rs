@@ -5,6 +5,7 @@
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
 
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestError, TestRunner};
@@ -21,8 +22,8 @@ use crate::model::message::{FinishReason, MessageKind, Role};
 use crate::model::part::PartBody;
 use crate::model::usage::ModelWindow;
 use crate::model::view::{Shortened, SourceMessage, Standing, View};
-use crate::policy::plan::{self, SummaryPlan, Work};
-use crate::policy::{Policy, Rung, pairing, presets, validate};
+use crate::policy::plan::{self, Decision, Scene, SummaryPlan, Work};
+use crate::policy::{Policy, Rung, pairing, presets, tokens, validate};
 
 mod world;
 
@@ -84,6 +85,16 @@ struct Counts {
     most_decisions: usize,
 }
 
+/// The same messages with what they weigh, as the store keeps it.
+fn counted(policy: &Policy, sources: &[SourceMessage]) -> Vec<SourceMessage> {
+    let with_counts = |source: &SourceMessage| {
+        let bodies: Vec<_> = source.message.parts.iter().map(|part| &part.body).collect();
+        let counts = tokens::count(policy, source.message.role, &bodies);
+        SourceMessage { counts: Some(Arc::new(counts)), ..source.clone() }
+    };
+    sources.iter().map(with_counts).collect()
+}
+
 /// A reduction that frees something, before it is in force.
 struct Draft {
     cuts: Cuts,
@@ -135,6 +146,10 @@ impl Session<'_> {
             let scene = self.world.scene(&before);
             let decision = plan::decide(scene, tokens, |_| may_climb);
             assert_eq!(decision, plan::decide(scene, tokens, |_| may_climb), "the same is decided of the same");
+            let counted = counted(&self.world.policy, scene.sources);
+            let of_counts = plan::decide(Scene { sources: &counted, ..scene }, tokens, |_| may_climb);
+            let essence = |decision: &Decision| (decision.level, decision.work.cuts.clone());
+            assert_eq!(decision.as_ref().map(essence), of_counts.as_ref().map(essence), "counts change no decision");
             let Some(decision) = decision else { break };
             assert!(!decision.work.is_empty(), "nothing is no decision");
             assert!(decisions < DECISIONS_MAX, "no end of it: {decision:?}");

@@ -145,7 +145,7 @@ mod tests {
     fn only_what_the_routine_acts_on_is_counted() {
         let sources = dsl::parse(
             "u1 \"a\"\na2 \"b\"\n  call bash#c1 in={}\nt3\n  result c1 out=40c done\n\
-             a4 '{\"tool_execution\": {\"arguments\": 1, \"result\": 2}}'",
+             a4 \"{\\\"tool_execution\\\": {\\\"arguments\\\": 1, \\\"result\\\": 2}}\"",
         );
         for (preset, expected) in [("goose@0.8", 1), ("opencode@seed", 0), ("suna@2026", 1), ("pi@1.5", 0)] {
             let policy = presets::find(preset).expect("a preset").policy();

@@ -16,7 +16,7 @@ mod words;
 
 pub use chat::ChatFormat;
 pub(super) use contents::{Content, contents};
-pub use counts::{Weight, basis, count, weigh_new};
+pub use counts::{Weight, basis, count, weigh_counted, weigh_new};
 pub use envelope::{Detail, Envelope};
 pub use said::{NoteEnd, Said};
 pub use tally::Tally;

@@ -3,6 +3,7 @@
 //!
 //! The loop owns no truth: due marks and jobs are in the database, and everything here can be lost at any moment.
 
+mod counts;
 mod index;
 mod recover;
 mod rule;

@@ -1,8 +1,9 @@
 //! One worker: looks at due sessions and carries out jobs.
 
-use super::{Error, recover, rule, totals};
+use super::{Error, counts, recover, rule, totals};
 use crate::clock::Clock;
 use crate::limits;
+use crate::model::Revision;
 use crate::model::compaction::{CompactionRequest, Failure, Level, Trigger};
 use crate::model::cut::Cuts;
 use crate::model::message::MessageKind;
@@ -13,7 +14,7 @@ use crate::policy::plan::{self, Scene, SummaryPlan, Work};
 use crate::policy::{Notice, Policy, Rung, overflow, upgrade};
 use crate::store::{
     self, Breaker, Caller, Claim, Commit, Committed, Condition, DueSession, Evaluation, Reduction, RoutineTotals,
-    Source, Store, SummaryCommit,
+    SessionKey, Source, Store, SummaryCommit,
 };
 use crate::summarizer::{self, Extractive, Levels, Summarizer, SummaryInput, SummaryOutput};
 use std::sync::Arc;
@@ -76,10 +77,17 @@ impl Terms {
 }
 
 impl Worker {
+    /// What a decision is about, with what its messages weigh, and the policy in force.
+    async fn source(&self, session: SessionKey, at: Revision) -> Result<(Source, Policy), Error> {
+        let mut source = self.store.source(session, Some(at)).await?;
+        let policy = policy_of(&source)?.with_vocabularies(&self.vocabularies);
+        counts::fill(&self.store, &policy, &mut source.messages).await?;
+        Ok((source, policy))
+    }
+
     /// Looks at a due session: asks for the reduction that its policy wants, or finds that nothing is to be done.
     pub(super) async fn evaluate(&self, due: &DueSession) -> Result<(), Error> {
-        let source = self.store.source(due.session, Some(due.revision)).await?;
-        let policy = policy_of(&source)?.with_vocabularies(&self.vocabularies);
+        let (source, policy) = self.source(due.session, due.revision).await?;
         let now = self.clock.now();
         let scene = scene(&policy, &due.window, &source, now);
         let estimated = plan::view(&policy, &source.messages).estimated_tokens;
@@ -148,8 +156,7 @@ impl Worker {
     }
 
     async fn carry_out(&self, claim: &Claim, terms: &mut Terms) -> Result<(), Error> {
-        let source = self.store.source(claim.session, Some(claim.base)).await?;
-        let policy = policy_of(&source)?.with_vocabularies(&self.vocabularies);
+        let (source, policy) = self.source(claim.session, claim.base).await?;
         *terms = Terms::of(&policy);
         let rung = claim.request.level.and_then(|level| policy.rung(level));
         match rung {

@@ -2,6 +2,7 @@
 
 use super::chain::{self, Digest};
 use super::codec;
+use super::counts::Counted;
 use super::error::{Error, Kind, Result};
 use super::head::{Head, Receipt, Rule, SessionKey};
 use super::lineage::Reader;
@@ -35,6 +36,8 @@ pub struct Weighed {
     pub message: NewMessage,
     /// What it weighs.
     pub weight: Weight,
+    /// The counts to keep of it, if it is sealed and the policy's counting is worth keeping.
+    pub counted: Option<Counted>,
     /// Whether its usage, if it has any, is of a view that was not shortened for it.
     pub whole_view: bool,
 }
@@ -64,6 +67,8 @@ pub(crate) struct AppendMessage {
     pub(crate) original: NewMessage,
     pub(crate) input: MessageInput,
     pub(crate) weight: Weight,
+    /// The counts to keep of it.
+    pub(crate) counted: Option<Counted>,
     /// Whether its usage is of a view that was not shortened for it.
     pub(crate) whole_view: bool,
 }
@@ -295,9 +300,12 @@ impl Append {
 }
 
 fn append_one(tx: &mut Tx<'_>, key: i64, caller: &Caller, rule: &Rule, message: AppendMessage) -> Result<Uuid> {
-    let AppendMessage { original, input, weight, whole_view } = message;
+    let AppendMessage { original, input, weight, counted, whole_view } = message;
     let finish = input.finish.clone();
     let (id, _) = tx.message(key, caller, input)?;
+    if let Some(counted) = counted {
+        tx.counted(MessageId(id), counted);
+    }
     let now = tx.now;
     if original.kind == MessageKind::Normal {
         let head = tx.loaded(key)?;
@@ -667,9 +675,9 @@ impl FinishMessage {
 
 /// Encodes what a client wants to append, in the client's own time rather than the writer's.
 pub(crate) fn encode(new: Weighed, actor: &str) -> AppendMessage {
-    let Weighed { message, weight, whole_view } = new;
+    let Weighed { message, weight, counted, whole_view } = new;
     let input = MessageInput::from_client(&message, actor, weight.tokens);
-    AppendMessage { input, original: message, weight, whole_view }
+    AppendMessage { input, original: message, weight, counted, whole_view }
 }
 
 /// Encodes a part that a client wants to append.

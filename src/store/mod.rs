@@ -5,6 +5,7 @@
 mod append;
 mod chain;
 mod codec;
+mod counts;
 mod error;
 mod events;
 mod head;
@@ -23,6 +24,7 @@ mod verify;
 mod writer;
 
 pub use append::{DraftReceipt, DraftWordsToAdd, Seal, Weigh, Weighed, Weight};
+pub use counts::Counted;
 pub use error::{Error, Kind, Result};
 pub use events::{EventFilter, EventPage, Looked};
 pub use head::{Fill, Receipt, RoutineTotals, Rule, SessionKey, UsageReading};
@@ -44,10 +46,11 @@ use crate::model::part::NewPart;
 use crate::model::session::Session;
 use crate::model::time::Timestamp;
 use crate::model::usage::ModelWindow;
-use crate::model::view::SourceMessage;
+use crate::model::view::{Counts, SourceMessage};
 use crate::model::{Revision, Seq};
 use lineage::{Lineage, Reader};
 use sqlx::SqlitePool;
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use tokio::sync::{mpsc, watch};
@@ -363,6 +366,18 @@ impl Store {
             Ok(Source { session, at, newest: lineage.revision, layout, policy, messages })
         })
         .await
+    }
+
+    // ---- counts ----
+
+    /// What is kept of what these messages weigh, by the name of a counting.
+    pub async fn counts(&self, counting: &str, messages: Vec<MessageId>) -> Result<HashMap<MessageId, Counts>> {
+        self.reading(async |reader| counts::kept(reader, counting, &messages).await).await
+    }
+
+    /// Keeps what sealed messages weigh.
+    pub async fn keep_counts(&self, counts: Vec<(MessageId, Counted)>) -> Result<()> {
+        self.done(Command::KeepCounts(counts::KeepCounts(counts))).await
     }
 
     // ---- search ----

@@ -51,6 +51,7 @@ const MIGRATIONS: &[(i64, &str, &str)] = &[
     (20_261_122_000_000, "ladder", include_str!("../../migrations/20261122000000_ladder.sql")),
     (20_261_123_000_000, "search", include_str!("../../migrations/20261123000000_search.sql")),
     (20_261_124_000_000, "routine", include_str!("../../migrations/20261124000000_routine.sql")),
+    (20_261_124_000_100, "counts", include_str!("../../migrations/20261124000100_counts.sql")),
 ];
 
 /// The migrations as sqlx wants them.

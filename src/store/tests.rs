@@ -13,6 +13,7 @@ const WHOLE: [&str; 2] = [
 fn statements() -> Vec<&'static str> {
     let files = [
         append::STATEMENTS,
+        counts::STATEMENTS,
         events::STATEMENTS,
         head::STATEMENTS,
         jobs::STATEMENTS,

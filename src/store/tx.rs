@@ -2,10 +2,12 @@
 
 use super::chain::{self, Digest};
 use super::codec::{self, EncodedBlob, EncodedPart, Number as _};
+use super::counts::{self, Counted};
 use super::error::{Error, Result};
 use super::head::{Head, OpenMessage, Receipt};
 use crate::clock::fresh_id;
 use crate::model::event::EventBody;
+use crate::model::ids::MessageId;
 use crate::model::message::{Finish, MessageKind, NewMessage, Role};
 use crate::model::part::PartBody;
 use crate::model::time::Timestamp;
@@ -86,6 +88,7 @@ struct Rows {
     parts: Vec<PartRow>,
     blobs: Vec<EncodedBlob>,
     requests: Vec<(i64, RequestKey, Vec<u8>)>,
+    counts: Vec<(MessageId, Counted)>,
 }
 
 /// A part on its way to disk.
@@ -369,6 +372,11 @@ impl<'a> Tx<'a> {
         });
     }
 
+    /// Keeps what a new message weighs.
+    pub(crate) fn counted(&mut self, message: MessageId, counted: Counted) {
+        self.rows.counts.push((message, counted));
+    }
+
     /// Ends a mutation: marks its last event, links its events into the chain and keeps the answer to its request.
     pub(crate) fn end_mutation(&mut self, key: i64, caller: &Caller, mut receipt: Receipt) -> Result<Receipt> {
         let start = std::mem::replace(&mut self.mutation_start, self.rows.events.len());
@@ -411,7 +419,8 @@ impl<'a> Tx<'a> {
         insert_messages(self.conn, rows.messages).await?;
         insert_parts(self.conn, rows.parts).await?;
         insert_events(self.conn, rows.events).await?;
-        insert_requests(self.conn, rows.requests).await
+        insert_requests(self.conn, rows.requests).await?;
+        counts::insert(self.conn, rows.counts).await
     }
 
     /// Writes everything that is left, heads included.

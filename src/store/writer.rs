@@ -1,6 +1,7 @@
 //! The one writer: it owns the only connection that can write, and commits what waits together.
 
 use super::append::{Append, AppendDraft, AppendParts, DraftReceipt, FinishMessage};
+use super::counts::KeepCounts;
 use super::error::{Error, Result};
 use super::head::{Receipt, SessionKey};
 use super::jobs::{self, Claim, EndJob, Enqueue, Enqueued, Evaluation};
@@ -64,6 +65,8 @@ pub(crate) enum Command {
     WakeIdle,
     /// Add to the index of words.
     AddWords(AddWords),
+    /// Keep what messages weigh.
+    KeepCounts(KeepCounts),
 }
 
 /// What the writer answers.
@@ -299,6 +302,10 @@ impl Command {
             }
             Self::AddWords(add) => {
                 add.apply(tx).await?;
+                Reply::Done
+            }
+            Self::KeepCounts(keep) => {
+                keep.apply(tx).await?;
                 Reply::Done
             }
         })

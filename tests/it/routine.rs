@@ -1,7 +1,9 @@
 //! The routine: what is tried whenever it pays is looked at by itself, and nothing is read while it cannot pay.
 
-use crate::support::{TestApp, conversation};
-use longhand::model::compaction::Trigger;
+use crate::support::{TestApp, conversation, window};
+use longhand::app::compactions::Wanted;
+use longhand::app::sessions::SessionChange;
+use longhand::model::compaction::{CompactionKind, Trigger};
 use longhand::model::event::{EventBody, EventKind};
 use longhand::model::message::NewMessage;
 use longhand::model::part::PartBody;
@@ -112,4 +114,26 @@ async fn an_append_that_crosses_nothing_reads_nothing_of_the_view() {
         // Some rows tell who the session is and what its policy says; the scheduler looks for work as often as it likes.
         assert!(rows.iter().all(|rows| *rows < 60), "{}: {rows:?} rows for three appends", preset.name);
     }
+}
+
+#[tokio::test]
+async fn what_a_message_weighs_is_worked_out_once_for_each_way_of_counting() {
+    let test = TestApp::start().await;
+    let session = test.session("suna@2026", ROOMY, 0).await;
+    append(&test, &session, turns("bash", 1, 4)).await;
+    let kept = "select count(*) from message_count";
+    let written = "select sum(rowid) from counting";
+    assert_eq!(test.number(kept).await, 16, "an append keeps what it counted");
+
+    // What another way of counting needs is counted by the first decision.
+    let change = SessionChange {
+        preset: Some("neovate@2026".to_owned()),
+        window: Some(window(60_000, 0)),
+        ..SessionChange::default()
+    };
+    test.app.update_session(&session, change, Caller::default()).await.expect("another policy");
+    let wanted = Wanted::of(CompactionKind::Summary);
+    test.app.start_compaction(&session, wanted, Caller::default()).await.expect("there is something to compact");
+    test.settled().await;
+    assert_eq!((test.number(kept).await, test.number(written).await), (32, 3));
 }

@@ -2,7 +2,7 @@
 
 use super::{Counting, Shown, TextWeight, as_is, shown, tokens_of, units, weight};
 use crate::model::ids::MessageId;
-use crate::model::message::{Message, Role};
+use crate::model::message::Role;
 use crate::model::part::{Part, PartBody};
 use crate::model::view::{Counts, PartCounts, SourceMessage, Standing, ViewMessage};
 use crate::policy::{Policy, Step, Truncate, routine};
@@ -43,13 +43,26 @@ pub struct Weight {
 /// Weighs parts that are about to be appended.
 pub fn weigh_new(policy: &Policy, role: Role, parts: &[&PartBody]) -> Weight {
     let shown: Vec<Shown<'_>> = parts.iter().filter_map(|body| shown(policy, body, None)).collect();
-    let tokens = tokens_of(&policy.counting, units(&policy.counting, role, &shown));
-    let outputs = || parts.iter().filter_map(|body| output(body));
-    let clears = policy.routine.iter().any(|step| matches!(step, Step::Clear(_)));
-    let words = |output: &str| tokens_of(&policy.counting, weight(&policy.counting, output));
+    let outputs = parts.iter().filter(|_| clears(policy)).filter_map(|body| output(body));
+    let words = outputs.map(|output| weight(&policy.counting, output));
+    of_units(policy, units(&policy.counting, role, &shown), words, parts)
+}
+
+/// The same for a whole message whose counts were worked out.
+pub fn weigh_counted(policy: &Policy, counts: &Counts, parts: &[&PartBody]) -> Weight {
+    let outputs = parts.iter().zip(&counts.parts).filter(|(body, _)| clears(policy) && output(body).is_some());
+    of_units(policy, counts.whole, outputs.map(|(_, counts)| counts.words), parts)
+}
+
+fn clears(policy: &Policy) -> bool {
+    policy.routine.iter().any(|step| matches!(step, Step::Clear(_)))
+}
+
+fn of_units(policy: &Policy, whole: i64, outputs: impl Iterator<Item = i64>, parts: &[&PartBody]) -> Weight {
+    let tokens = |units| tokens_of(&policy.counting, units);
     Weight {
-        tokens,
-        output_tokens: if clears { outputs().map(words).fold(0, i64::saturating_add) } else { 0 },
+        tokens: tokens(whole),
+        output_tokens: outputs.map(tokens).fold(0, i64::saturating_add),
         routine_count: routine::count(policy, parts.iter().copied()),
     }
 }
@@ -59,19 +72,19 @@ fn output(body: &PartBody) -> Option<&str> {
 }
 
 /// Counts a message as it was written.
-pub fn count(policy: &Policy, message: &Message) -> Counts {
+pub fn count(policy: &Policy, role: Role, bodies: &[&PartBody]) -> Counts {
     let counting = &policy.counting;
-    let part = |part: &Part| {
-        let alone = shown(policy, &part.body, None).map_or(0, |shown| units(counting, message.role, &[shown]));
-        let words = output(&part.body).map_or(0, |output| weight(counting, output));
+    let part = |body: &&PartBody| {
+        let alone = shown(policy, body, None).map_or(0, |shown| units(counting, role, &[shown]));
+        let words = output(body).map_or(0, |output| weight(counting, output));
         PartCounts { alone, words }
     };
-    let parts: Vec<PartCounts> = message.parts.iter().map(part).collect();
+    let parts: Vec<PartCounts> = bodies.iter().map(part).collect();
     let whole = match parts.as_slice() {
         [only] => only.alone,
         _ => {
-            let parts = message.parts.iter().filter_map(|part| shown(policy, &part.body, None));
-            units(counting, message.role, &parts.collect::<Vec<_>>())
+            let parts = bodies.iter().filter_map(|body| shown(policy, body, None));
+            units(counting, role, &parts.collect::<Vec<_>>())
         }
     };
     Counts { whole, parts }

@@ -1,0 +1,98 @@
+//! What messages weigh by a policy's counting, kept so that no decision counts the same words twice.
+//!
+//! Counts are derived: where they are missing whoever needs them counts again, and no chain vouches for them. A sealed
+//! message never changes, so what was counted once holds for good, in forks as well.
+
+use super::error::{Error, Result};
+use super::lineage::Reader;
+use super::tx::Tx;
+use crate::model::ids::MessageId;
+use crate::model::view::{Counts, PartCounts};
+use prost::Message as _;
+use sqlx::{Row as _, SqliteConnection};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+const KEPT: &str = "select c.message_id, c.body from json_each($2) wanted join message_count c \
+     on c.counting_id = (select id from counting where name = $1) and c.message_id = unhex(wanted.value)";
+const NAME: &str = "insert into counting (name) values ($1) on conflict (name) do nothing";
+const KEEP: &str = "insert into message_count (counting_id, message_id, body) \
+     select id, $2, $3 from counting where name = $1 on conflict do nothing";
+
+/// The statements of this file, for the test that prepares them all.
+#[cfg(test)]
+pub(crate) const STATEMENTS: &[&str] = &[KEPT, NAME, KEEP];
+
+/// What a message weighs, with the name of the counting that says so.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Counted {
+    /// The counting.
+    pub counting: Arc<str>,
+    /// What it says.
+    pub counts: Counts,
+}
+
+/// Counts on their way to disk.
+#[derive(Clone)]
+pub(crate) struct KeepCounts(pub(crate) Vec<(MessageId, Counted)>);
+
+#[derive(Clone, PartialEq, prost::Message)]
+struct DiskCounts {
+    #[prost(int64, tag = "1")]
+    whole: i64,
+    /// Of each part.
+    #[prost(int64, repeated, tag = "2")]
+    alone: Vec<i64>,
+    /// Of each part.
+    #[prost(int64, repeated, tag = "3")]
+    words: Vec<i64>,
+}
+
+fn to_disk(counts: &Counts) -> Vec<u8> {
+    let of = |value: fn(&PartCounts) -> i64| counts.parts.iter().map(value).collect();
+    DiskCounts { whole: counts.whole, alone: of(|part| part.alone), words: of(|part| part.words) }.encode_to_vec()
+}
+
+fn from_disk(body: &[u8]) -> Result<Counts> {
+    let DiskCounts { whole, alone, words } =
+        DiskCounts::decode(body).map_err(|error| Error::corrupt("message_count", error))?;
+    let parts = alone.into_iter().zip(words).map(|(alone, words)| PartCounts { alone, words }).collect();
+    Ok(Counts { whole, parts })
+}
+
+/// The counts that are kept of these messages.
+pub(crate) async fn kept(
+    reader: &mut Reader<'_>,
+    counting: &str,
+    messages: &[MessageId],
+) -> Result<HashMap<MessageId, Counts>> {
+    let wanted: Vec<String> = messages.iter().map(|id| id.0.simple().to_string()).collect();
+    let list = serde_json::to_string(&wanted).unwrap_or_default();
+    let rows = reader.all(sqlx::query(KEPT).bind(counting.to_owned()).bind(list)).await?;
+    let pair = |row: &sqlx::sqlite::SqliteRow| {
+        let id = MessageId(super::codec::uuid(row.try_get(0)?)?);
+        Ok((id, from_disk(row.try_get(1)?)?))
+    };
+    rows.iter().map(pair).collect()
+}
+
+/// Writes counts; those that are there already stay.
+pub(crate) async fn insert(conn: &mut SqliteConnection, counts: Vec<(MessageId, Counted)>) -> Result<()> {
+    let mut named: Option<Arc<str>> = None;
+    for (message, Counted { counting, counts }) in counts {
+        if named.as_ref() != Some(&counting) {
+            sqlx::query(NAME).bind(counting.to_string()).execute(&mut *conn).await?;
+            named = Some(counting.clone());
+        }
+        let id = message.0.as_bytes().to_vec();
+        sqlx::query(KEEP).bind(counting.to_string()).bind(id).bind(to_disk(&counts)).execute(&mut *conn).await?;
+    }
+    Ok(())
+}
+
+impl KeepCounts {
+    /// Keeps them.
+    pub(crate) async fn apply(self, tx: &mut Tx<'_>) -> Result<()> {
+        insert(tx.conn, self.0).await
+    }
+}
