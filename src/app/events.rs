@@ -10,6 +10,7 @@ use crate::model::ids::{MessageId, PartId, SessionId};
 use crate::model::message::Message;
 use crate::model::view::ViewMessage;
 use crate::model::{Revision, Seq};
+use crate::scheduler::SummaryDelta;
 use crate::store::{self, EventFilter, SessionKey};
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
@@ -60,7 +61,7 @@ pub struct SubscribeRequest {
     pub progress: Option<Duration>,
     /// Fill in messages.
     pub content: bool,
-    /// Send words of drafts.
+    /// Send words of drafts and of summaries as they are written.
     pub live: bool,
 }
 
@@ -117,6 +118,13 @@ pub enum Frame {
         /// The words.
         delta: LiveDelta,
     },
+    /// Words of a summary that is being written.
+    Summary {
+        /// The session's id.
+        session: SessionId,
+        /// The words.
+        delta: SummaryDelta,
+    },
 }
 
 /// A stream of frames. It reads at its reader's pace and delays nobody.
@@ -135,6 +143,7 @@ pub struct EventStream {
     content: bool,
     sessions: HashMap<SessionKey, SessionId>,
     live: Option<broadcast::Receiver<LiveDelta>>,
+    summaries: Option<broadcast::Receiver<SummaryDelta>>,
     all_sessions: bool,
     stopping: CancellationToken,
     /// Counts the stream as long as it lives.
@@ -165,8 +174,13 @@ impl EventStream {
                 () = self.stopping.cancelled() => return Err(self.ending().await),
                 next = self.subscription.next() => return self.frame(next?).await,
                 live = next_live(&mut self.live) => {
-                    if let Some(frame) = self.live_frame(live).await? {
-                        return Ok(frame);
+                    if let Some(session) = self.followed(live.session).await? {
+                        return Ok(Frame::Live { session, delta: live });
+                    }
+                }
+                words = next_live(&mut self.summaries) => {
+                    if let Some(session) = self.followed(words.session).await? {
+                        return Ok(Frame::Summary { session, delta: words });
                     }
                 }
             }
@@ -216,21 +230,22 @@ impl EventStream {
         Ok(Frame::Events { events, cursor, more: !whole })
     }
 
-    async fn live_frame(&mut self, delta: LiveDelta) -> Result<Option<Frame>> {
-        if let Some(session) = self.sessions.get(&delta.session) {
-            return Ok(Some(Frame::Live { session: *session, delta }));
+    /// The id of a session that something live is about; none if the stream is not about that session.
+    async fn followed(&mut self, key: SessionKey) -> Result<Option<SessionId>> {
+        if let Some(session) = self.sessions.get(&key) {
+            return Ok(Some(*session));
         }
         if !self.all_sessions {
             return Ok(None);
         }
-        let (session, _) = self.app.store().session(delta.session).await?;
-        self.sessions.insert(delta.session, session.id);
-        Ok(Some(Frame::Live { session: session.id, delta }))
+        let (session, _) = self.app.store().session(key).await?;
+        self.sessions.insert(key, session.id);
+        Ok(Some(session.id))
     }
 }
 
-/// The next words of a draft. What a slow reader misses is left out; the offsets say so.
-async fn next_live(live: &mut Option<broadcast::Receiver<LiveDelta>>) -> LiveDelta {
+/// The next words. What a slow reader misses is left out; the offsets say so.
+async fn next_live<T: Clone>(live: &mut Option<broadcast::Receiver<T>>) -> T {
     let Some(receiver) = live else { return std::future::pending().await };
     loop {
         match receiver.recv().await {
@@ -263,6 +278,7 @@ impl Longhand {
         }
         // Words that come while the beginning is read wait here rather than being missed.
         let live = request.live.then(|| self.shared.live.subscribe());
+        let summaries = request.live.then(|| self.shared.scheduler.summary_words());
         let head = self.store().head_seq();
         let mut waiting = VecDeque::new();
         let after = match &request.start {
@@ -294,6 +310,7 @@ impl Longhand {
             all_sessions: sessions.is_empty(),
             sessions,
             live,
+            summaries,
             stopping: self.shared.stopping.clone(),
             _permit: permit,
         })

@@ -91,7 +91,7 @@ async fn follow(mut client: Client, arguments: Arguments, output: &mut Output) -
                 output.flush()?;
                 cursor = batch.cursor;
             }
-            Some(Frame::SnapshotItem(_) | Frame::SnapshotEnd(_) | Frame::Live(_)) | None => {}
+            Some(Frame::SnapshotItem(_) | Frame::SnapshotEnd(_) | Frame::Live(_) | Frame::Summary(_)) | None => {}
         }
     }
 }

@@ -24,6 +24,7 @@ mod show;
 mod simulate;
 mod status;
 mod view;
+mod watch;
 
 use client::Client;
 use output::Output;
@@ -80,6 +81,8 @@ enum Command {
     Context(context::Arguments),
     /// List events, or follow them
     Events(events::Arguments),
+    /// Follow what happens now, with the words of open messages and of summaries as they come
+    Watch(watch::Arguments),
     /// Print a session's audit log: everything that happened, in order
     Replay(replay::Arguments),
     /// Ask for a reduction by hand
@@ -128,6 +131,7 @@ async fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Show(arguments) => show::run(globals, arguments).await,
         Command::Context(arguments) => context::run(globals, arguments).await,
         Command::Events(arguments) => events::run(globals, arguments).await,
+        Command::Watch(arguments) => watch::run(globals, arguments).await,
         Command::Replay(arguments) => replay::run(globals, arguments).await,
         Command::Compact(arguments) => compactions::start(globals, arguments).await,
         Command::Compactions(arguments) => compactions::list(globals, arguments).await,

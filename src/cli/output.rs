@@ -27,6 +27,11 @@ impl Output {
         writeln!(self.writer, "{text}")
     }
 
+    /// Prints a text that need not end a line.
+    pub(super) fn text(&mut self, text: &str) -> io::Result<()> {
+        write!(self.writer, "{text}")
+    }
+
     /// Prints a message of the protocol as JSON, on one line.
     pub(super) fn message<M: Message + Name>(&mut self, message: &M) -> anyhow::Result<()> {
         Ok(self.line(&json::encode(message)?)?)

@@ -5,6 +5,7 @@
 
 mod counts;
 mod index;
+mod live;
 mod recover;
 mod rule;
 mod step;
@@ -29,6 +30,7 @@ use worker::Worker;
 
 pub use index::index;
 pub use rule::{rule, totals};
+pub use live::SummaryDelta;
 
 /// What the scheduler cannot go on without.
 #[derive(Debug, thiserror::Error)]
@@ -61,6 +63,7 @@ pub struct Scheduler {
 pub struct SchedulerHandle {
     woken: Arc<Notify>,
     noted: index::Noted,
+    live: live::Live,
 }
 
 impl SchedulerHandle {
@@ -93,6 +96,7 @@ impl Scheduler {
             summarizers: self.summarizers.clone(),
             vocabularies: self.options.vocabularies.clone().into(),
             owner: fresh_id(),
+            live: self.handle.live.clone(),
         };
         for _ in 0..self.options.workers.get() {
             workers.spawn(work_off(worker.clone(), queue.clone(), finished.clone(), cancel.clone()));

@@ -1,6 +1,7 @@
 //! One worker: looks at due sessions and carries out jobs.
 
 use super::{Error, counts, recover, rule, totals};
+use super::live::{Live, Teller};
 use crate::clock::Clock;
 use crate::limits;
 use crate::model::Revision;
@@ -16,7 +17,7 @@ use crate::store::{
     self, Breaker, Caller, Claim, Commit, Committed, Condition, DueSession, Evaluation, Reduction, RoutineTotals,
     SessionKey, Source, Store, SummaryCommit,
 };
-use crate::summarizer::{self, Extractive, Levels, Summarizer, SummaryInput, SummaryOutput};
+use crate::summarizer::{self, Extractive, Levels, Summarizer, SummaryInput, SummaryOutput, Witness};
 use std::sync::Arc;
 use std::time::Duration;
 use uuid::Uuid;
@@ -31,6 +32,8 @@ pub(super) struct Worker {
     pub(super) vocabularies: Arc<[Arc<Vocabulary>]>,
     /// Names this start of the daemon in leases.
     pub(super) owner: Uuid,
+    /// Whoever watches summaries being written.
+    pub(super) live: Live,
 }
 
 /// Why a summary was not made.
@@ -260,7 +263,8 @@ impl Worker {
             None => Err(0),
         };
         let summarizer = self.summarizers.of(claim.request.level);
-        let output = self.write(summarizer, &input, accept).await?;
+        let teller = Teller::new(&self.live, claim.session, claim.compaction);
+        let output = self.write(summarizer, &input, &teller, accept).await?;
         Ok(measure(&output))
     }
 
@@ -270,9 +274,10 @@ impl Worker {
         &self,
         summarizer: &dyn Summarizer,
         input: &SummaryInput,
+        witness: &dyn Witness,
         accept: impl Fn(&SummaryOutput) -> Result<(), i64>,
     ) -> Result<SummaryOutput, Refusal> {
-        let mut why = match self.ask(summarizer, input).await {
+        let mut why = match self.ask(summarizer, input, witness).await {
             Ok(output) if output.text.trim().is_empty() => failure("SUMMARY_EMPTY", "the summary is empty"),
             Ok(output) => match accept(&output) {
                 Ok(()) => return Ok(output),
@@ -283,7 +288,7 @@ impl Worker {
         };
         let mut input = input.clone();
         for _ in 0..3 {
-            if let Ok(output) = self.ask(&Extractive, &input).await {
+            if let Ok(output) = self.ask(&Extractive, &input, witness).await {
                 match accept(&output) {
                     Ok(()) => return Ok(output),
                     Err(gain) => why = no_gain(gain),
@@ -294,9 +299,14 @@ impl Worker {
         Err(Refusal::Final(why))
     }
 
-    async fn ask(&self, summarizer: &dyn Summarizer, input: &SummaryInput) -> Result<SummaryOutput, Refusal> {
+    async fn ask(
+        &self,
+        summarizer: &dyn Summarizer,
+        input: &SummaryInput,
+        witness: &dyn Witness,
+    ) -> Result<SummaryOutput, Refusal> {
         let limit = Duration::from_millis(limits::SUMMARIZE_MS_MAX);
-        match tokio::time::timeout(limit, summarizer.summarize(input)).await {
+        match tokio::time::timeout(limit, summarizer.summarize_before(input, witness)).await {
             Ok(Ok(output)) => Ok(output),
             Ok(Err(summarizer::Error::Transient { message, retry_after_ms })) => {
                 Err(Refusal::Retry(failure("SUMMARIZER_UNAVAILABLE", message), retry_after_ms))

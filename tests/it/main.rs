@@ -20,5 +20,6 @@ mod routine;
 mod sessions;
 mod simulate;
 mod subscriptions;
+mod summary_words;
 mod tamper;
 mod tidy;

@@ -24,7 +24,7 @@ use longhand::model::part::{NewPart, PartBody, Record, ResultStatus, ToolCall, T
 use longhand::model::usage::{ModelWindow, Usage};
 use longhand::scheduler::{self, Scheduler, SchedulerHandle};
 use longhand::store::{self, Caller, Durability, Finding, RequestKey, Store};
-use longhand::summarizer::{self, Extractive, Levels, Summarizer, SummaryInput, SummaryOutput};
+use longhand::summarizer::{self, Extractive, Levels, Nobody, Summarizer, SummaryInput, SummaryOutput, Witness};
 use sqlx::{Connection as _, SqliteConnection};
 use std::collections::VecDeque;
 use std::num::NonZeroUsize;
@@ -353,6 +353,8 @@ pub(crate) enum Line {
     Say(String),
     /// Answers with this text once the test lets it.
     Hold(String),
+    /// Is heard saying these words one after the other, and once the test lets it, answers with all of them.
+    Stream(Vec<String>),
     /// Fails; the same request may succeed later.
     Falter,
     /// Fails for good.
@@ -403,6 +405,14 @@ impl Summarizer for ScriptedSummarizer {
         &'a self,
         input: &'a SummaryInput,
     ) -> futures::future::BoxFuture<'a, Result<SummaryOutput, summarizer::Error>> {
+        self.summarize_before(input, &Nobody)
+    }
+
+    fn summarize_before<'a>(
+        &'a self,
+        input: &'a SummaryInput,
+        witness: &'a dyn Witness,
+    ) -> futures::future::BoxFuture<'a, Result<SummaryOutput, summarizer::Error>> {
         self.asked.lock().expect("no panic").push(input.clone());
         let line = self.script.lock().expect("no panic").pop_front().unwrap_or(Line::Refuse);
         Box::pin(async move {
@@ -413,6 +423,13 @@ impl Summarizer for ScriptedSummarizer {
                     self.waiting.add_permits(1);
                     self.gate.acquire().await.expect("never closed").forget();
                     Ok(output(text))
+                }
+                Line::Stream(words) => {
+                    witness.begins("scripted");
+                    words.iter().for_each(|words| witness.hears(words));
+                    self.waiting.add_permits(1);
+                    self.gate.acquire().await.expect("never closed").forget();
+                    Ok(output(words.concat()))
                 }
                 Line::Falter => Err(summarizer::Error::Transient { message: "busy".to_owned(), retry_after_ms: None }),
                 Line::Refuse => Err(summarizer::Error::Permanent { message: "no".to_owned() }),

@@ -142,6 +142,13 @@ pub(in crate::grpc) fn frames(frame: Frame) -> Vec<pb::SubscribeEventsResponse> 
             offset_bytes: delta.offset,
             delta: delta.delta,
         }),
+        Frame::Summary { session, delta } => ProtoFrame::Summary(pb::SummaryDelta {
+            session_id: session.to_string(),
+            compaction_id: delta.compaction.to_string(),
+            summarizer: delta.summarizer,
+            offset_bytes: delta.offset,
+            delta: delta.delta,
+        }),
         Frame::Events { events, cursor, more } => {
             return batches(events, cursor, more).into_iter().map(|batch| wrap(ProtoFrame::Events(batch))).collect();
         }

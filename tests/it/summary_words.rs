@@ -1,0 +1,62 @@
+//! P6, I8: the words of a summary reach whoever watches while it is written, and no view contains them.
+
+use crate::support::{Line, ScriptedSummarizer, TestApp, Watch, shown, turns};
+use longhand::app::events::{Frame, SubscribeRequest};
+use longhand::model::event::EventKind;
+use longhand::scheduler::SummaryDelta;
+
+/// A stream of one session, or of all, with live words.
+async fn watch(test: &TestApp, session: Option<&str>, live: bool) -> Watch {
+    let sessions = session.into_iter().map(str::to_owned).collect();
+    let request = SubscribeRequest { sessions, live, ..SubscribeRequest::default() };
+    let mut watch = Watch::new(test.app.subscribe(request).await.expect("a stream"));
+    assert!(matches!(watch.frame().await, Frame::Ready { .. }));
+    watch
+}
+
+/// The next words of a summary.
+async fn words(watch: &mut Watch) -> (String, SummaryDelta) {
+    loop {
+        if let Frame::Summary { session, delta } = watch.frame().await {
+            return (session.to_string(), delta);
+        }
+    }
+}
+
+#[tokio::test]
+async fn watchers_hear_a_summary_as_it_is_written() {
+    let said = ["## Goal\n", "- naïve", " words"].map(str::to_owned);
+    let script = ScriptedSummarizer::new([Line::Stream(said.to_vec())]);
+    let test = TestApp::with(script.clone()).await;
+    let session = test.session("opencode@seed", 6_000, 1_000).await;
+    test.append(&session, &turns(1, 8, 1_100)).await;
+    let other = test.quiet_session().await;
+    let mut mine = watch(&test, Some(&session), true).await;
+    let mut all = watch(&test, None, true).await;
+    let mut deaf = watch(&test, Some(&session), false).await;
+    let mut elsewhere = watch(&test, Some(&other), true).await;
+    test.append(&session, &turns(9, 9, 1_100)).await;
+    script.held().await;
+    let pending = test.context(&session).await.pending.expect("it is being written");
+    for watch in [&mut mine, &mut all] {
+        let mut offset = 0;
+        for expected in ["", "## Goal\n", "- naïve", " words"] {
+            let (id, delta) = words(watch).await;
+            assert_eq!((id, delta.compaction, delta.summarizer.as_str()), (session.clone(), pending, "scripted"));
+            assert_eq!((delta.offset, delta.delta.as_str()), (offset, expected));
+            offset += i64::try_from(expected.len()).expect("short");
+        }
+    }
+    let view = shown(&test.context(&session).await).join("\n");
+    assert!(!view.contains("goal"), "no view shows what is not in force: {view}");
+    script.release();
+    mine.wait_for(EventKind::Compacted).await;
+    test.append(&other, "u1 \"hello\"").await;
+    // Whoever did not ask for words, or watches another session, was told of none.
+    while deaf.count(EventKind::Compacted) == 0 {
+        assert!(!matches!(deaf.frame().await, Frame::Summary { .. }));
+    }
+    while elsewhere.count(EventKind::MessageAppended) == 0 {
+        assert!(!matches!(elsewhere.frame().await, Frame::Summary { .. }));
+    }
+}
