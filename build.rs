@@ -3,7 +3,7 @@
 use prost::Message;
 use std::{env, error::Error, fs, path::PathBuf};
 
-const PROTOS: [&str; 6] = ["session", "message", "context", "compaction", "event", "admin"];
+const PROTOS: [&str; 7] = ["session", "message", "context", "compaction", "summary_task", "event", "admin"];
 
 fn main() -> Result<(), Box<dyn Error>> {
     let files: Vec<String> = PROTOS.iter().map(|name| format!("longhand/v1/{name}.proto")).collect();

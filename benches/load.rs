@@ -104,7 +104,7 @@ async fn main() {
         store.clone(),
         clock.clone(),
         Levels::all(Arc::new(Extractive)),
-        Options { workers, vocabularies: Vec::new() },
+        Options { workers, ..Options::default() },
     );
     let stopping = CancellationToken::new();
     let options = app::Options {

@@ -192,6 +192,9 @@ pub struct SummarizerChoice {
     /// What is tried after it, in order. A summary waits for a provider that asks for time; naming `extractive` here
     /// has the built-in one write at once instead.
     pub fallback: Vec<String>,
+    /// How long each summary first waits for a client that leases it, in seconds, at most 3600; 0 for not at all. It
+    /// holds one of the workers meanwhile.
+    pub client_wait_seconds: u64,
 }
 
 /// Everything an operator can set.
@@ -306,7 +309,10 @@ impl Config {
                 return Err(Error::Invalid(format!("summarizers.{name}: the name is the built-in summarizer's")));
             }
         }
-        let SummarizerChoice { auto, deep, fallback } = &self.summarizer;
+        let SummarizerChoice { auto, deep, fallback, client_wait_seconds } = &self.summarizer;
+        if *client_wait_seconds > 3_600 {
+            return Err(Error::Invalid(format!("summarizer.client_wait_seconds is {client_wait_seconds}, over 3600")));
+        }
         let mut named = auto.iter().chain(deep).chain(fallback);
         match named.find(|name| *name != BUILT_IN && !self.summarizers.contains_key(*name)) {
             Some(name) => Err(Error::Invalid(format!("summarizer: {name:?} is not among the summarizers"))),

@@ -98,7 +98,11 @@ pub async fn run_with(
         store.clone(),
         clock.clone(),
         summarizers,
-        scheduler::Options { workers, vocabularies: vocabularies.clone() },
+        scheduler::Options {
+            workers,
+            vocabularies: vocabularies.clone(),
+            client_wait: Duration::from_secs(config.summarizer.client_wait_seconds),
+        },
     );
     let options = app::Options {
         default_preset: config.default_preset.clone(),

@@ -105,6 +105,20 @@ pub const HEARTBEAT_MS: u64 = 10_000;
 pub const RETRY_MS_MIN: i64 = 1_000;
 /// … up to this.
 pub const RETRY_MS_MAX: i64 = 300_000;
+/// How long a client holds a summary task when it names no time.
+pub const SUMMARY_TASK_LEASE_MS_DEFAULT: u64 = 60_000;
+/// The longest that a client holds one without extending.
+pub const SUMMARY_TASK_LEASE_MS_MAX: u64 = 600_000;
+/// How long a summary task can be held with all extensions, from when it was first offered.
+pub const SUMMARY_TASK_MS_MAX: u64 = 1_800_000;
+/// Clients that may have a summary task one after the other, without completing it, before others write the summary.
+pub const SUMMARY_TASK_LEASES_MAX: usize = 3;
+/// Callers that wait for summary tasks.
+pub const SUMMARY_TASK_CALLERS_MAX: usize = 1_024;
+/// What a summary task's request holds when the client does not say what its model takes, in tokens …
+pub const SUMMARY_TASK_WINDOW_DEFAULT: i64 = 128_000;
+/// … and at most, whatever it says.
+pub const SUMMARY_TASK_WINDOW_MAX: i64 = 2_000_000;
 /// How long one call of a summarizer may take.
 pub const SUMMARIZE_MS_MAX: u64 = 600_000;
 /// Jobs that wait between the scheduler and its workers.

@@ -223,6 +223,8 @@ impl Longhand {
             attachments: Vec::new(),
             summarizer: new.summarizer,
             usage: new.usage,
+            supplied: true,
+            details_json: None,
         };
         let supplied = SuppliedSummary {
             session: key,

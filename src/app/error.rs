@@ -58,6 +58,14 @@ pub enum Reason {
     OverflowNotRecognized,
     /// The view was reduced for this request already, and is still too large for the provider.
     OverflowAgain,
+    /// The configuration asks no client to write summaries.
+    SummaryTasksOff,
+    /// The reduction asks no client for its summary, or none any more.
+    SummaryTaskNotFound,
+    /// The lease of a summary task ended, or the token is not its.
+    SummaryLeaseLost,
+    /// What a client wrote cannot be the summary; the metadata's `failure` says why.
+    SummaryRefused,
     /// A supplied summary's range does not fit the session.
     BoundaryInvalid,
     /// The view is too large to be read.
@@ -84,7 +92,7 @@ pub enum Reason {
 
 impl Reason {
     /// Every reason.
-    pub const ALL: [Self; 37] = [
+    pub const ALL: [Self; 41] = [
         Self::SessionNotFound,
         Self::MessageNotFound,
         Self::DraftNotFound,
@@ -111,6 +119,10 @@ impl Reason {
         Self::AutomaticOff,
         Self::OverflowNotRecognized,
         Self::OverflowAgain,
+        Self::SummaryTasksOff,
+        Self::SummaryTaskNotFound,
+        Self::SummaryLeaseLost,
+        Self::SummaryRefused,
         Self::BoundaryInvalid,
         Self::ContextTooLarge,
         Self::TooManyStreams,
@@ -153,6 +165,10 @@ impl Reason {
             Self::AutomaticOff => "AUTOMATIC_OFF",
             Self::OverflowNotRecognized => "OVERFLOW_NOT_RECOGNIZED",
             Self::OverflowAgain => "OVERFLOW_AGAIN",
+            Self::SummaryTasksOff => "SUMMARY_TASKS_OFF",
+            Self::SummaryTaskNotFound => "SUMMARY_TASK_NOT_FOUND",
+            Self::SummaryLeaseLost => "SUMMARY_LEASE_LOST",
+            Self::SummaryRefused => "SUMMARY_REFUSED",
             Self::BoundaryInvalid => "BOUNDARY_INVALID",
             Self::ContextTooLarge => "CONTEXT_TOO_LARGE",
             Self::TooManyStreams => "TOO_MANY_STREAMS",

@@ -11,6 +11,7 @@ pub mod events;
 mod recall;
 pub mod sessions;
 mod shortened;
+pub mod summary_tasks;
 mod validate;
 
 pub use crate::store::{Caller, Durability, Fill, RequestKey};

@@ -56,7 +56,8 @@ pub(super) fn window(field: &str, window: &ModelWindow) -> Result<()> {
     Ok(())
 }
 
-fn usage(field: &str, usage: &Usage) -> Result<()> {
+/// What a reply cost.
+pub(super) fn usage(field: &str, usage: &Usage) -> Result<()> {
     let counts = [
         ("input_tokens", usage.input),
         ("output_tokens", usage.output),

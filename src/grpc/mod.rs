@@ -10,6 +10,7 @@ mod events;
 mod messages;
 mod sessions;
 mod status;
+mod summary_tasks;
 #[cfg(test)]
 mod tests;
 
@@ -26,12 +27,13 @@ use tonic_health::server::HealthReporter;
 pub const ACTOR_HEADER: &str = "longhand-actor";
 
 /// What health is told about: the daemon as a whole, and each service.
-const HEALTH_NAMES: [&str; 7] = [
+const HEALTH_NAMES: [&str; 8] = [
     "",
     pb::session_service_server::SERVICE_NAME,
     pb::message_service_server::SERVICE_NAME,
     pb::context_service_server::SERVICE_NAME,
     pb::compaction_service_server::SERVICE_NAME,
+    pb::summary_task_service_server::SERVICE_NAME,
     pb::event_service_server::SERVICE_NAME,
     pb::admin_service_server::SERVICE_NAME,
 ];
@@ -78,6 +80,10 @@ pub async fn router(app: Longhand) -> (Routes, HealthReporter) {
         .add_service(limited!(
             pb::compaction_service_server::CompactionServiceServer<_>,
             compactions::Compactions::new(app.clone())
+        ))
+        .add_service(limited!(
+            pb::summary_task_service_server::SummaryTaskServiceServer<_>,
+            summary_tasks::SummaryTasks::new(app.clone())
         ))
         .add_service(limited!(pb::event_service_server::EventServiceServer<_>, events::Events::new(app.clone())))
         .add_service(limited!(pb::admin_service_server::AdminServiceServer<_>, admin::Admin::new(app)));

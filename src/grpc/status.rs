@@ -23,7 +23,8 @@ fn code(reason: Reason) -> Code {
         | Reason::MessageNotFound
         | Reason::DraftNotFound
         | Reason::CompactionNotFound
-        | Reason::PresetNotFound => Code::NotFound,
+        | Reason::PresetNotFound
+        | Reason::SummaryTaskNotFound => Code::NotFound,
         Reason::OverflowNotRecognized
         | Reason::InvalidField
         | Reason::PolicyInvalid
@@ -31,6 +32,7 @@ fn code(reason: Reason) -> Code {
         | Reason::RequestIdReused
         | Reason::PageTokenInvalid
         | Reason::CursorInvalid
+        | Reason::SummaryRefused
         | Reason::RequestMalformed => Code::InvalidArgument,
         Reason::MethodUnknown => Code::Unimplemented,
         Reason::ClientIdReused => Code::AlreadyExists,
@@ -45,6 +47,8 @@ fn code(reason: Reason) -> Code {
         | Reason::CompactionEnded
         | Reason::AutomaticOff
         | Reason::OverflowAgain
+        | Reason::SummaryTasksOff
+        | Reason::SummaryLeaseLost
         | Reason::BoundaryInvalid => Code::FailedPrecondition,
         Reason::ContextTooLarge | Reason::TooManyStreams | Reason::RequestTooLarge => Code::ResourceExhausted,
         Reason::StoreBusy | Reason::StoreReadOnly | Reason::ShuttingDown => Code::Unavailable,

@@ -48,7 +48,7 @@ impl Served {
         let options = store::Options { directory: directory.path().to_owned(), durability };
         let (store, writer) = Store::open(options, clock.clone()).await.expect("the store opens");
         tokio::spawn(writer);
-        let workers = scheduler::Options { workers: NonZeroUsize::MIN, vocabularies: Vec::new() };
+        let workers = scheduler::Options { workers: NonZeroUsize::MIN, ..scheduler::Options::default() };
         let scheduler = Scheduler::new(store.clone(), clock.clone(), Levels::all(Arc::new(Extractive)), workers);
         let stopping = CancellationToken::new();
         let options = app::Options {

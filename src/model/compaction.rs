@@ -141,6 +141,8 @@ pub struct Outcome {
     pub summarizer: String,
     /// What the summary cost.
     pub usage: Option<Usage>,
+    /// Whether a client brought the summary along, instead of a summarizer that was asked.
+    pub supplied: bool,
     /// From first claim to commit, in milliseconds.
     pub duration_ms: i64,
 }

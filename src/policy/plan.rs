@@ -1,5 +1,9 @@
 //! What a reduction of a session would do: worked out from its view, before anything is claimed or written.
 
+mod edit;
+
+pub use edit::{PlanEdit, edited};
+
 use super::{Fit, Policy, Rung, Step, Summarize, Summary, attachments, clear, fit, overflow, render, select, tokens};
 use crate::model::Revision;
 use crate::model::compaction::{CompactionKind, Level, RevisionRange};

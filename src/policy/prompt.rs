@@ -6,12 +6,14 @@
 
 mod chunks;
 mod transcript;
+mod whole;
 
 #[cfg(test)]
 mod tests;
 
 pub use chunks::{chunks, condensed, weight, without_middle};
 pub use transcript::{Detail, Style, entries};
+pub use whole::whole;
 
 use super::{Bullet, LengthUnit, Section, Summary, Topic, truncate};
 use crate::model::view::SourceMessage;
@@ -25,6 +27,14 @@ pub const NO_HISTORY: &str = "No prior history.";
 
 /// The pieces that one transcript is cut into, at most. Past that the middle of long entries is left out.
 pub const PIECES_MAX: usize = 24;
+
+/// Words for each token of a summary, in hundredths.
+const WORDS_PERCENT: i64 = 60;
+
+/// About how many words a summary of so many tokens may have.
+pub fn words(budget_tokens: i64) -> i64 {
+    budget_tokens.max(0).saturating_mul(WORDS_PERCENT) / 100
+}
 
 /// One request to a model.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -4,6 +4,7 @@
 //! The loop owns no truth: due marks and jobs are in the database, and everything here can be lost at any moment.
 
 mod counts;
+mod client;
 mod index;
 mod live;
 mod recover;
@@ -16,7 +17,7 @@ use crate::limits;
 use crate::model::time::Timestamp;
 use crate::policy::bpe::Vocabulary;
 use crate::store::{self, Store};
-use crate::summarizer::Levels;
+use crate::summarizer::{Levels, Tasks};
 use futures::FutureExt as _;
 use std::num::NonZeroUsize;
 use std::panic::AssertUnwindSafe;
@@ -47,6 +48,15 @@ pub struct Options {
     pub workers: NonZeroUsize,
     /// Vocabularies that policies may name.
     pub vocabularies: Vec<Arc<Vocabulary>>,
+    /// How long a summary waits for a client that writes it; zero for not at all.
+    pub client_wait: Duration,
+}
+
+impl Default for Options {
+    /// One worker, and nobody is asked for anything.
+    fn default() -> Self {
+        Self { workers: NonZeroUsize::MIN, vocabularies: Vec::new(), client_wait: Duration::ZERO }
+    }
 }
 
 /// The scheduler.
@@ -64,6 +74,7 @@ pub struct SchedulerHandle {
     woken: Arc<Notify>,
     noted: index::Noted,
     live: live::Live,
+    tasks: Tasks,
 }
 
 impl SchedulerHandle {
@@ -71,12 +82,19 @@ impl SchedulerHandle {
     pub fn wake(&self) {
         self.woken.notify_one();
     }
+
+    /// The summaries that clients may write.
+    pub fn tasks(&self) -> &Tasks {
+        &self.tasks
+    }
 }
 
 impl Scheduler {
     /// A scheduler over a store; nothing happens until it runs.
     pub fn new(store: Store, clock: Clock, summarizers: Levels, options: Options) -> Self {
-        Self { store, clock, summarizers, options, handle: SchedulerHandle::default() }
+        let tasks = Tasks::new(options.client_wait);
+        let handle = SchedulerHandle { tasks, ..SchedulerHandle::default() };
+        Self { store, clock, summarizers, options, handle }
     }
 
     /// The handle by which others wake it.
@@ -97,6 +115,7 @@ impl Scheduler {
             vocabularies: self.options.vocabularies.clone().into(),
             owner: fresh_id(),
             live: self.handle.live.clone(),
+            tasks: self.handle.tasks.clone(),
         };
         for _ in 0..self.options.workers.get() {
             workers.spawn(work_off(worker.clone(), queue.clone(), finished.clone(), cancel.clone()));

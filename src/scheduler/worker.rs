@@ -1,6 +1,7 @@
 //! One worker: looks at due sessions and carries out jobs.
 
 use super::{Error, counts, recover, rule, totals};
+use super::client::{Answer, Assignment};
 use super::live::{Live, Teller};
 use crate::clock::Clock;
 use crate::limits;
@@ -17,7 +18,7 @@ use crate::store::{
     self, Breaker, Caller, Claim, Commit, Committed, Condition, DueSession, Evaluation, Reduction, RoutineTotals,
     SessionKey, Source, Store, SummaryCommit,
 };
-use crate::summarizer::{self, Extractive, Levels, Summarizer, SummaryInput, SummaryOutput, Witness};
+use crate::summarizer::{self, Extractive, Levels, Summarizer, SummaryInput, SummaryOutput, Tasks, Witness};
 use std::sync::Arc;
 use std::time::Duration;
 use uuid::Uuid;
@@ -34,17 +35,19 @@ pub(super) struct Worker {
     pub(super) owner: Uuid,
     /// Whoever watches summaries being written.
     pub(super) live: Live,
+    /// Summaries that clients may write.
+    pub(super) tasks: Tasks,
 }
 
 /// Why a summary was not made.
-enum Refusal {
+pub(super) enum Refusal {
     /// Another attempt may help; after this many milliseconds, if the other side said so.
     Retry(Failure, Option<i64>),
     /// It would not.
     Final(Failure),
 }
 
-fn failure(reason: &str, message: impl Into<String>) -> Failure {
+pub(super) fn failure(reason: &str, message: impl Into<String>) -> Failure {
     Failure { reason: reason.to_owned(), message: message.into() }
 }
 
@@ -204,12 +207,12 @@ impl Worker {
         let stripped = plan::with_cuts(&source.messages, &media, claim.compaction);
         let mut refused = None;
         let mut stand_in = None;
-        for narrowed in rungs {
+        for (at, narrowed) in rungs.into_iter().enumerate() {
             let mut work = plan::climb(Scene { sources: &stripped, ..scene }, &narrowed, tokens);
             let mut cuts = media.clone();
             plan::merge(&mut cuts, std::mem::take(&mut work.cuts));
             work.cuts = cuts;
-            match self.propose(claim, scene, &work).await {
+            match self.propose(claim, scene, &work, at == 0).await {
                 Ok(Some(draft)) => return self.commit(draft.commit(claim, scene, Some(rung))).await,
                 Ok(None) => {}
                 Err(why @ Refusal::Retry(..)) if claim.attempt < i64::from(policy.guards.attempts_max) => {
@@ -242,21 +245,26 @@ impl Worker {
         Draft::of(scene, &fallback.cuts, None).or_else(|| Draft::of(scene, &others, None))
     }
 
-    /// Has the summary of a rung's work written, if it has one, and measures what all of it would do.
-    async fn propose(&self, claim: &Claim, scene: Scene<'_>, work: &Work) -> Result<Option<Draft>, Refusal> {
+    /// Has the summary of a rung's work written, if it has one, and measures what all of it would do. Clients are asked
+    /// for the first proposal of an attempt only.
+    async fn propose(
+        &self,
+        claim: &Claim,
+        scene: Scene<'_>,
+        work: &Work,
+        is_first: bool,
+    ) -> Result<Option<Draft>, Refusal> {
         let Some(planned) = &work.summary else { return Ok(Draft::of(scene, &work.cuts, None)) };
-        let policy = scene.policy;
-        let input = SummaryInput {
-            messages: planned.head.clone(),
-            split_turn: planned.split_turn.clone(),
-            previous: planned.previous.clone(),
-            rules: planned.rules.clone(),
-            counting: policy.counting.clone(),
-            instructions: claim.request.instructions.clone(),
-            budget_tokens: planned.rules.max_tokens,
-        };
-        let least = policy.guards.minimum_gain_tokens.max(1);
-        let measure = |output: &SummaryOutput| Draft::of(scene, &work.cuts, Some((planned, output)));
+        let mut assignment = Assignment::of(claim, scene, planned);
+        if is_first {
+            match self.ask_clients(claim, scene, work, assignment).await? {
+                Answer::Written(draft) => return Ok(Some(*draft)),
+                Answer::Left(left) => assignment = *left,
+            }
+        }
+        let Assignment { plan, input, details_json } = assignment;
+        let least = scene.policy.guards.minimum_gain_tokens.max(1);
+        let measure = |output: &SummaryOutput| Draft::of(scene, &work.cuts, Some((&plan, output)));
         let accept = |output: &SummaryOutput| match measure(output) {
             Some(draft) if draft.gain() >= least => Ok(()),
             Some(draft) => Err(draft.gain()),
@@ -265,7 +273,7 @@ impl Worker {
         let summarizer = self.summarizers.of(claim.request.level);
         let teller = Teller::new(&self.live, claim.session, claim.compaction);
         let output = self.write(summarizer, &input, &teller, accept).await?;
-        Ok(measure(&output))
+        Ok(measure(&output).map(|draft| draft.with_details(details_json)))
     }
 
     /// Has a summary written, and refuses one that is empty or frees too little. The built-in summarizer is tried again
@@ -397,7 +405,7 @@ fn request(
 }
 
 /// A reduction, measured, on its way into the history.
-struct Draft {
+pub(super) struct Draft {
     reduction: Reduction,
     tokens_before: i64,
     tokens_after: i64,
@@ -407,7 +415,7 @@ struct Draft {
 
 impl Draft {
     /// What cuts and a summary would do to a view; none when they would change nothing, or add to it without a summary.
-    fn of(scene: Scene<'_>, cuts: &Cuts, summary: Option<(&SummaryPlan, &SummaryOutput)>) -> Option<Self> {
+    pub(super) fn of(scene: Scene<'_>, cuts: &Cuts, summary: Option<(&SummaryPlan, &SummaryOutput)>) -> Option<Self> {
         let Scene { policy, layout, sources, .. } = scene;
         if cuts.is_empty() && summary.is_none() {
             return None;
@@ -432,8 +440,24 @@ impl Draft {
     }
 
     /// Tokens that it frees.
-    fn gain(&self) -> i64 {
+    pub(super) fn gain(&self) -> i64 {
         self.tokens_before - self.tokens_after
+    }
+
+    /// The same with free JSON kept beside the summary.
+    pub(super) fn with_details(mut self, details_json: Option<String>) -> Self {
+        if let Some(summary) = &mut self.reduction.summary {
+            summary.details_json = details_json;
+        }
+        self
+    }
+
+    /// The same with a word on whether the summary is a client's own.
+    pub(super) fn supplied(mut self, supplied: bool) -> Self {
+        if let Some(summary) = &mut self.reduction.summary {
+            summary.supplied = supplied;
+        }
+        self
     }
 
     /// Its commit, under a claim, for the rung that asked for it if one did.
@@ -489,10 +513,12 @@ fn summary_commit(policy: &Policy, planned: &SummaryPlan, output: &SummaryOutput
         attachments: planned.attachments.clone(),
         summarizer: output.summarizer.clone(),
         usage: output.usage,
+        supplied: false,
+        details_json: None,
     }
 }
 
-fn no_gain(gain: i64) -> Failure {
+pub(super) fn no_gain(gain: i64) -> Failure {
     failure("NO_GAIN", format!("the summary would free {gain} tokens of the view, too few to be worth it"))
 }
 

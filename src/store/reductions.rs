@@ -85,6 +85,10 @@ pub struct SummaryCommit {
     pub summarizer: String,
     /// What it cost.
     pub usage: Option<Usage>,
+    /// Whether a client brought it along, instead of a summarizer that was asked.
+    pub supplied: bool,
+    /// Free JSON that is kept with it, as the metadata of its message.
+    pub details_json: Option<String>,
 }
 
 /// A supplied summary: committed at once, without a job that runs.
@@ -147,7 +151,8 @@ async fn write_summary(
         None => None,
     };
     let bodies: Vec<PartBody> = std::iter::once(PartBody::Text(summary.text)).chain(summary.attachments).collect();
-    let input = MessageInput::derived(Role::Assistant, MessageKind::Summary, &bodies);
+    let mut input = MessageInput::derived(Role::Assistant, MessageKind::Summary, &bodies);
+    input.head.metadata_json = summary.details_json;
     let (summary_id, summary_revision) = tx.message(key, caller, input)?;
     let covered = summary.covered;
     let mark = MarkBody::Compacted(CompactedMark {
@@ -168,6 +173,7 @@ async fn write_summary(
     outcome.summary_message = Some(MessageId(summary_id));
     outcome.summarizer = summary.summarizer;
     outcome.usage = summary.usage;
+    outcome.supplied = summary.supplied;
     let body = EventBody::Compacted {
         compaction,
         level,

@@ -10,6 +10,7 @@ mod remote;
 mod secret;
 mod setup;
 mod tally;
+mod tasks;
 mod witness;
 
 pub use chain::Chain;
@@ -17,6 +18,7 @@ pub use extractive::{Extractive, extract};
 pub use provider::fault::{Class, Fault};
 pub use secret::Secret;
 pub use setup::{Levels, levels};
+pub use tasks::{Filter, Leased, Offer, Refused, Release, Request, Task, TaskEdit, TaskReply, Tasks};
 pub use witness::{Call, Nobody, Texts, Witness};
 
 use crate::model::usage::Usage;

@@ -20,9 +20,6 @@ const PIECES_AT_ONCE: usize = 4;
 /// The least a request may hold of the history, in tokens; below that, no window can be meant.
 const ROOM_MIN: i64 = 256;
 
-/// Words for each token of the budget, in hundredths.
-const WORDS_PERCENT: i64 = 60;
-
 /// A summarizer that asks a model.
 pub(super) struct Remote {
     provider: Provider,
@@ -100,7 +97,7 @@ impl Remote {
         let tally = Tally::new(witness);
         let budget = input.budget_tokens.min(self.max_output).max(0);
         let mut room = self.window.saturating_sub(self.max_output);
-        let mut words = budget.saturating_mul(WORDS_PERCENT) / 100;
+        let mut words = prompt::words(budget);
         let mut fault = Fault::new(Class::Permanent, "nothing was tried");
         let style = Style::of(&input.rules);
         for skip in 0..EFFORTS {

@@ -20,6 +20,7 @@ mod routine;
 mod sessions;
 mod simulate;
 mod subscriptions;
+mod summary_tasks;
 mod summary_words;
 mod tamper;
 mod tidy;

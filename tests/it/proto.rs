@@ -18,17 +18,22 @@ use std::path::PathBuf;
 const PACKAGE: &str = "longhand.v1";
 
 /// What an RPC's name begins with.
-const VERBS: [&str; 19] = [
+const VERBS: [&str; 24] = [
     "Append",
     "Archive",
     "Cancel",
     "Check",
+    "Complete",
     "Confirm",
     "Create",
+    "Delegate",
     "Edit",
+    "Extend",
+    "Fail",
     "Finish",
     "Fork",
     "Get",
+    "Lease",
     "List",
     "Pin",
     "Report",

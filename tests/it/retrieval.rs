@@ -310,7 +310,7 @@ async fn appends_do_not_wait_for_the_index() {
     let clock = Clock::default();
     let (store, writer) = Store::open(options, clock.clone()).await.expect("the store opens");
     tokio::spawn(writer);
-    let workers = scheduler::Options { workers: NonZeroUsize::MIN, vocabularies: Vec::new() };
+    let workers = scheduler::Options { workers: NonZeroUsize::MIN, ..scheduler::Options::default() };
     let idle = Scheduler::new(store.clone(), clock.clone(), Levels::all(Arc::new(Extractive)), workers);
     let stopping = CancellationToken::new();
     let options = app::Options {

@@ -118,6 +118,7 @@ pub(super) fn outcome(outcome: Outcome) -> pb::CompactionOutcome {
         summarizer: outcome.summarizer,
         usage: outcome.usage.map(usage),
         duration_ms: outcome.duration_ms,
+        supplied: outcome.supplied,
     }
 }
 

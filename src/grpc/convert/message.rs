@@ -137,7 +137,8 @@ pub(super) fn finish_reason(reason: Option<FinishReason>) -> pb::FinishReason {
     }
 }
 
-fn read_finish_reason(field: &str, number: i32) -> Result<Option<FinishReason>> {
+/// Why a reply ended; none where that is not said.
+pub(super) fn read_finish_reason(field: &str, number: i32) -> Result<Option<FinishReason>> {
     Ok(match read_enum(field, number)? {
         pb::FinishReason::Unspecified => None,
         pb::FinishReason::Stop => Some(FinishReason::Stop),

@@ -251,6 +251,9 @@ pub(crate) struct DiskOutcome {
     duration_ms: i64,
     #[prost(int64, tag = "12")]
     omitted_count: i64,
+    /// Absent in rows of before anybody noted it.
+    #[prost(bool, tag = "13")]
+    supplied: bool,
 }
 
 impl From<&Outcome> for DiskOutcome {
@@ -268,6 +271,7 @@ impl From<&Outcome> for DiskOutcome {
             usage: outcome.usage.map(Into::into),
             duration_ms: outcome.duration_ms,
             omitted_count: outcome.omitted_count,
+            supplied: outcome.supplied,
         }
     }
 }
@@ -290,6 +294,7 @@ impl TryFrom<DiskOutcome> for Outcome {
             usage: outcome.usage.map(Into::into),
             duration_ms: outcome.duration_ms,
             omitted_count: outcome.omitted_count,
+            supplied: outcome.supplied,
         })
     }
 }

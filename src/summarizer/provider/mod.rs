@@ -27,13 +27,18 @@ use crate::policy::prompt::Prompt;
 use fault::{Class, Fault, shortened};
 use gate::Gate;
 use protocol::{Ask, Protocol, Wire};
-use reply::Reply;
+use reply::{Reply, Stop};
 use reqwest::header::{CONTENT_TYPE, HeaderName};
 use reqwest::{Client, Response, redirect};
 use serde_json::{Map, Value};
 use std::net::IpAddr;
 use std::time::Duration;
 use tokio::time::{Instant, timeout};
+
+/// The summary in a reply that is whole; refused if it cannot be one.
+pub(super) fn readable(text: &str, sections: &[Section]) -> Result<String, Fault> {
+    Reply { text: text.to_owned(), stop: Some(Stop::Done), ..Reply::default() }.summary(sections)
+}
 
 /// Bytes of an error's body that are read.
 const ERROR_BYTES_MAX: usize = 64 * 1024;

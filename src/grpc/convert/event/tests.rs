@@ -33,6 +33,7 @@ fn did() -> Outcome {
         summarizer: "extractive".into(),
         usage: Some(Usage { input: 11, ..Usage::default() }),
         duration_ms: 12,
+        supplied: true,
     }
 }
 
@@ -50,6 +51,7 @@ fn written_outcome() -> pb::CompactionOutcome {
         summarizer: "extractive".into(),
         usage: Some(pb::Usage { input_tokens: 11, ..pb::Usage::default() }),
         duration_ms: 12,
+        supplied: true,
     }
 }
 

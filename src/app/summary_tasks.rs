@@ -1,0 +1,252 @@
+//! Summary tasks for callers: leased, changed, completed, let go of.
+
+use super::error::{Error, Reason, Result};
+use super::{Longhand, validate};
+use crate::limits;
+use crate::model::Revision;
+use crate::model::compaction::{Compaction, Level};
+use crate::model::ids::{CompactionId, MessageId};
+use crate::model::time::Timestamp;
+use crate::model::view::SourceMessage;
+use crate::policy::plan::PlanEdit;
+use crate::policy::prompt::{self, Material, Scope, Style};
+use crate::summarizer::{Filter, Refused, TaskEdit};
+use std::sync::Arc;
+use std::time::Duration;
+use uuid::Uuid;
+
+pub use crate::policy::prompt::Prompt;
+pub use crate::summarizer::{Release, Task, TaskReply};
+
+/// Which task a client wants, and how long it waits.
+#[derive(Debug, Clone, Default)]
+pub struct LeaseRequest {
+    /// Only of these sessions; none for all.
+    pub sessions: Vec<String>,
+    /// Only of these rungs; none for all.
+    pub levels: Vec<Level>,
+    /// How long to wait for a task; none for the default.
+    pub wait: Option<Duration>,
+    /// How long to hold it; none for the default.
+    pub lease: Option<Duration>,
+    /// What the client's model takes, input and output together, in tokens; zero for the default.
+    pub window_tokens: i64,
+}
+
+/// A task in a client's hands.
+#[derive(Debug, Clone)]
+pub struct LeasedTask {
+    /// The task.
+    pub task: Arc<Task>,
+    /// What proves the lease.
+    pub token: String,
+    /// Until when it holds.
+    pub end_time: Timestamp,
+    /// What its model is to be asked.
+    pub prompt: Prompt,
+}
+
+/// A client's hold on a task.
+#[derive(Debug, Clone, Default)]
+pub struct Hold {
+    /// The reduction.
+    pub compaction: String,
+    /// What proves the lease.
+    pub token: String,
+    /// Refuse when the task is about another revision of the session than this.
+    pub base_revision: Option<Revision>,
+}
+
+/// What a client wants to be different. Messages are named by id or client id.
+#[derive(Debug, Clone, Default)]
+pub struct NewEdit {
+    /// The first message kept verbatim; none for no change.
+    pub tail_start: Option<String>,
+    /// The messages before it that the view shows all the same; none for no change.
+    pub retained: Option<Vec<String>>,
+    /// Instructions for whoever writes the summary; none for no change.
+    pub instructions: Option<String>,
+    /// Free JSON to be kept with the summary; none for no change.
+    pub details_json: Option<String>,
+    /// What the client's model takes, in tokens; zero for the default.
+    pub window_tokens: i64,
+}
+
+impl From<Refused> for Error {
+    fn from(refused: Refused) -> Self {
+        match refused {
+            Refused::NotFound => {
+                Self::new(Reason::SummaryTaskNotFound, "no client is asked to write a summary for this reduction")
+            }
+            Refused::LeaseLost => Self::new(Reason::SummaryLeaseLost, "the lease ended, or the token is not its"),
+            Refused::Plan(why) => Self::new(Reason::BoundaryInvalid, why),
+            Refused::Summary(failure) => {
+                Self::new(Reason::SummaryRefused, failure.message).with("failure", failure.reason)
+            }
+            Refused::TooMany => Self::new(Reason::TooManyStreams, "as many callers wait for summary tasks as may")
+                .with("limit", limits::SUMMARY_TASK_CALLERS_MAX),
+        }
+    }
+}
+
+/// A time that a caller may name, within bounds.
+fn bounded(field: &str, given: Option<Duration>, default_ms: u64, least: Duration, most_ms: u64) -> Result<Duration> {
+    let most = Duration::from_millis(most_ms);
+    match given {
+        None => Ok(Duration::from_millis(default_ms)),
+        Some(given) if given < least || given > most => {
+            Err(Error::field(field, format!("is not between {least:?} and {most:?}")))
+        }
+        Some(given) => Ok(given),
+    }
+}
+
+fn window(tokens: i64) -> Result<i64> {
+    match tokens {
+        0 => Ok(limits::SUMMARY_TASK_WINDOW_DEFAULT),
+        tokens if tokens < 0 => Err(Error::field("window_tokens", "is negative")),
+        tokens => Ok(tokens.min(limits::SUMMARY_TASK_WINDOW_MAX)),
+    }
+}
+
+fn lease_time(given: Option<Duration>) -> Result<Duration> {
+    let least = Duration::from_secs(1);
+    let (default, most) = (limits::SUMMARY_TASK_LEASE_MS_DEFAULT, limits::SUMMARY_TASK_LEASE_MS_MAX);
+    bounded("lease_timeout", given, default, least, most)
+}
+
+/// What a model of such a window is to be asked for a task.
+fn request(task: &Task, window_tokens: i64) -> Prompt {
+    let input = &task.input;
+    let style = Style::of(&input.rules);
+    let ask = |text: &str| {
+        let request = prompt::Request {
+            style,
+            scope: Scope::History,
+            material: Material::Whole(text),
+            previous: input.previous.as_deref(),
+            instructions: &input.instructions,
+            words: prompt::words(input.budget_tokens),
+        };
+        prompt::prompt(&input.rules, &request)
+    };
+    let messages: Vec<&SourceMessage> = input.messages.iter().chain(&input.split_turn).collect();
+    let empty = ask("");
+    let around = prompt::weight(&empty.system).saturating_add(prompt::weight(&empty.user));
+    let room = window_tokens.saturating_sub(around).saturating_sub(input.budget_tokens).max(1);
+    ask(&prompt::whole(style, &messages, room))
+}
+
+impl Longhand {
+    /// Waits for a summary that a client may write, and leases it; none when there was none in time.
+    pub async fn lease_summary_task(&self, wanted: LeaseRequest) -> Result<Option<LeasedTask>> {
+        let tasks = self.shared.scheduler.tasks();
+        if wanted.sessions.len() > limits::SUBSCRIPTION_SESSIONS_MAX {
+            return Err(Error::limit("session_ids", limits::SUBSCRIPTION_SESSIONS_MAX, wanted.sessions.len()));
+        }
+        let wait = bounded("wait_timeout", wanted.wait, limits::WAIT_MS_DEFAULT, Duration::ZERO, limits::WAIT_MS_MAX)?;
+        let lease = lease_time(wanted.lease)?;
+        let window_tokens = window(wanted.window_tokens)?;
+        let mut filter = Filter { levels: wanted.levels, sessions: Vec::new() };
+        for id in &wanted.sessions {
+            let key = self.store().find_session(id).await?;
+            filter.sessions.push(self.store().session(key).await?.0.id);
+        }
+        if !tasks.are_offered() {
+            let why = "the configuration has no client_wait_seconds: no client is asked to write summaries";
+            return Err(Error::new(Reason::SummaryTasksOff, why));
+        }
+        let _place = tasks.place()?;
+        let leased = tokio::select! {
+            biased;
+            () = self.shared.stopping.cancelled() => {
+                return Err(Error::new(Reason::ShuttingDown, "the daemon is stopping"));
+            }
+            leased = tasks.lease(&filter, lease) => leased,
+            () = tokio::time::sleep(wait) => return Ok(None),
+        };
+        let end_time = self.end_time(leased.lease);
+        let prompt = request(&leased.task, window_tokens);
+        Ok(Some(LeasedTask { task: leased.task, token: leased.token.simple().to_string(), end_time, prompt }))
+    }
+
+    /// Lets a lease hold longer; says until when it holds.
+    pub fn extend_summary_task(&self, hold: &Hold, lease: Option<Duration>) -> Result<Timestamp> {
+        let lease = lease_time(lease)?;
+        let (compaction, token) = self.held(hold)?;
+        Ok(self.end_time(self.shared.scheduler.tasks().extend(compaction, token, lease)?))
+    }
+
+    /// Changes the plan of a leased task; answers with the task as it is then, and what its model is to be asked.
+    pub async fn edit_summary_task(&self, hold: &Hold, edit: NewEdit) -> Result<(Arc<Task>, Prompt)> {
+        validate::instructions(edit.instructions.as_deref().unwrap_or_default())?;
+        validate::json("details_json", edit.details_json.as_deref(), limits::METADATA_BYTES_MAX)?;
+        let window_tokens = window(edit.window_tokens)?;
+        let retained = edit.retained.as_deref().unwrap_or_default();
+        if retained.len() > limits::BATCH_MESSAGES_MAX {
+            return Err(Error::limit("retained_message_ids", limits::BATCH_MESSAGES_MAX, retained.len()));
+        }
+        let (compaction, token) = self.held(hold)?;
+        let tasks = self.shared.scheduler.tasks();
+        let session = tasks.leased(compaction, token)?.session.to_string();
+        let mut plan = PlanEdit::default();
+        if let Some(id) = &edit.tail_start {
+            plan.tail_start = Some(self.message_id(&session, id).await?);
+        }
+        if edit.retained.is_some() {
+            let mut ids = Vec::new();
+            for id in retained {
+                ids.push(self.message_id(&session, id).await?);
+            }
+            plan.retained = Some(ids);
+        }
+        let NewEdit { instructions, details_json, .. } = edit;
+        let task = tasks.edit(compaction, token, TaskEdit { plan, instructions, details_json }).await?;
+        let prompt = request(&task, window_tokens);
+        Ok((task, prompt))
+    }
+
+    /// Brings the summary of a leased task. It has passed every check when this answers, and is about to be committed.
+    pub async fn complete_summary_task(&self, hold: &Hold, reply: TaskReply) -> Result<Compaction> {
+        validate::name("model", &reply.model)?;
+        if let Some(usage) = &reply.usage {
+            validate::usage("usage", usage)?;
+        }
+        if reply.text.len() > limits::SUMMARY_BYTES_MAX {
+            return Err(Error::limit("bytes of text", limits::SUMMARY_BYTES_MAX, reply.text.len()));
+        }
+        let (compaction, token) = self.held(hold)?;
+        self.shared.scheduler.tasks().complete(compaction, token, reply).await?;
+        Ok(self.store().compaction(compaction).await?)
+    }
+
+    /// Lets go of a leased task without a summary.
+    pub async fn release_summary_task(&self, hold: &Hold, release: Release) -> Result<()> {
+        let (compaction, token) = self.held(hold)?;
+        Ok(self.shared.scheduler.tasks().release(compaction, token, release).await?)
+    }
+
+    /// Reads a hold, and checks it against the task as it is now.
+    fn held(&self, hold: &Hold) -> Result<(CompactionId, Uuid)> {
+        let not_found = || Error::from(Refused::NotFound).with("compaction_id", &hold.compaction);
+        let compaction: CompactionId = hold.compaction.parse().map_err(|_| not_found())?;
+        let token = Uuid::try_parse(&hold.token).map_err(|_| Error::from(Refused::LeaseLost))?;
+        let task = self.shared.scheduler.tasks().leased(compaction, token)?;
+        match hold.base_revision {
+            Some(expected) if expected != task.base => {
+                Err(crate::store::Error::RevisionMismatch { expected, current: task.base }.into())
+            }
+            Some(_) | None => Ok((compaction, token)),
+        }
+    }
+
+    async fn message_id(&self, session: &str, id: &str) -> Result<MessageId> {
+        let key = self.store().find_session(session).await?;
+        Ok(self.store().place_of(key, id).await?.0)
+    }
+
+    fn end_time(&self, lease: Duration) -> Timestamp {
+        let ms = i64::try_from(lease.as_millis()).unwrap_or(i64::MAX);
+        self.shared.clock.now().plus_millis(ms)
+    }
+}

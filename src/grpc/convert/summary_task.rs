@@ -1,0 +1,77 @@
+//! Summary tasks.
+
+use super::compaction::{level, read_level, trigger};
+use super::message::read_finish_reason;
+use super::{id, range, read_duration, read_enum, read_usage};
+use crate::app::Result;
+use crate::app::summary_tasks::{Hold, LeaseRequest, NewEdit, Prompt, Release, Task, TaskReply};
+use crate::pb;
+
+/// A summary that is to be written, and what a model is to be asked.
+pub(in crate::grpc) fn task(task: &Task, prompt: Prompt) -> pb::SummaryTask {
+    pb::SummaryTask {
+        compaction_id: task.compaction.to_string(),
+        session_id: task.session.to_string(),
+        level: level(task.level).into(),
+        trigger: trigger(task.trigger).into(),
+        attempt_count: task.attempt,
+        base_revision: task.base,
+        window_tokens: task.window_tokens,
+        covered_ranges: task.covered.iter().copied().map(range).collect(),
+        tail_start_message_id: id(task.tail_start),
+        retained_message_ids: task.retained.iter().map(ToString::to_string).collect(),
+        system: prompt.system,
+        prompt: prompt.user,
+        budget_tokens: task.input.budget_tokens,
+        instruction: task.input.instructions.clone(),
+        details_json: task.details_json.clone(),
+    }
+}
+
+/// Which task a client wants.
+pub(in crate::grpc) fn read_lease(request: pb::LeaseSummaryTaskRequest) -> Result<LeaseRequest> {
+    let levels = request.levels.iter().map(|level| read_level(*level));
+    Ok(LeaseRequest {
+        levels: levels.collect::<Result<Vec<_>>>()?.into_iter().flatten().collect(),
+        sessions: request.session_ids,
+        wait: request.wait_timeout.map(|wait| read_duration("wait_timeout", wait)).transpose()?,
+        lease: request.lease_timeout.map(|lease| read_duration("lease_timeout", lease)).transpose()?,
+        window_tokens: request.window_tokens,
+    })
+}
+
+/// What a client wants to be different.
+pub(in crate::grpc) fn read_edit(request: pb::EditSummaryTaskRequest) -> (Hold, NewEdit) {
+    let hold =
+        Hold { compaction: request.compaction_id, token: request.lease_token, base_revision: request.base_revision };
+    let edit = NewEdit {
+        tail_start: request.tail_start_message_id,
+        retained: request.retained.map(|retained| retained.message_ids),
+        instructions: request.instruction,
+        details_json: request.details_json,
+        window_tokens: request.window_tokens,
+    };
+    (hold, edit)
+}
+
+/// A client's summary.
+pub(in crate::grpc) fn read_reply(request: pb::CompleteSummaryTaskRequest) -> Result<(Hold, TaskReply)> {
+    let hold =
+        Hold { compaction: request.compaction_id, token: request.lease_token, base_revision: request.base_revision };
+    let reply = TaskReply {
+        text: request.text,
+        model: request.model,
+        reason: read_finish_reason("reason", request.reason)?,
+        usage: request.usage.map(read_usage),
+        supplied: request.supplied,
+    };
+    Ok((hold, reply))
+}
+
+/// Why a client gives a task back.
+pub(in crate::grpc) fn read_failure(number: i32) -> Result<Release> {
+    Ok(match read_enum("failure", number)? {
+        pb::SummaryTaskFailure::Unspecified | pb::SummaryTaskFailure::Transient => Release::Transient,
+        pb::SummaryTaskFailure::Permanent => Release::Permanent,
+    })
+}

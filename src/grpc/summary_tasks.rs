@@ -1,0 +1,88 @@
+//! Summary tasks over gRPC.
+
+use super::convert::compaction::compaction;
+use super::convert::read_duration;
+use super::convert::summary_task::{read_edit, read_failure, read_lease, read_reply, task};
+use super::convert::time;
+use crate::app::Longhand;
+use crate::app::summary_tasks::{Hold, Release};
+use crate::pb;
+use crate::pb::summary_task_service_server::SummaryTaskService;
+use tonic::{Request, Response, Status};
+
+/// The summary tasks' service.
+pub(super) struct SummaryTasks {
+    app: Longhand,
+}
+
+impl SummaryTasks {
+    pub(super) fn new(app: Longhand) -> Self {
+        Self { app }
+    }
+}
+
+#[tonic::async_trait]
+impl SummaryTaskService for SummaryTasks {
+    async fn lease_summary_task(
+        &self,
+        request: Request<pb::LeaseSummaryTaskRequest>,
+    ) -> Result<Response<pb::LeaseSummaryTaskResponse>, Status> {
+        let leased = self.app.lease_summary_task(read_lease(request.into_inner())?).await?;
+        Ok(Response::new(leased.map_or_else(pb::LeaseSummaryTaskResponse::default, |leased| {
+            pb::LeaseSummaryTaskResponse {
+                task: Some(task(&leased.task, leased.prompt)),
+                lease_token: leased.token,
+                lease_end_time: Some(time(leased.end_time)),
+            }
+        })))
+    }
+
+    async fn extend_summary_task(
+        &self,
+        request: Request<pb::ExtendSummaryTaskRequest>,
+    ) -> Result<Response<pb::ExtendSummaryTaskResponse>, Status> {
+        let pb::ExtendSummaryTaskRequest { compaction_id, lease_token, lease_timeout } = request.into_inner();
+        let lease = lease_timeout.map(|lease| read_duration("lease_timeout", lease)).transpose()?;
+        let hold = Hold { compaction: compaction_id, token: lease_token, base_revision: None };
+        let end = self.app.extend_summary_task(&hold, lease)?;
+        Ok(Response::new(pb::ExtendSummaryTaskResponse { lease_end_time: Some(time(end)) }))
+    }
+
+    async fn edit_summary_task(
+        &self,
+        request: Request<pb::EditSummaryTaskRequest>,
+    ) -> Result<Response<pb::EditSummaryTaskResponse>, Status> {
+        let (hold, edit) = read_edit(request.into_inner());
+        let (edited, prompt) = self.app.edit_summary_task(&hold, edit).await?;
+        Ok(Response::new(pb::EditSummaryTaskResponse { task: Some(task(&edited, prompt)) }))
+    }
+
+    async fn complete_summary_task(
+        &self,
+        request: Request<pb::CompleteSummaryTaskRequest>,
+    ) -> Result<Response<pb::CompleteSummaryTaskResponse>, Status> {
+        let (hold, reply) = read_reply(request.into_inner())?;
+        let accepted = self.app.complete_summary_task(&hold, reply).await?;
+        Ok(Response::new(pb::CompleteSummaryTaskResponse { compaction: Some(compaction(accepted)) }))
+    }
+
+    async fn fail_summary_task(
+        &self,
+        request: Request<pb::FailSummaryTaskRequest>,
+    ) -> Result<Response<pb::FailSummaryTaskResponse>, Status> {
+        let pb::FailSummaryTaskRequest { compaction_id, lease_token, failure } = request.into_inner();
+        let hold = Hold { compaction: compaction_id, token: lease_token, base_revision: None };
+        self.app.release_summary_task(&hold, read_failure(failure)?).await?;
+        Ok(Response::new(pb::FailSummaryTaskResponse {}))
+    }
+
+    async fn delegate_summary_task(
+        &self,
+        request: Request<pb::DelegateSummaryTaskRequest>,
+    ) -> Result<Response<pb::DelegateSummaryTaskResponse>, Status> {
+        let pb::DelegateSummaryTaskRequest { compaction_id, lease_token, base_revision } = request.into_inner();
+        let hold = Hold { compaction: compaction_id, token: lease_token, base_revision };
+        self.app.release_summary_task(&hold, Release::Delegated).await?;
+        Ok(Response::new(pb::DelegateSummaryTaskResponse {}))
+    }
+}

@@ -1,0 +1,96 @@
+//! Plans as somebody wants them instead: another tail, other messages kept beside the summary.
+
+use super::{Scene, SummaryPlan, attached, covered, inline, slot};
+use crate::model::ids::MessageId;
+use crate::model::layout::Place;
+use crate::model::part::PartBody;
+use crate::model::view::SourceMessage;
+use crate::policy::select;
+use std::collections::HashMap;
+
+/// What is to be different.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct PlanEdit {
+    /// The first message that is kept verbatim; none for the plan's own.
+    pub tail_start: Option<MessageId>,
+    /// The messages in front of it that the view shows all the same; none for the plan's own.
+    pub retained: Option<Vec<MessageId>>,
+}
+
+/// The plan of a summary with another boundary, made for the same view.
+///
+/// # Errors
+///
+/// A sentence fragment that says why the plan cannot be like that. Nothing that is open or running is ever covered, no
+/// call loses its result, and what is pinned stays in view whatever the plan says.
+pub fn edited(scene: Scene<'_>, plan: &SummaryPlan, edit: &PlanEdit) -> Result<SummaryPlan, &'static str> {
+    let inline = inline(scene.sources);
+    let at = |id: MessageId| inline.iter().position(|source| source.message.id == id);
+    let mut plan = plan.clone();
+    let end = match edit.tail_start {
+        None => plan.head.len() + plan.split_turn.len(),
+        Some(id) => at(id).ok_or("the message that is to begin the tail does not stand in the view")?,
+    };
+    let (head, tail) = inline.split_at(end.min(inline.len()));
+    if edit.tail_start.is_some() {
+        if head.iter().all(|source| source.place == Some(Place::Retained)) {
+            return Err("nothing stands before the tail that a summary could cover");
+        }
+        if end > select::last_safe_cut(&inline) {
+            return Err("an open message or a running call stands before the tail");
+        }
+        if splits_pair(&inline, |source| head.iter().any(|other| other.message.id == source.message.id)) {
+            return Err("the tail begins between a call and its result");
+        }
+        plan.covered = covered(scene.layout, head);
+        plan.attachments = attached(scene.policy, &plan.rules, head);
+        plan.head = head.to_vec();
+        plan.split_turn = Vec::new();
+        plan.tail_start = tail.first().map_or(scene.base + 1, slot);
+        plan.tail_message = tail.first().map(|source| source.message.id);
+        plan.retained.retain(|revision| head.iter().any(|source| source.message.revision == *revision));
+    }
+    if let Some(retained) = &edit.retained {
+        if retained.iter().any(|id| at(*id).is_none_or(|at| at >= end)) {
+            return Err("a message that is to be kept does not stand before the tail");
+        }
+        if splits_pair(head, |source| retained.contains(&source.message.id)) {
+            return Err("a call and its result are kept together or not at all");
+        }
+        // What is pinned stays anyhow.
+        let kept = head.iter().filter(|source| retained.contains(&source.message.id));
+        let kept = kept.filter(|source| !scene.layout.pinned.contains(&slot(source)));
+        plan.retained = kept.map(|source| source.message.revision).collect();
+    }
+    Ok(plan)
+}
+
+/// Whether a choice among messages takes a call without its result, or a result without its call.
+fn splits_pair(messages: &[SourceMessage], chosen: impl Fn(&SourceMessage) -> bool) -> bool {
+    let mut calls: HashMap<&str, bool> = HashMap::new();
+    for source in messages {
+        let is_chosen = chosen(source);
+        for part in &source.message.parts {
+            let parted = match &part.body {
+                PartBody::ToolCall(call) => {
+                    calls.insert(&call.call_id, is_chosen);
+                    false
+                }
+                PartBody::ToolResult(result) => {
+                    calls.get(result.call_id.as_str()).is_some_and(|&called| called != is_chosen)
+                }
+                PartBody::Text(_)
+                | PartBody::Reasoning(_)
+                | PartBody::Media(_)
+                | PartBody::Marker(_)
+                | PartBody::Step(_)
+                | PartBody::Opaque(_)
+                | PartBody::Record(_) => false,
+            };
+            if parted {
+                return true;
+            }
+        }
+    }
+    false
+}

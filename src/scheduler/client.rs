@@ -1,0 +1,146 @@
+//! Summaries by clients: a task is offered before the configured summarizers are asked, and what a client brings is
+//! checked like any other summary.
+
+use super::worker::{Draft, Refusal, Worker, failure, no_gain};
+use crate::model::compaction::Failure;
+use crate::model::ids::{MessageId, SessionId};
+use crate::model::view::SourceMessage;
+use crate::policy::plan::{self, Scene, SummaryPlan, Work};
+use crate::store::Claim;
+use crate::summarizer::{Refused, Release, Request, SummaryInput, SummaryOutput, Task, TaskEdit, TaskReply};
+
+/// A summary that is to be written: the plan, what its writer is given, and what is kept with it.
+#[derive(Clone)]
+pub(super) struct Assignment {
+    pub(super) plan: SummaryPlan,
+    pub(super) input: SummaryInput,
+    pub(super) details_json: Option<String>,
+}
+
+impl Assignment {
+    /// What a plan comes to for its writer.
+    pub(super) fn of(claim: &Claim, scene: Scene<'_>, plan: &SummaryPlan) -> Self {
+        let input = SummaryInput {
+            messages: plan.head.clone(),
+            split_turn: plan.split_turn.clone(),
+            previous: plan.previous.clone(),
+            rules: plan.rules.clone(),
+            counting: scene.policy.counting.clone(),
+            instructions: claim.request.instructions.clone(),
+            budget_tokens: plan.rules.max_tokens,
+        };
+        Self { plan: plan.clone(), input, details_json: None }
+    }
+
+    /// The same with another plan or other words around it.
+    fn edited(&self, scene: Scene<'_>, edit: TaskEdit) -> Result<Self, &'static str> {
+        let plan = plan::edited(scene, &self.plan, &edit.plan)?;
+        let input = SummaryInput {
+            messages: plan.head.clone(),
+            split_turn: plan.split_turn.clone(),
+            instructions: edit.instructions.unwrap_or_else(|| self.input.instructions.clone()),
+            ..self.input.clone()
+        };
+        Ok(Self { plan, input, details_json: edit.details_json.or_else(|| self.details_json.clone()) })
+    }
+
+    /// It as a client sees it.
+    fn task(&self, claim: &Claim, session: SessionId, sources: &[SourceMessage]) -> Task {
+        let id = |revision: &i64| -> Option<MessageId> {
+            let found = sources.iter().find(|source| source.message.revision == *revision);
+            found.map(|source| source.message.id)
+        };
+        Task {
+            session,
+            compaction: claim.compaction,
+            base: claim.base,
+            level: claim.request.level,
+            trigger: claim.request.trigger,
+            attempt: claim.attempt,
+            window_tokens: claim.window.context,
+            covered: self.plan.covered.clone(),
+            tail_start: self.plan.tail_message,
+            retained: self.plan.retained.iter().filter_map(id).collect(),
+            input: self.input.clone(),
+            details_json: self.details_json.clone(),
+        }
+    }
+}
+
+/// What came of asking the clients.
+pub(super) enum Answer {
+    /// A client wrote the summary, and it was accepted.
+    Written(Box<Draft>),
+    /// Others are to write it.
+    Left(Box<Assignment>),
+}
+
+impl Worker {
+    /// Offers a summary to clients, and waits for one that takes it, and then for what it brings, as long as its lease
+    /// holds.
+    pub(super) async fn ask_clients(
+        &self,
+        claim: &Claim,
+        scene: Scene<'_>,
+        work: &Work,
+        assignment: Assignment,
+    ) -> Result<Answer, Refusal> {
+        if !self.tasks.are_offered() {
+            return Ok(Answer::Left(Box::new(assignment)));
+        }
+        let cut = plan::with_cuts(scene.sources, &work.cuts, claim.compaction);
+        let here = Scene { sources: &cut, ..scene };
+        let session = self.store.session(claim.session).await;
+        let (session, _) = session.map_err(|error| Refusal::Retry(failure("STORE", error.to_string()), None))?;
+        let task = assignment.task(claim, session.id, &cut);
+        let mut offer = self.tasks.offer(task.clone());
+        let mut edited = assignment.clone();
+        while let Some(request) = offer.next().await {
+            match request {
+                Request::Edit(edit, answer) => {
+                    let changed = edited.edited(here, edit).map_err(Refused::Plan).map(|changed| {
+                        edited = changed;
+                        offer.renew(edited.task(claim, session.id, &cut))
+                    });
+                    // A client that is gone needs no answer.
+                    drop(answer.send(changed));
+                }
+                Request::Complete(reply, answer) => match check(scene, work, &edited, reply) {
+                    Ok(draft) => {
+                        drop(offer);
+                        drop(answer.send(Ok(())));
+                        return Ok(Answer::Written(Box::new(draft)));
+                    }
+                    Err(why) => drop(answer.send(Err(Refused::Summary(why)))),
+                },
+                Request::Release(Release::Delegated) => return Ok(Answer::Left(Box::new(edited))),
+                Request::Release(Release::Permanent) => break,
+                Request::Release(Release::Transient) => {
+                    edited = assignment.clone();
+                    offer.renew(task.clone());
+                    if !offer.reopen() {
+                        break;
+                    }
+                }
+            }
+        }
+        tracing::debug!(compaction = %claim.compaction, "no client wrote the summary");
+        Ok(Answer::Left(Box::new(assignment)))
+    }
+}
+
+/// The reduction with a client's summary in it, or why that cannot be the summary.
+fn check(scene: Scene<'_>, work: &Work, assignment: &Assignment, reply: TaskReply) -> Result<Draft, Failure> {
+    let plan = &assignment.plan;
+    let text = reply.words(&plan.rules.sections)?;
+    let summarizer = if reply.model.is_empty() { "client".to_owned() } else { format!("client/{}", reply.model) };
+    let output = SummaryOutput { text, summarizer, usage: reply.usage };
+    let least = scene.policy.guards.minimum_gain_tokens.max(1);
+    match Draft::of(scene, &work.cuts, Some((plan, &output))) {
+        Some(draft) if draft.gain() >= least => {
+            Ok(draft.with_details(assignment.details_json.clone()).supplied(reply.supplied))
+        }
+        Some(draft) => Err(no_gain(draft.gain())),
+        None => Err(no_gain(0)),
+    }
+}

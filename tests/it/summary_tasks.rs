@@ -1,0 +1,401 @@
+//! P7, P12: a client with a model of its own writes a summary, or nobody does and the configured summarizers go on.
+
+use crate::support::{Line, ScriptedSummarizer, TestApp, Watch, conversation, shown, soon, turns, words_of};
+use longhand::app::summary_tasks::{Hold, LeaseRequest, LeasedTask, NewEdit, Release, TaskReply};
+use longhand::app::{Error, Reason};
+use longhand::model::compaction::{CompactionState, Level, Outcome};
+use longhand::model::event::{EventBody, EventKind};
+use longhand::model::message::FinishReason;
+use longhand::model::usage::Usage;
+use longhand::pb;
+use longhand::pb::summary_task_service_client::SummaryTaskServiceClient;
+use longhand::store::Caller;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Longer than any test takes: whoever waits this long waits for a client.
+const PATIENT: Duration = Duration::from_secs(60);
+
+const SUMMARY: &str = "## Goal\n- count to nine";
+
+struct Scene {
+    test: TestApp,
+    script: Arc<ScriptedSummarizer>,
+    session: String,
+    watch: Watch,
+}
+
+/// A session that is due, and a summarizer behind the clients.
+async fn due(wait: Duration) -> Scene {
+    let script = ScriptedSummarizer::new([Line::Say("scripted words".to_owned())]);
+    let test = TestApp::with_clients(script.clone(), wait).await;
+    let session = test.session("opencode@seed", 6_000, 1_000).await;
+    let watch = test.watch().await;
+    test.append(&session, &turns(1, 9, 1_100)).await;
+    Scene { test, script, session, watch }
+}
+
+impl Scene {
+    async fn lease(&self, request: LeaseRequest) -> Option<LeasedTask> {
+        let leased = soon("a lease", self.test.app.lease_summary_task(request)).await;
+        leased.expect("tasks are offered")
+    }
+
+    async fn leased(&self) -> LeasedTask {
+        self.lease(LeaseRequest { wait: Some(Duration::from_secs(15)), ..LeaseRequest::default() })
+            .await
+            .expect("there is a task")
+    }
+
+    async fn complete(&self, task: &LeasedTask, reply: TaskReply) -> Result<CompactionState, Error> {
+        let completed = self.test.app.complete_summary_task(&hold(task), reply).await;
+        completed.map(|compaction| compaction.state)
+    }
+
+    /// What the reduction did in the end.
+    async fn compacted(&mut self) -> Outcome {
+        let EventBody::Compacted { outcome, .. } = self.watch.wait_for(EventKind::Compacted).await.body else {
+            panic!("another body")
+        };
+        self.test.settled().await;
+        assert_eq!(self.watch.count(EventKind::CompactionStarted), 1);
+        assert_eq!(self.test.findings().await, []);
+        *outcome
+    }
+}
+
+fn hold(task: &LeasedTask) -> Hold {
+    Hold {
+        compaction: task.task.compaction.to_string(),
+        token: task.token.clone(),
+        base_revision: Some(task.task.base),
+    }
+}
+
+fn says(text: &str) -> TaskReply {
+    TaskReply { text: text.to_owned(), model: "mine".to_owned(), ..TaskReply::default() }
+}
+
+#[tokio::test]
+async fn a_client_writes_the_summary() {
+    let mut scene = due(PATIENT).await;
+    let task = scene.leased().await;
+    assert_eq!(task.task.session.to_string(), scene.session);
+    assert_eq!((task.task.level, task.task.attempt), (Some(Level::Auto), 1));
+    assert!(task.prompt.user.contains("<conversation>") && task.prompt.user.contains("u1 was here"));
+    assert!(!task.prompt.user.contains("u9 was here"), "the tail is not summarized");
+    assert!(!task.prompt.system.is_empty() && task.task.input.budget_tokens > 0);
+    let later = scene.test.app.extend_summary_task(&hold(&task), Some(Duration::from_secs(600))).expect("held");
+    assert!(later > task.end_time);
+    // The reduction runs on, and appends go on.
+    scene.test.append(&scene.session, "u10 \"and then?\"").await;
+    let usage = Usage { input: 900, output: 20, ..Usage::default() };
+    let state = scene.complete(&task, TaskReply { usage: Some(usage), ..says(SUMMARY) }).await.expect("accepted");
+    assert!(matches!(state, CompactionState::Running | CompactionState::Done), "{state:?}");
+    let outcome = scene.compacted().await;
+    assert_eq!((outcome.summarizer.as_str(), outcome.usage, outcome.supplied), ("client/mine", Some(usage), false));
+    assert_eq!((outcome.covered.clone(), outcome.tail_start), (task.task.covered.clone(), task.task.tail_start));
+    let view = shown(&scene.test.context(&scene.session).await);
+    assert_eq!(view[1], "assistant summary: ## goal - count");
+    assert_eq!(view.last().map(String::as_str), Some("user shown: and then?"));
+    assert!(scene.script.asked().is_empty(), "nobody else was asked");
+    let again = scene.complete(&task, says(SUMMARY)).await.expect_err("it is done");
+    assert_eq!(again.reason, Reason::SummaryTaskNotFound);
+}
+
+#[tokio::test]
+async fn without_a_client_the_chain_goes_on() {
+    let mut scene = due(Duration::from_millis(20)).await;
+    let outcome = scene.compacted().await;
+    assert_eq!((outcome.summarizer.as_str(), outcome.supplied), ("scripted", false));
+    assert_eq!(scene.script.asked().len(), 1);
+    let late = scene.lease(LeaseRequest { wait: Some(Duration::ZERO), ..LeaseRequest::default() }).await;
+    assert!(late.is_none(), "nothing is on offer any more");
+}
+
+#[tokio::test]
+async fn no_client_is_asked_unless_the_configuration_says_so() {
+    let test = TestApp::start().await;
+    let refused = test.app.lease_summary_task(LeaseRequest::default()).await.expect_err("off");
+    assert_eq!(refused.reason, Reason::SummaryTasksOff);
+}
+
+#[tokio::test]
+async fn a_client_that_gives_up_makes_room_for_another() {
+    let mut scene = due(PATIENT).await;
+    let first = scene.leased().await;
+    scene.test.app.release_summary_task(&hold(&first), Release::Transient).await.expect("let go");
+    let second = scene.leased().await;
+    assert_eq!(second.task, first.task);
+    let zombie = scene.complete(&first, says("from the dead")).await.expect_err("its time is over");
+    assert_eq!(zombie.reason, Reason::SummaryLeaseLost);
+    let zombie = scene.test.app.extend_summary_task(&hold(&first), None).expect_err("its time is over");
+    assert_eq!(zombie.reason, Reason::SummaryLeaseLost);
+    scene.complete(&second, says(SUMMARY)).await.expect("accepted");
+    assert_eq!(scene.compacted().await.summarizer, "client/mine");
+}
+
+#[tokio::test]
+async fn a_client_that_does_not_come_back_loses_its_lease_and_what_it_changed() {
+    let mut scene = due(PATIENT).await;
+    let lease = Some(Duration::from_secs(1));
+    let first = scene.lease(LeaseRequest { lease, ..LeaseRequest::default() }).await.expect("a task");
+    let edit = NewEdit { instructions: Some("be brief".to_owned()), ..NewEdit::default() };
+    scene.test.app.edit_summary_task(&hold(&first), edit).await.expect("changed");
+    let second = scene.leased().await;
+    assert_eq!(second.task, first.task, "what was changed is dropped with the lease");
+    let zombie = scene.complete(&first, says("from the dead")).await.expect_err("its time is over");
+    assert_eq!(zombie.reason, Reason::SummaryLeaseLost);
+    scene.test.app.release_summary_task(&hold(&second), Release::Permanent).await.expect("let go");
+    assert_eq!(scene.compacted().await.summarizer, "scripted");
+    assert_eq!(scene.script.asked()[0].instructions, "");
+}
+
+#[tokio::test]
+async fn a_task_outlives_no_daemon_but_is_offered_anew() {
+    let Scene { test, script, session, .. } = due(PATIENT).await;
+    let scene = Scene { watch: test.watch().await, test, script, session };
+    let before = scene.leased().await;
+    let Scene { test, script, session, .. } = scene;
+    let test = test.kill().await;
+    let mut scene = Scene { watch: test.watch().await, test, script, session };
+    let after = scene.leased().await;
+    assert_eq!((after.task.compaction, after.task.attempt), (before.task.compaction, 2));
+    let zombie = scene.complete(&before, says("from the dead")).await.expect_err("another daemon");
+    assert_eq!(zombie.reason, Reason::SummaryLeaseLost);
+    scene.complete(&after, says(SUMMARY)).await.expect("accepted");
+    assert_eq!(scene.compacted().await.summarizer, "client/mine");
+}
+
+#[tokio::test]
+async fn what_cannot_be_the_summary_is_refused_and_can_be_written_again() {
+    let mut scene = due(PATIENT).await;
+    let task = scene.leased().await;
+    let stopped = |reason| TaskReply { reason: Some(reason), ..says(SUMMARY) };
+    let cases = [
+        (says("  \n"), "SUMMARY_EMPTY"),
+        (stopped(FinishReason::Length), "SUMMARY_CUT_OFF"),
+        (stopped(FinishReason::ToolCalls), "SUMMARY_CALLS_TOOLS"),
+        (stopped(FinishReason::Error), "SUMMARY_INCOMPLETE"),
+        (says("Error: rate limit exceeded, try again later"), "SUMMARY_IS_NONE"),
+        (says(&"word ".repeat(20_000)), "NO_GAIN"),
+    ];
+    for (reply, why) in cases {
+        let refused = scene.complete(&task, reply).await.expect_err(why);
+        assert_eq!((refused.reason, refused.metadata["failure"].as_str()), (Reason::SummaryRefused, why));
+    }
+    let too_long = says(&"w".repeat(longhand::limits::SUMMARY_BYTES_MAX + 1));
+    let refused = scene.complete(&task, too_long).await.expect_err("too long");
+    assert_eq!(refused.reason, Reason::LimitExceeded);
+    let stale = Hold { base_revision: Some(task.task.base - 1), ..hold(&task) };
+    let refused = scene.test.app.complete_summary_task(&stale, says(SUMMARY)).await.expect_err("another revision");
+    assert_eq!(refused.reason, Reason::RevisionMismatch);
+    assert_eq!(scene.watch.count(EventKind::Compacted), 0, "nothing was written");
+    scene.complete(&task, stopped(FinishReason::Stop)).await.expect("accepted");
+    assert_eq!(scene.compacted().await.summarizer, "client/mine");
+}
+
+#[tokio::test]
+async fn a_task_goes_to_one_client_that_asked_for_such() {
+    let scene = due(PATIENT).await;
+    let other = scene.test.quiet_session().await;
+    let brief = Some(Duration::from_millis(20));
+    let not_mine = [
+        LeaseRequest { sessions: vec![other], wait: brief, ..LeaseRequest::default() },
+        LeaseRequest { levels: vec![Level::Deep], wait: brief, ..LeaseRequest::default() },
+    ];
+    // It is on offer from here on.
+    let task = scene.leased().await;
+    scene.test.app.release_summary_task(&hold(&task), Release::Transient).await.expect("let go");
+    for request in not_mine {
+        assert!(scene.lease(request).await.is_none());
+    }
+    let mine =
+        || LeaseRequest { sessions: vec![scene.session.clone()], levels: vec![Level::Auto], ..LeaseRequest::default() };
+    let wait = Some(Duration::from_secs(2));
+    let request = || LeaseRequest { wait, ..mine() };
+    let (one, two) = tokio::join!(scene.lease(request()), scene.lease(request()));
+    assert_eq!(usize::from(one.is_some()) + usize::from(two.is_some()), 1, "one of the two has it");
+    for (bad, reason) in [
+        (LeaseRequest { sessions: vec!["nobody".to_owned()], ..mine() }, Reason::SessionNotFound),
+        (LeaseRequest { wait: Some(Duration::from_secs(121)), ..mine() }, Reason::InvalidField),
+        (LeaseRequest { lease: Some(Duration::ZERO), ..mine() }, Reason::InvalidField),
+        (LeaseRequest { window_tokens: -1, ..mine() }, Reason::InvalidField),
+    ] {
+        assert_eq!(scene.test.app.lease_summary_task(bad).await.expect_err("a refusal").reason, reason);
+    }
+}
+
+#[tokio::test]
+async fn a_small_model_is_asked_with_less() {
+    let scene = due(PATIENT).await;
+    let whole = scene.leased().await;
+    scene.test.app.release_summary_task(&hold(&whole), Release::Transient).await.expect("let go");
+    let small = scene.lease(LeaseRequest { window_tokens: 6_500, ..LeaseRequest::default() }).await.expect("a task");
+    assert!(small.prompt.user.len() < whole.prompt.user.len(), "{}", small.prompt.user.len());
+    assert!(small.prompt.user.contains("left out here"));
+}
+
+#[tokio::test]
+async fn a_client_changes_the_plan_and_supplies_its_own_words() {
+    let mut scene = due(PATIENT).await;
+    let task = scene.leased().await;
+    let hold = hold(&task);
+    let edit = |tail: Option<&str>, retained: Option<&[&str]>| NewEdit {
+        tail_start: tail.map(str::to_owned),
+        retained: retained.map(|ids| ids.iter().map(|id| (*id).to_owned()).collect()),
+        ..NewEdit::default()
+    };
+    for (bad, reason) in [
+        (edit(Some("u1"), None), Reason::BoundaryInvalid),
+        (edit(Some("nobody"), None), Reason::MessageNotFound),
+        (edit(None, Some(&["u9"])), Reason::BoundaryInvalid),
+        (edit(Some("u3"), Some(&["u4"])), Reason::BoundaryInvalid),
+        (NewEdit { details_json: Some("{".to_owned()), ..NewEdit::default() }, Reason::InvalidField),
+    ] {
+        let refused = scene.test.app.edit_summary_task(&hold, bad.clone()).await.expect_err("a refusal");
+        assert_eq!(refused.reason, reason, "{bad:?}");
+    }
+    let stale = Hold { base_revision: Some(0), ..hold.clone() };
+    let refused = scene.test.app.edit_summary_task(&stale, edit(Some("u4"), None)).await.expect_err("a refusal");
+    assert_eq!(refused.reason, Reason::RevisionMismatch);
+    let change = NewEdit {
+        instructions: Some("dwell on numbers".to_owned()),
+        details_json: Some("{\"files\": [\"a.rs\"]}".to_owned()),
+        ..edit(Some("u8"), Some(&["u2"]))
+    };
+    let (changed, prompt) = scene.test.app.edit_summary_task(&hold, change).await.expect("changed");
+    assert_eq!(changed.input.messages.len(), 14, "u1 to a7");
+    assert!(prompt.user.contains("dwell on numbers") && !prompt.user.contains("u8 was here"));
+    let own = TaskReply { supplied: true, ..says("my own words") };
+    scene.test.app.complete_summary_task(&hold, own).await.expect("accepted");
+    let outcome = scene.compacted().await;
+    assert!(outcome.supplied);
+    let view = scene.test.context(&scene.session).await;
+    let lines = shown(&view);
+    assert_eq!(
+        lines[1..],
+        [
+            "assistant summary: my own words",
+            "user shown: u2 was here and",
+            "user shown: u8 was here and",
+            "assistant shown: a8 was here and",
+            "user shown: u9 was here and",
+            "assistant shown: a9 was here and"
+        ]
+    );
+    let id = outcome.summary_message.expect("a summary").to_string();
+    let (summary, _) = scene.test.app.get_message(&scene.session, &id).await.expect("the summary");
+    assert_eq!(
+        (words_of(&summary).as_str(), summary.metadata_json.as_deref()),
+        ("my own words", Some("{\"files\": [\"a.rs\"]}"))
+    );
+}
+
+#[tokio::test]
+async fn calls_and_results_stay_together_and_what_is_open_is_never_covered() {
+    let script = ScriptedSummarizer::new([]);
+    let test = TestApp::with_clients(script.clone(), PATIENT).await;
+    let session = test.session("opencode@seed", 6_000, 1_000).await;
+    let watch = test.watch().await;
+    test.append(&session, &turns(1, 3, 1_100)).await;
+    test.append(&session, "u4 \"run\"\na4 \"so\" call=c1\nt4 result=c1:2000c\nax4 \"done\"").await;
+    let open = conversation("u5 1000c\na5 open\nu6 9000c\na6 900c");
+    test.app.append(&session, open, None, None, Caller::default()).await.expect("appended");
+    let scene = Scene { test, script, session, watch };
+    let task = scene.leased().await;
+    let edit = |tail: &str, retained: &[&str]| NewEdit {
+        tail_start: Some(tail.to_owned()),
+        retained: Some(retained.iter().map(|id| (*id).to_owned()).collect()),
+        ..NewEdit::default()
+    };
+    for (tail, retained) in [("t4", &[][..]), ("a6", &[]), ("u5", &["a4"]), ("u5", &["t4"])] {
+        let refused = scene.test.app.edit_summary_task(&hold(&task), edit(tail, retained)).await;
+        assert_eq!(refused.expect_err("a refusal").reason, Reason::BoundaryInvalid, "{tail} {retained:?}");
+    }
+    let (changed, _) = scene.test.app.edit_summary_task(&hold(&task), edit("u5", &["a4", "t4"])).await.expect("a pair");
+    assert_eq!(changed.retained.len(), 2);
+}
+
+#[tokio::test]
+async fn a_client_changes_the_plan_and_others_write() {
+    let mut scene = due(PATIENT).await;
+    let task = scene.leased().await;
+    let change = NewEdit {
+        tail_start: Some("u6".to_owned()),
+        instructions: Some("dwell on numbers".to_owned()),
+        details_json: Some("1".to_owned()),
+        ..NewEdit::default()
+    };
+    scene.test.app.edit_summary_task(&hold(&task), change).await.expect("changed");
+    scene.test.app.release_summary_task(&hold(&task), Release::Delegated).await.expect("left");
+    let outcome = scene.compacted().await;
+    assert_eq!((outcome.summarizer.as_str(), outcome.covered_count, outcome.supplied), ("scripted", 10, false));
+    let asked = scene.script.asked();
+    assert_eq!((asked[0].messages.len(), asked[0].instructions.as_str()), (10, "dwell on numbers"));
+    let id = outcome.summary_message.expect("a summary").to_string();
+    let (summary, _) = scene.test.app.get_message(&scene.session, &id).await.expect("the summary");
+    assert_eq!(summary.metadata_json.as_deref(), Some("1"));
+}
+
+#[tokio::test]
+async fn a_cancelled_reduction_takes_its_task_along() {
+    let mut scene = due(PATIENT).await;
+    let task = scene.leased().await;
+    let id = task.task.compaction.to_string();
+    scene.test.app.cancel_compaction(&id, Caller::default()).await.expect("cancelled");
+    scene.watch.wait_for(EventKind::CompactionCancelled).await;
+    let late = scene.complete(&task, says(SUMMARY)).await;
+    // The worker hears of it at its next heartbeat; until then the summary is taken, and comes to nothing.
+    assert!(late.is_ok() || late.is_err_and(|error| error.reason == Reason::SummaryTaskNotFound));
+    scene.test.settled().await;
+    assert_eq!(scene.watch.count(EventKind::Compacted), 0);
+    assert!(scene.test.context(&scene.session).await.covered.is_none());
+}
+
+#[tokio::test]
+async fn the_protocol_carries_a_task_from_lease_to_summary() {
+    let mut scene = due(PATIENT).await;
+    let (routes, _health) = longhand::grpc::router(scene.test.app.clone()).await;
+    let mut client = SummaryTaskServiceClient::new(routes);
+    let request = pb::LeaseSummaryTaskRequest {
+        session_ids: vec![scene.session.clone()],
+        levels: vec![pb::CompactionLevel::Auto.into()],
+        lease_timeout: Some(prost_types::Duration { seconds: 30, nanos: 0 }),
+        ..pb::LeaseSummaryTaskRequest::default()
+    };
+    let leased = soon("a lease", client.lease_summary_task(request)).await.expect("a lease").into_inner();
+    let (compaction_id, lease_token) = (leased.task.expect("a task").compaction_id, leased.lease_token);
+    assert!(leased.lease_end_time.is_some());
+    let extend = pb::ExtendSummaryTaskRequest {
+        compaction_id: compaction_id.clone(),
+        lease_token: lease_token.clone(),
+        lease_timeout: None,
+    };
+    client.extend_summary_task(extend).await.expect("extended");
+    let edit = pb::EditSummaryTaskRequest {
+        compaction_id: compaction_id.clone(),
+        lease_token: lease_token.clone(),
+        tail_start_message_id: Some("u7".to_owned()),
+        retained: Some(pb::RetainedMessages { message_ids: vec!["u1".to_owned()] }),
+        ..pb::EditSummaryTaskRequest::default()
+    };
+    let edited = client.edit_summary_task(edit).await.expect("edited").into_inner().task.expect("a task");
+    assert_eq!((edited.covered_ranges.len(), edited.retained_message_ids.len()), (1, 1));
+    let complete = |text: &str| pb::CompleteSummaryTaskRequest {
+        compaction_id: compaction_id.clone(),
+        lease_token: lease_token.clone(),
+        base_revision: Some(edited.base_revision),
+        text: text.to_owned(),
+        model: "mine".to_owned(),
+        reason: pb::FinishReason::Stop.into(),
+        ..pb::CompleteSummaryTaskRequest::default()
+    };
+    let refused = client.complete_summary_task(complete("")).await.expect_err("empty");
+    assert_eq!(refused.code(), tonic::Code::InvalidArgument);
+    let done = client.complete_summary_task(complete(SUMMARY)).await.expect("accepted").into_inner();
+    assert_eq!(done.compaction.expect("the reduction").compaction_id, compaction_id);
+    assert_eq!(scene.compacted().await.summarizer, "client/mine");
+    let fail = pb::FailSummaryTaskRequest { compaction_id: compaction_id.clone(), lease_token, failure: 0 };
+    assert_eq!(client.fail_summary_task(fail).await.expect_err("gone").code(), tonic::Code::NotFound);
+}
