@@ -197,6 +197,60 @@ pub struct SummarizerChoice {
     pub client_wait_seconds: u64,
 }
 
+/// A program that is told of compactions.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Hook {
+    /// The program and its arguments. It is started directly, without a shell.
+    pub command: Vec<String>,
+    /// How long it may run, in seconds, 1 to 600; then it is killed with everything that it started.
+    #[serde(default = "default_hook_timeout")]
+    pub timeout_seconds: u64,
+    /// Whether nothing is compacted when it fails.
+    #[serde(default)]
+    pub required: bool,
+}
+
+fn default_hook_timeout() -> u64 {
+    10
+}
+
+impl Hook {
+    fn validate(&self) -> Result<(), String> {
+        if self.command.first().is_none_or(String::is_empty) {
+            return Err("command names no program".to_owned());
+        }
+        if self.timeout_seconds == 0 || self.timeout_seconds > 600 {
+            return Err(format!("timeout_seconds is {}, not 1 to 600", self.timeout_seconds));
+        }
+        Ok(())
+    }
+}
+
+/// The programs that are told of compactions.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Hooks {
+    /// Before a summary is written: it may add instructions, or refuse the compaction.
+    pub pre_compact: Option<Hook>,
+    /// Once a summary is in force.
+    pub post_compact: Option<Hook>,
+}
+
+impl Hooks {
+    fn validate(&self) -> Result<(), String> {
+        for (name, hook) in [("pre_compact", &self.pre_compact), ("post_compact", &self.post_compact)] {
+            if let Some(hook) = hook {
+                hook.validate().map_err(|why| format!("{name}: {why}"))?;
+            }
+        }
+        match &self.post_compact {
+            Some(hook) if hook.required => Err("post_compact: nothing can require it, it comes afterwards".to_owned()),
+            Some(_) | None => Ok(()),
+        }
+    }
+}
+
 /// Everything an operator can set.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -217,6 +271,8 @@ pub struct Config {
     pub summarizers: BTreeMap<String, SummarizerSettings>,
     /// Which of them do.
     pub summarizer: SummarizerChoice,
+    /// Programs that are told of compactions.
+    pub hooks: Hooks,
     /// Policies of sessions that name no preset, by model or project; the first that fits is taken.
     pub policies: Vec<PolicyRule>,
     /// Vocabularies for exact token counts, by the name under which policies know them: files of lines
@@ -257,6 +313,7 @@ impl Default for Config {
             workers: 2,
             summarizers: BTreeMap::new(),
             summarizer: SummarizerChoice::default(),
+            hooks: Hooks::default(),
             policies: Vec::new(),
             vocabularies: BTreeMap::new(),
         }
@@ -287,6 +344,7 @@ impl Config {
         for (index, rule) in self.policies.iter().enumerate() {
             self.validate_policy(rule).map_err(|why| Error::Invalid(format!("policies.{index}.{why}")))?;
         }
+        self.hooks.validate().map_err(|why| Error::Invalid(format!("hooks.{why}")))?;
         self.validate_summarizers()
     }
 
@@ -371,6 +429,19 @@ mod tests {
         check(&rule("preset = \"nobody\""), Some("policies.0.preset"));
         check(&rule("override = { trigger = { auto = 1 } }"), Some("policies.0.override.trigger.auto"));
         check(&rule("override = { guards = { attempts_max = 0 } }"), Some("policies.0.override.guards.attempts_max"));
+    }
+
+    #[test]
+    fn hooks_and_waits_are_checked_before_anything_is_opened() {
+        check("hooks = { pre_compact = { command = [\"notify\", \"-x\"], required = true } }", None);
+        check("hooks = { pre_compact = { command = [] } }", Some("hooks.pre_compact: command"));
+        check(
+            "hooks = { post_compact = { command = [\"x\"], timeout_seconds = 0 } }",
+            Some("hooks.post_compact: timeout"),
+        );
+        check("hooks = { post_compact = { command = [\"x\"], required = true } }", Some("hooks.post_compact: nothing"));
+        check("summarizer = { client_wait_seconds = 30 }", None);
+        check("summarizer = { client_wait_seconds = 3601 }", Some("summarizer.client_wait_seconds"));
     }
 
     #[test]

@@ -102,6 +102,7 @@ pub async fn run_with(
             workers,
             vocabularies: vocabularies.clone(),
             client_wait: Duration::from_secs(config.summarizer.client_wait_seconds),
+            hooks: config.hooks.clone(),
         },
     );
     let options = app::Options {

@@ -109,7 +109,7 @@ pub const RETRY_MS_MAX: i64 = 300_000;
 pub const SUMMARY_TASK_LEASE_MS_DEFAULT: u64 = 60_000;
 /// The longest that a client holds one without extending.
 pub const SUMMARY_TASK_LEASE_MS_MAX: u64 = 600_000;
-/// How long a summary task can be held with all extensions, from when it was first offered.
+/// How long a summary task can be held by all its clients together, from when the first wait for one would end.
 pub const SUMMARY_TASK_MS_MAX: u64 = 1_800_000;
 /// Clients that may have a summary task one after the other, without completing it, before others write the summary.
 pub const SUMMARY_TASK_LEASES_MAX: usize = 3;
@@ -119,6 +119,10 @@ pub const SUMMARY_TASK_CALLERS_MAX: usize = 1_024;
 pub const SUMMARY_TASK_WINDOW_DEFAULT: i64 = 128_000;
 /// … and at most, whatever it says.
 pub const SUMMARY_TASK_WINDOW_MAX: i64 = 2_000_000;
+/// What a hook may print.
+pub const HOOK_OUTPUT_BYTES_MAX: usize = 256 * 1024;
+/// What of a hook's complaints is told.
+pub const HOOK_COMPLAINT_BYTES_MAX: usize = 2 * 1024;
 /// How long one call of a summarizer may take.
 pub const SUMMARIZE_MS_MAX: u64 = 600_000;
 /// Jobs that wait between the scheduler and its workers.

@@ -54,6 +54,19 @@ pub enum Trigger {
     Overflow,
 }
 
+impl Trigger {
+    /// The trigger's name, as hooks are told.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Threshold => "threshold",
+            Self::Routine => "routine",
+            Self::Manual => "manual",
+            Self::Supplied => "supplied",
+            Self::Overflow => "overflow",
+        }
+    }
+}
+
 /// Where a reduction stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum CompactionState {

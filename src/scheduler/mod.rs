@@ -5,6 +5,7 @@
 
 mod counts;
 mod client;
+mod hooks;
 mod index;
 mod live;
 mod recover;
@@ -13,6 +14,7 @@ mod step;
 mod worker;
 
 use crate::clock::{Clock, fresh_id};
+use crate::config::Hooks;
 use crate::limits;
 use crate::model::time::Timestamp;
 use crate::policy::bpe::Vocabulary;
@@ -50,12 +52,19 @@ pub struct Options {
     pub vocabularies: Vec<Arc<Vocabulary>>,
     /// How long a summary waits for a client that writes it; zero for not at all.
     pub client_wait: Duration,
+    /// Programs that are told of compactions.
+    pub hooks: Hooks,
 }
 
 impl Default for Options {
     /// One worker, and nobody is asked for anything.
     fn default() -> Self {
-        Self { workers: NonZeroUsize::MIN, vocabularies: Vec::new(), client_wait: Duration::ZERO }
+        Self {
+            workers: NonZeroUsize::MIN,
+            vocabularies: Vec::new(),
+            client_wait: Duration::ZERO,
+            hooks: Hooks::default(),
+        }
     }
 }
 
@@ -116,6 +125,7 @@ impl Scheduler {
             owner: fresh_id(),
             live: self.handle.live.clone(),
             tasks: self.handle.tasks.clone(),
+            hooks: self.options.hooks.clone().into(),
         };
         for _ in 0..self.options.workers.get() {
             workers.spawn(work_off(worker.clone(), queue.clone(), finished.clone(), cancel.clone()));

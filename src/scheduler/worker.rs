@@ -4,6 +4,7 @@ use super::{Error, counts, recover, rule, totals};
 use super::client::{Answer, Assignment};
 use super::live::{Live, Teller};
 use crate::clock::Clock;
+use crate::config::Hooks;
 use crate::limits;
 use crate::model::Revision;
 use crate::model::compaction::{CompactionRequest, Failure, Level, Trigger};
@@ -37,6 +38,8 @@ pub(super) struct Worker {
     pub(super) live: Live,
     /// Summaries that clients may write.
     pub(super) tasks: Tasks,
+    /// Programs that are told of compactions.
+    pub(super) hooks: Arc<Hooks>,
 }
 
 /// Why a summary was not made.
@@ -45,6 +48,8 @@ pub(super) enum Refusal {
     Retry(Failure, Option<i64>),
     /// It would not.
     Final(Failure),
+    /// A hook is against any compaction.
+    Hook(Failure),
 }
 
 pub(super) fn failure(reason: &str, message: impl Into<String>) -> Failure {
@@ -134,7 +139,10 @@ impl Worker {
         beat.tick().await;
         loop {
             tokio::select! {
-                done = &mut work => return done,
+                done = &mut work => {
+                    done?;
+                    return Ok(self.post_compact(&claim).await?);
+                }
                 _ = beat.tick() => {
                     let until = self.clock.now().plus_millis(limits::LEASE_MS);
                     match self.store.heartbeat(claim.clone(), until).await {
@@ -218,6 +226,7 @@ impl Worker {
                 Err(why @ Refusal::Retry(..)) if claim.attempt < i64::from(policy.guards.attempts_max) => {
                     return self.end(claim, Terms::of(policy), why).await;
                 }
+                Err(why @ Refusal::Hook(_)) => return self.end(claim, Terms::of(policy), why).await,
                 Err(why) => {
                     stand_in = stand_in.or_else(|| self.stand_in(scene, &work));
                     let is_lost = matches!(why, Refusal::Retry(..));
@@ -257,6 +266,7 @@ impl Worker {
         let Some(planned) = &work.summary else { return Ok(Draft::of(scene, &work.cuts, None)) };
         let mut assignment = Assignment::of(claim, scene, planned);
         if is_first {
+            self.pre_compact(claim, &mut assignment).await?;
             match self.ask_clients(claim, scene, work, assignment).await? {
                 Answer::Written(draft) => return Ok(Some(*draft)),
                 Answer::Left(left) => assignment = *left,
@@ -291,7 +301,7 @@ impl Worker {
                 Ok(()) => return Ok(output),
                 Err(gain) => no_gain(gain),
             },
-            Err(refusal @ Refusal::Retry(..)) => return Err(refusal),
+            Err(refusal @ (Refusal::Retry(..) | Refusal::Hook(_))) => return Err(refusal),
             Err(Refusal::Final(why)) => why,
         };
         let mut input = input.clone();
@@ -353,7 +363,7 @@ impl Worker {
     async fn end(&self, claim: &Claim, terms: Terms, why: Refusal) -> Result<(), Error> {
         let Terms { attempts_max, breaker } = terms;
         match why {
-            Refusal::Final(why) => self.store.fail_job(claim.clone(), why, false, breaker).await?,
+            Refusal::Final(why) | Refusal::Hook(why) => self.store.fail_job(claim.clone(), why, false, breaker).await?,
             Refusal::Retry(why, _) if claim.attempt >= attempts_max => {
                 self.store.fail_job(claim.clone(), why, true, breaker).await?;
             }

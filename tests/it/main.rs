@@ -8,6 +8,7 @@ mod compaction;
 mod context;
 mod cost;
 mod forks;
+mod hooks;
 mod immutable;
 mod laws;
 mod lock;

@@ -9,6 +9,7 @@ use longhand::model::message::FinishReason;
 use longhand::model::usage::Usage;
 use longhand::pb;
 use longhand::pb::summary_task_service_client::SummaryTaskServiceClient;
+use longhand::scheduler;
 use longhand::store::Caller;
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,10 +26,15 @@ struct Scene {
     watch: Watch,
 }
 
+/// A scheduler that waits so long for a client to write each summary.
+fn waiting(client_wait: Duration) -> scheduler::Options {
+    scheduler::Options { client_wait, ..scheduler::Options::default() }
+}
+
 /// A session that is due, and a summarizer behind the clients.
 async fn due(wait: Duration) -> Scene {
     let script = ScriptedSummarizer::new([Line::Say("scripted words".to_owned())]);
-    let test = TestApp::with_clients(script.clone(), wait).await;
+    let test = TestApp::with_options(script.clone(), waiting(wait)).await;
     let session = test.session("opencode@seed", 6_000, 1_000).await;
     let watch = test.watch().await;
     test.append(&session, &turns(1, 9, 1_100)).await;
@@ -138,10 +144,10 @@ async fn a_client_that_gives_up_makes_room_for_another() {
 #[tokio::test]
 async fn a_client_that_does_not_come_back_loses_its_lease_and_what_it_changed() {
     let mut scene = due(PATIENT).await;
-    let lease = Some(Duration::from_secs(1));
-    let first = scene.lease(LeaseRequest { lease, ..LeaseRequest::default() }).await.expect("a task");
+    let first = scene.leased().await;
     let edit = NewEdit { instructions: Some("be brief".to_owned()), ..NewEdit::default() };
     scene.test.app.edit_summary_task(&hold(&first), edit).await.expect("changed");
+    scene.test.app.extend_summary_task(&hold(&first), Some(Duration::from_secs(1))).expect("held");
     let second = scene.leased().await;
     assert_eq!(second.task, first.task, "what was changed is dropped with the lease");
     let zombie = scene.complete(&first, says("from the dead")).await.expect_err("its time is over");
@@ -212,10 +218,9 @@ async fn a_task_goes_to_one_client_that_asked_for_such() {
     }
     let mine =
         || LeaseRequest { sessions: vec![scene.session.clone()], levels: vec![Level::Auto], ..LeaseRequest::default() };
-    let wait = Some(Duration::from_secs(2));
-    let request = || LeaseRequest { wait, ..mine() };
-    let (one, two) = tokio::join!(scene.lease(request()), scene.lease(request()));
-    assert_eq!(usize::from(one.is_some()) + usize::from(two.is_some()), 1, "one of the two has it");
+    assert!(scene.lease(mine()).await.is_some());
+    let second = LeaseRequest { wait: brief, ..mine() };
+    assert!(scene.lease(second).await.is_none(), "one client has it");
     for (bad, reason) in [
         (LeaseRequest { sessions: vec!["nobody".to_owned()], ..mine() }, Reason::SessionNotFound),
         (LeaseRequest { wait: Some(Duration::from_secs(121)), ..mine() }, Reason::InvalidField),
@@ -295,7 +300,7 @@ async fn a_client_changes_the_plan_and_supplies_its_own_words() {
 #[tokio::test]
 async fn calls_and_results_stay_together_and_what_is_open_is_never_covered() {
     let script = ScriptedSummarizer::new([]);
-    let test = TestApp::with_clients(script.clone(), PATIENT).await;
+    let test = TestApp::with_options(script.clone(), waiting(PATIENT)).await;
     let session = test.session("opencode@seed", 6_000, 1_000).await;
     let watch = test.watch().await;
     test.append(&session, &turns(1, 3, 1_100)).await;

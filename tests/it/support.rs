@@ -57,7 +57,7 @@ pub(crate) struct TestApp {
     pub(crate) wake: SchedulerHandle,
     directory: Arc<TempDir>,
     summarizer: Arc<dyn Summarizer>,
-    client_wait: Duration,
+    options: scheduler::Options,
     stopping: CancellationToken,
     scheduler: JoinHandle<()>,
     writer: JoinHandle<()>,
@@ -71,13 +71,13 @@ impl TestApp {
 
     /// A new store with a summarizer of the test's.
     pub(crate) async fn with(summarizer: Arc<dyn Summarizer>) -> Self {
-        Self::with_clients(summarizer, Duration::ZERO).await
+        Self::with_options(summarizer, scheduler::Options::default()).await
     }
 
-    /// A new store that waits so long for a client to write each summary.
-    pub(crate) async fn with_clients(summarizer: Arc<dyn Summarizer>, client_wait: Duration) -> Self {
+    /// The same, with a scheduler of the test's apart from its workers.
+    pub(crate) async fn with_options(summarizer: Arc<dyn Summarizer>, options: scheduler::Options) -> Self {
         let directory = tempfile::tempdir().expect("a temporary folder");
-        Self::open_with(Arc::new(directory), summarizer, client_wait).await
+        Self::open_with(Arc::new(directory), summarizer, options).await
     }
 
     /// A copy of a closed store's files.
@@ -108,18 +108,19 @@ impl TestApp {
     }
 
     async fn open(directory: Arc<TempDir>, summarizer: Arc<dyn Summarizer>) -> Self {
-        Self::open_with(directory, summarizer, Duration::ZERO).await
+        Self::open_with(directory, summarizer, scheduler::Options::default()).await
     }
 
-    async fn open_with(directory: Arc<TempDir>, summarizer: Arc<dyn Summarizer>, client_wait: Duration) -> Self {
+    async fn open_with(directory: Arc<TempDir>, summarizer: Arc<dyn Summarizer>, options: scheduler::Options) -> Self {
+        let kept = options.clone();
+        let workers = NonZeroUsize::MIN.saturating_add(1);
+        let workers = scheduler::Options { workers, ..options };
         let clock = Clock::default();
         // No test pulls a plug, and syncing would be most of the time that the tests take.
         let options = store::Options { directory: directory.path().to_owned(), durability: Durability::ProcessCrash };
         let (store, writer) = Store::open(options, clock.clone()).await.expect("the store opens");
         let writer = tokio::spawn(writer);
         let stopping = CancellationToken::new();
-        let workers = NonZeroUsize::MIN.saturating_add(1);
-        let workers = scheduler::Options { workers, client_wait, ..scheduler::Options::default() };
         let scheduler = Scheduler::new(store.clone(), clock.clone(), Levels::all(summarizer.clone()), workers);
         let options = app::Options {
             default_preset: "opencode@seed".to_owned(),
@@ -131,7 +132,7 @@ impl TestApp {
         let app = Longhand::new(store, wake.clone(), &clock, options);
         let cancel = stopping.clone();
         let scheduler = tokio::spawn(async move { scheduler.run(cancel).await.expect("the scheduler runs") });
-        Self { app, clock, wake, directory, summarizer, client_wait, stopping, scheduler, writer }
+        Self { app, clock, wake, directory, summarizer, options: kept, stopping, scheduler, writer }
     }
 
     /// The folder of the database.
@@ -151,21 +152,21 @@ impl TestApp {
 
     /// Stops, and starts again on the same files.
     pub(crate) async fn restart(self) -> Self {
-        let (summarizer, client_wait) = (self.summarizer.clone(), self.client_wait);
+        let (summarizer, options) = (self.summarizer.clone(), self.options.clone());
         let directory = self.stop().await;
-        Self::open_with(directory, summarizer, client_wait).await
+        Self::open_with(directory, summarizer, options).await
     }
 
     /// Dies in the middle of whatever it is doing, and starts again on the same files.
     pub(crate) async fn kill(self) -> Self {
-        let Self { app, directory, summarizer, client_wait, stopping, scheduler, writer, .. } = self;
+        let Self { app, directory, summarizer, options, stopping, scheduler, writer, .. } = self;
         writer.abort();
         drop(soon("the writer to die", writer).await);
         // Without a writer nothing that the workers still do can reach the disk.
         stopping.cancel();
         drop(soon("the scheduler to die", scheduler).await);
         drop(app);
-        Self::open_with(directory, summarizer, client_wait).await
+        Self::open_with(directory, summarizer, options).await
     }
 
     /// A connection of its own to the database: what it reads is the truth, and what it writes is tampering.

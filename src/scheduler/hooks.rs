@@ -1,0 +1,275 @@
+//! Hooks: programs of the operator's that are told of compactions, and may change or refuse them.
+//!
+//! A program is started directly, never through a shell, as the leader of a process group of its own, which is killed
+//! when its time is up or the reduction is given up. It gets one JSON object on standard input.
+
+use super::client::Assignment;
+use super::worker::{Refusal, Worker, failure};
+use crate::config::Hook;
+use crate::limits;
+use crate::model::compaction::{CompactionState, RevisionRange};
+use crate::model::part::PartBody;
+use crate::store::{self, Claim};
+use rustix::process::{Pid, Signal, kill_process_group};
+use serde::{Deserialize, Serialize};
+use std::process::Stdio;
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::process::Command;
+
+/// What a program is told. Fields may be added.
+#[derive(Serialize)]
+struct Told<'a> {
+    hook: &'static str,
+    session_id: String,
+    compaction_id: String,
+    /// `micro`, `auto` or `deep`; null for none.
+    level: Option<&'static str>,
+    /// `threshold`, `routine`, `manual` or `overflow`.
+    trigger: &'static str,
+    /// From 1.
+    attempt: i64,
+    /// The revision whose view is reduced.
+    base_revision: i64,
+    window_tokens: i64,
+    covered: Vec<ToldRange>,
+    /// Messages that are covered anew.
+    covered_count: i64,
+    tail_start_message_id: Option<String>,
+    #[serde(flatten)]
+    phase: Phase<'a>,
+}
+
+#[derive(Serialize)]
+struct ToldRange {
+    first_revision: i64,
+    last_revision: i64,
+}
+
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Phase<'a> {
+    Before {
+        /// Tokens of the view.
+        context_tokens: i64,
+        /// The most that the summary may weigh.
+        budget_tokens: i64,
+        instructions: &'a str,
+    },
+    After {
+        tokens_before: i64,
+        tokens_after: i64,
+        summarizer: &'a str,
+        duration_ms: i64,
+        summary_message_id: String,
+        summary: String,
+    },
+}
+
+/// What `pre_compact` may print.
+#[derive(Debug, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct Said {
+    /// Added to the summarizer's instructions.
+    instructions: String,
+    /// Why the compaction is not to happen.
+    refuse: Option<String>,
+}
+
+fn ranges(ranges: &[RevisionRange]) -> Vec<ToldRange> {
+    let range = |range: &RevisionRange| ToldRange { first_revision: range.first, last_revision: range.last };
+    ranges.iter().map(range).collect()
+}
+
+impl Worker {
+    /// Asks `pre_compact` about a summary that is to be written. A program that fails changes nothing, unless it is
+    /// required.
+    pub(super) async fn pre_compact(&self, claim: &Claim, assignment: &mut Assignment) -> Result<(), Refusal> {
+        let Some(hook) = &self.hooks.pre_compact else { return Ok(()) };
+        let session = self.store.session(claim.session).await;
+        let (session, _) = session.map_err(|error| Refusal::Retry(failure("STORE", error.to_string()), None))?;
+        let plan = &assignment.plan;
+        let count = plan.head.len() + plan.split_turn.len();
+        let told = Told {
+            hook: "pre_compact",
+            session_id: session.id.to_string(),
+            compaction_id: claim.compaction.to_string(),
+            level: claim.request.level.map(crate::model::compaction::Level::name),
+            trigger: claim.request.trigger.name(),
+            attempt: claim.attempt,
+            base_revision: claim.base,
+            window_tokens: claim.window.context,
+            covered: ranges(&plan.covered),
+            covered_count: i64::try_from(count).unwrap_or(i64::MAX),
+            tail_start_message_id: plan.tail_message.map(|id| id.to_string()),
+            phase: Phase::Before {
+                context_tokens: claim.context_tokens,
+                budget_tokens: assignment.input.budget_tokens,
+                instructions: &assignment.input.instructions,
+            },
+        };
+        let said = match ask(hook, &told).await.and_then(|output| read(&output, &assignment.input.instructions)) {
+            Ok(said) => said,
+            Err(why) if hook.required => {
+                return Err(Refusal::Hook(failure("HOOK_FAILED", format!("pre_compact {why}"))));
+            }
+            Err(why) => {
+                tracing::warn!(compaction = %claim.compaction, "pre_compact {why}; it is passed over");
+                return Ok(());
+            }
+        };
+        if let Some(why) = said.refuse {
+            let why = if why.is_empty() { "pre_compact refused it".to_owned() } else { why };
+            return Err(Refusal::Hook(failure("HOOK_REFUSED", why)));
+        }
+        if !said.instructions.is_empty() {
+            let instructions = &mut assignment.input.instructions;
+            if !instructions.is_empty() {
+                instructions.push('\n');
+            }
+            instructions.push_str(&said.instructions);
+        }
+        Ok(())
+    }
+
+    /// Tells `post_compact` of a compaction that is in force. What the program does changes nothing any more.
+    pub(super) async fn post_compact(&self, claim: &Claim) -> store::Result<()> {
+        let Some(hook) = &self.hooks.post_compact else { return Ok(()) };
+        let compaction = self.store.compaction(claim.compaction).await?;
+        // A later attempt's worker tells of its own.
+        let is_mine = compaction.state == CompactionState::Done && compaction.attempt == claim.attempt;
+        let Some(outcome) = compaction.outcome.filter(|_| is_mine) else { return Ok(()) };
+        let Some(summary) = outcome.summary_message else { return Ok(()) };
+        let message = self.store.message(claim.session, &summary.to_string()).await?;
+        let text = message.parts.into_iter().find_map(|part| match part.body {
+            PartBody::Text(text) => Some(text),
+            _ => None,
+        });
+        let told = Told {
+            hook: "post_compact",
+            session_id: compaction.session_id.to_string(),
+            compaction_id: claim.compaction.to_string(),
+            level: claim.request.level.map(crate::model::compaction::Level::name),
+            trigger: claim.request.trigger.name(),
+            attempt: claim.attempt,
+            base_revision: claim.base,
+            window_tokens: claim.window.context,
+            covered: ranges(&outcome.covered),
+            covered_count: outcome.covered_count,
+            tail_start_message_id: outcome.tail_start.map(|id| id.to_string()),
+            phase: Phase::After {
+                tokens_before: outcome.tokens_before,
+                tokens_after: outcome.tokens_after,
+                summarizer: &outcome.summarizer,
+                duration_ms: outcome.duration_ms,
+                summary_message_id: summary.to_string(),
+                summary: text.unwrap_or_default(),
+            },
+        };
+        if let Err(why) = ask(hook, &told).await {
+            tracing::warn!(compaction = %claim.compaction, "post_compact {why}");
+        }
+        Ok(())
+    }
+}
+
+/// What a program printed; nothing stands for no wishes.
+fn read(output: &[u8], instructions: &str) -> Result<Said, String> {
+    if output.trim_ascii().is_empty() {
+        return Ok(Said::default());
+    }
+    let said: Said =
+        serde_json::from_slice(output).map_err(|error| format!("printed what cannot be understood: {error}"))?;
+    let bytes = said.instructions.len() + instructions.len();
+    if bytes > limits::INSTRUCTIONS_BYTES_MAX {
+        return Err(format!("makes instructions of {bytes} bytes, over {}", limits::INSTRUCTIONS_BYTES_MAX));
+    }
+    Ok(said)
+}
+
+/// Kills a process group when dropped, unless its leader has ended and nothing of it holds an output any more.
+struct Group(Option<Pid>);
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        if let Some(leader) = self.0 {
+            // It may be gone already.
+            let _ = kill_process_group(leader, Signal::KILL);
+        }
+    }
+}
+
+/// Runs a program with JSON on standard input; what it printed, or why that is worth nothing.
+async fn ask(hook: &Hook, told: &Told<'_>) -> Result<Vec<u8>, String> {
+    let [program, arguments @ ..] = hook.command.as_slice() else { return Err("names no program".to_owned()) };
+    let input = serde_json::to_vec(told).map_err(|error| format!("cannot be told: {error}"))?;
+    let mut child = Command::new(program)
+        .args(arguments)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .process_group(0)
+        .kill_on_drop(true)
+        .spawn()
+        .map_err(|error| format!("cannot be started: {error}"))?;
+    let mut group = Group(child.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?)));
+    let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
+    let tell = async {
+        if let Some(mut stdin) = stdin {
+            // A program may have no use for it.
+            drop(stdin.write_all(&input).await);
+        }
+    };
+    let talk = async {
+        let ((), output, complaint) = tokio::join!(
+            tell,
+            heard(stdout, limits::HOOK_OUTPUT_BYTES_MAX),
+            heard(stderr, limits::HOOK_COMPLAINT_BYTES_MAX)
+        );
+        (output, complaint, child.wait().await)
+    };
+    let limit = Duration::from_secs(hook.timeout_seconds);
+    let Ok((output, complaint, ended)) = tokio::time::timeout(limit, talk).await else {
+        return Err(format!("did not end within {} s", hook.timeout_seconds));
+    };
+    group.0 = None;
+    let status = ended.map_err(|error| format!("cannot be waited for: {error}"))?;
+    if !status.success() {
+        let complaint = String::from_utf8_lossy(&complaint.0).trim().to_owned();
+        return Err(format!("failed with {status}: {complaint}"));
+    }
+    match output {
+        (_, true) => Err(format!("printed more than {} bytes", limits::HOOK_OUTPUT_BYTES_MAX)),
+        (output, false) => Ok(output),
+    }
+}
+
+/// What comes until the end, up to a bound, and whether there was more. All of it is read, so that nobody is held up.
+async fn heard(from: Option<impl AsyncRead + Unpin>, bytes_max: usize) -> (Vec<u8>, bool) {
+    let Some(mut from) = from else { return (Vec::new(), false) };
+    let mut kept = Vec::new();
+    let limit = u64::try_from(bytes_max).unwrap_or(u64::MAX);
+    drop((&mut from).take(limit).read_to_end(&mut kept).await);
+    let more = tokio::io::copy(&mut from, &mut tokio::io::sink()).await;
+    (kept, more.is_ok_and(|more| more > 0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_program_prints_is_read_strictly() {
+        let said = |text: &str| read(text.as_bytes(), "old");
+        assert_eq!(said(" \n"), Ok(Said::default()));
+        assert_eq!(said("{}"), Ok(Said::default()));
+        let expected = Said { instructions: "be brief".to_owned(), refuse: None };
+        assert_eq!(said("{\"instructions\": \"be brief\"}"), Ok(expected));
+        assert_eq!(said("{\"refuse\": \"no\"}").expect("read").refuse.as_deref(), Some("no"));
+        for bad in ["no", "[]x", "{\"refuze\": \"no\"}", "{\"instructions\": 1}"] {
+            assert!(said(bad).is_err(), "{bad}");
+        }
+        let long = format!("{{\"instructions\": \"{}\"}}", "w".repeat(limits::INSTRUCTIONS_BYTES_MAX - 2));
+        assert!(said(&long).is_err());
+    }
+}

@@ -1,0 +1,152 @@
+//! Programs that are told of compactions: what they may change, and that they never get in the way unless they must.
+
+use crate::support::{Line, ScriptedSummarizer, TestApp, Watch, soon, turns};
+use longhand::config::{Hook, Hooks};
+use longhand::model::compaction::{CompactionState, Failure};
+use longhand::model::event::{EventBody, EventKind};
+use longhand::scheduler;
+use serde_json::Value;
+use std::path::Path;
+use std::process::Command;
+use std::sync::Arc;
+use tempfile::TempDir;
+use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, BufReader};
+use tokio::net::unix::pipe::{OpenOptions, Receiver};
+
+/// A script that a shell runs, since the test says so.
+fn script(folder: &Path, name: &str, text: &str) -> Hook {
+    let file = folder.join(name);
+    std::fs::write(&file, text).expect("the script is written");
+    let command = vec!["/bin/sh".to_owned(), file.display().to_string(), folder.display().to_string()];
+    Hook { command, timeout_seconds: 20, required: false }
+}
+
+/// The reader of a pipe with a name. With `writes` it is a writer too, so that the pipe never ends.
+fn pipe(folder: &Path, writes: bool) -> BufReader<Receiver> {
+    let path = folder.join("pipe");
+    assert!(Command::new("mkfifo").arg(&path).status().expect("mkfifo runs").success());
+    BufReader::new(OpenOptions::new().read_write(writes).open_receiver(path).expect("the pipe opens"))
+}
+
+struct Scene {
+    test: TestApp,
+    script: Arc<ScriptedSummarizer>,
+    session: String,
+    watch: Watch,
+    _folder: TempDir,
+}
+
+/// A session that is due under hooks.
+async fn due(folder: TempDir, hooks: Hooks) -> Scene {
+    let script = ScriptedSummarizer::new([Line::Say("S1".to_owned())]);
+    let options = scheduler::Options { hooks, ..scheduler::Options::default() };
+    let test = TestApp::with_options(script.clone(), options).await;
+    let session = test.session("opencode@seed", 6_000, 1_000).await;
+    let watch = test.watch().await;
+    test.append(&session, &turns(1, 9, 1_100)).await;
+    Scene { test, script, session, watch, _folder: folder }
+}
+
+async fn due_before(text: &str, change: impl FnOnce(&mut Hook)) -> Scene {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut hook = script(folder.path(), "pre", text);
+    change(&mut hook);
+    due(folder, Hooks { pre_compact: Some(hook), post_compact: None }).await
+}
+
+impl Scene {
+    async fn failed(&mut self) -> Failure {
+        let event = self.watch.wait_for(EventKind::CompactionFailed).await;
+        let EventBody::CompactionFailed { failure, compaction } = event.body else { panic!("another body") };
+        self.test.settled().await;
+        let ended = self.test.app.get_compaction(&compaction.to_string()).await.expect("it is listed");
+        assert_eq!(ended.state, CompactionState::Failed);
+        assert!(self.script.asked().is_empty(), "nobody was asked for a summary");
+        assert!(self.test.context(&self.session).await.covered.is_none());
+        failure
+    }
+}
+
+#[tokio::test]
+async fn a_program_is_told_and_adds_instructions() {
+    let text = "cat > \"$1/told\"\necho '{\"instructions\": \"dwell on numbers\"}'";
+    let mut scene = due_before(text, |_| {}).await;
+    scene.watch.wait_for(EventKind::Compacted).await;
+    assert_eq!(scene.script.asked()[0].instructions, "dwell on numbers");
+    let told = std::fs::read_to_string(scene._folder.path().join("told")).expect("it was told");
+    let told: Value = serde_json::from_str(&told).expect("JSON");
+    assert_eq!(told["hook"], "pre_compact");
+    assert_eq!(told["session_id"], scene.session);
+    assert_eq!((&told["level"], &told["trigger"]), (&Value::from("auto"), &Value::from("threshold")));
+    assert_eq!((told["attempt"].as_i64(), told["window_tokens"].as_i64()), (Some(1), Some(6_000)));
+    assert!(told["context_tokens"].as_i64() >= Some(5_000) && told["budget_tokens"].as_i64() > Some(0));
+    let covered = i64::try_from(scene.script.asked()[0].messages.len()).expect("small");
+    assert_eq!(told["covered_count"].as_i64(), Some(covered));
+    assert!(told["tail_start_message_id"].as_str().is_some_and(|id| id.starts_with("msg_")));
+    assert!(told["covered"][0]["first_revision"].is_i64());
+}
+
+#[tokio::test]
+async fn a_program_refuses_a_compaction() {
+    let mut scene = due_before("echo '{\"refuse\": \"not before the release\"}'", |_| {}).await;
+    let failure = scene.failed().await;
+    assert_eq!((failure.reason.as_str(), failure.message.as_str()), ("HOOK_REFUSED", "not before the release"));
+}
+
+#[tokio::test]
+async fn a_program_that_fails_changes_nothing() {
+    let missing: fn(&mut Hook) = |hook| hook.command = vec!["/nowhere/at/all".to_owned()];
+    let same: fn(&mut Hook) = |_| {};
+    let cases = [
+        ("echo '{\"refuse\": \"no\"}'; exit 3", same),
+        ("echo maybe", same),
+        ("head -c 300000 /dev/zero", same),
+        ("", missing),
+    ];
+    for (text, change) in cases {
+        let mut scene = due_before(text, change).await;
+        scene.watch.wait_for(EventKind::Compacted).await;
+        assert_eq!(scene.script.asked()[0].instructions, "", "{text}");
+    }
+}
+
+#[tokio::test]
+async fn a_required_program_that_fails_stops_the_compaction() {
+    let mut scene = due_before("echo broken >&2; exit 3", |hook| hook.required = true).await;
+    let failure = scene.failed().await;
+    assert_eq!(failure.reason, "HOOK_FAILED");
+    assert!(failure.message.contains("broken"), "{}", failure.message);
+}
+
+#[tokio::test]
+async fn a_program_that_takes_too_long_is_killed_with_all_that_it_started() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut pipe = pipe(folder.path(), false);
+    let mut hook = script(folder.path(), "pre", "sleep 600 > \"$1/pipe\" &\nwait");
+    hook.timeout_seconds = 2;
+    let mut scene = due(folder, Hooks { pre_compact: Some(hook), post_compact: None }).await;
+    scene.watch.wait_for(EventKind::Compacted).await;
+    assert_eq!(scene.script.asked()[0].instructions, "");
+    let mut held = String::new();
+    soon("the child to let go of the pipe", pipe.read_to_string(&mut held)).await.expect("read");
+}
+
+#[tokio::test]
+async fn a_program_is_told_of_what_is_in_force() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut pipe = pipe(folder.path(), true);
+    let hook = script(folder.path(), "post", "{ cat; echo; } > \"$1/pipe\"");
+    let mut scene = due(folder, Hooks { pre_compact: None, post_compact: Some(hook) }).await;
+    let mut line = String::new();
+    soon("a line in the pipe", pipe.read_line(&mut line)).await.expect("read");
+    let told: Value = serde_json::from_str(&line).expect("JSON");
+    let EventBody::Compacted { compaction, outcome, .. } = scene.watch.wait_for(EventKind::Compacted).await.body else {
+        panic!("another body")
+    };
+    assert_eq!(told["hook"], "post_compact");
+    assert_eq!(told["compaction_id"], compaction.to_string());
+    assert_eq!((&told["summary"], &told["summarizer"]), (&Value::from("S1"), &Value::from("scripted")));
+    assert_eq!(told["tokens_before"].as_i64(), Some(outcome.tokens_before));
+    assert_eq!(told["tokens_after"].as_i64(), Some(outcome.tokens_after));
+    assert_eq!(scene.script.asked().len(), 1);
+}
