@@ -32,8 +32,8 @@ use tokio_util::task::TaskTracker;
 use worker::Worker;
 
 pub use index::index;
-pub use rule::{rule, totals};
 pub use live::SummaryDelta;
+pub use rule::{rule, totals};
 
 /// What the scheduler cannot go on without.
 #[derive(Debug, thiserror::Error)]

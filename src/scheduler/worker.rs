@@ -1,8 +1,8 @@
 //! One worker: looks at due sessions and carries out jobs.
 
-use super::{Error, counts, recover, rule, totals};
 use super::client::{Answer, Assignment};
 use super::live::{Live, Teller};
+use super::{Error, counts, recover, rule, totals};
 use crate::clock::Clock;
 use crate::config::Hooks;
 use crate::limits;
