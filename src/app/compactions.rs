@@ -276,19 +276,6 @@ impl Longhand {
         self.shared.scheduler.wake();
         Ok(self.store().compaction(id).await?)
     }
-
-    /// Takes back the newest reduction in force.
-    pub async fn undo_compaction(
-        &self,
-        session: &str,
-        expected_revision: Option<Revision>,
-        caller: Caller,
-    ) -> Result<(Compaction, Receipt)> {
-        check_caller(&caller)?;
-        let key = self.store().find_session(session).await?;
-        let receipt = self.store().undo(key, caller, expected_revision).await?;
-        Ok((self.store().compaction(from_receipt(&receipt)?).await?, receipt))
-    }
 }
 
 /// Reads a reduction's id.

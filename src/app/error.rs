@@ -48,8 +48,12 @@ pub enum Reason {
     OffsetMismatch,
     /// There is nothing that a reduction could take away.
     NothingToCompact,
-    /// No reduction is in force.
+    /// No reduction, rewind or edit is in force.
     NothingToUndo,
+    /// Nothing is taken back that could be brought back.
+    NothingToRedo,
+    /// A reduction, rewind or edit was made since the undo; the metadata has its revision.
+    RedoOvertaken,
     /// The reduction has ended.
     CompactionEnded,
     /// The policy lets nothing happen by itself.
@@ -92,7 +96,7 @@ pub enum Reason {
 
 impl Reason {
     /// Every reason.
-    pub const ALL: [Self; 41] = [
+    pub const ALL: [Self; 43] = [
         Self::SessionNotFound,
         Self::MessageNotFound,
         Self::DraftNotFound,
@@ -115,6 +119,8 @@ impl Reason {
         Self::OffsetMismatch,
         Self::NothingToCompact,
         Self::NothingToUndo,
+        Self::NothingToRedo,
+        Self::RedoOvertaken,
         Self::CompactionEnded,
         Self::AutomaticOff,
         Self::OverflowNotRecognized,
@@ -161,6 +167,8 @@ impl Reason {
             Self::OffsetMismatch => "OFFSET_MISMATCH",
             Self::NothingToCompact => "NOTHING_TO_COMPACT",
             Self::NothingToUndo => "NOTHING_TO_UNDO",
+            Self::NothingToRedo => "NOTHING_TO_REDO",
+            Self::RedoOvertaken => "REDO_OVERTAKEN",
             Self::CompactionEnded => "COMPACTION_ENDED",
             Self::AutomaticOff => "AUTOMATIC_OFF",
             Self::OverflowNotRecognized => "OVERFLOW_NOT_RECOGNIZED",
@@ -270,6 +278,8 @@ impl From<store::Error> for Error {
             E::NothingToCompact => plain(Reason::NothingToCompact),
             E::PolicyChanged => plain(Reason::StoreBusy),
             E::NothingToUndo => plain(Reason::NothingToUndo),
+            E::NothingToRedo => plain(Reason::NothingToRedo),
+            E::RedoOvertaken(revision) => plain(Reason::RedoOvertaken).with("revision", revision),
             E::CompactionEnded => plain(Reason::CompactionEnded),
             E::BoundaryInvalid(_) => plain(Reason::BoundaryInvalid),
             E::Busy => plain(Reason::StoreBusy),

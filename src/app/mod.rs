@@ -12,6 +12,7 @@ mod recall;
 pub mod sessions;
 mod shortened;
 pub mod summary_tasks;
+pub mod undo;
 mod validate;
 
 pub use crate::store::{Caller, Durability, Fill, RequestKey};

@@ -1,6 +1,6 @@
-//! `longhand compact`, `compactions` and `undo`: reductions by hand.
+//! `longhand compact`, `compactions`, `undo` and `redo`: reductions by hand.
 
-use super::event_text::{failure, kind, outcome, trigger};
+use super::event_text::{failure, kind, outcome, rewrite, trigger};
 use super::output::{Align, Output, Table, time, word};
 use super::{Client, Globals};
 use crate::pb;
@@ -65,7 +65,7 @@ pub(super) struct ListArguments {
 }
 
 #[derive(Debug, clap::Args)]
-pub(super) struct UndoArguments {
+pub(super) struct ReversalArguments {
     /// The session, by id or client id
     session: String,
 }
@@ -122,19 +122,45 @@ pub(super) async fn confirm(globals: &Globals, arguments: ConfirmArguments) -> a
     Ok(ExitCode::SUCCESS)
 }
 
-pub(super) async fn undo(globals: &Globals, arguments: UndoArguments) -> anyhow::Result<ExitCode> {
+pub(super) async fn undo(globals: &Globals, arguments: ReversalArguments) -> anyhow::Result<ExitCode> {
     let mut client = globals.client().await?;
     let mut output = globals.output();
-    let request = pb::UndoCompactionRequest { session_id: arguments.session, ..pb::UndoCompactionRequest::default() };
-    let undone = client.compactions.undo_compaction(request).await?.into_inner();
+    let request = pb::UndoChangeRequest { session_id: arguments.session, ..pb::UndoChangeRequest::default() };
+    let undone = client.compactions.undo_change(request).await?.into_inner();
     if output.json() {
         output.message(&undone)?;
     } else {
-        let id = undone.compaction.as_ref().map_or("", |compaction| &compaction.compaction_id);
-        output.line(&format!("{id} no longer holds, as of revision {}", undone.revision))?;
+        let what = undone.change.as_ref().map(change).unwrap_or_default();
+        output.line(&format!("{what} no longer holds, as of revision {}", undone.revision))?;
     }
     output.flush()?;
     Ok(ExitCode::SUCCESS)
+}
+
+pub(super) async fn redo(globals: &Globals, arguments: ReversalArguments) -> anyhow::Result<ExitCode> {
+    let mut client = globals.client().await?;
+    let mut output = globals.output();
+    let request = pb::RedoChangeRequest { session_id: arguments.session, ..pb::RedoChangeRequest::default() };
+    let redone = client.compactions.redo_change(request).await?.into_inner();
+    if output.json() {
+        output.message(&redone)?;
+    } else {
+        let what = redone.change.as_ref().map(change).unwrap_or_default();
+        output.line(&format!("{what} holds again, as of revision {}", redone.revision))?;
+    }
+    output.flush()?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What was taken back or brought back.
+fn change(change: &pb::Change) -> String {
+    match &change.change {
+        Some(pb::change::Change::Compaction(compaction)) => {
+            format!("the {} {}", kind(compaction.kind()), compaction.compaction_id)
+        }
+        Some(pb::change::Change::Rewrite(changed)) => format!("the {}", rewrite(changed)),
+        None => "a change of a kind that this version does not know".to_owned(),
+    }
 }
 
 /// All reductions of a session, newest first.

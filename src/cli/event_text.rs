@@ -62,7 +62,17 @@ pub(super) fn sentence(event: &pb::Event) -> String {
             format!("compaction cancelled: {}: {}", cancelled.compaction_id, failure(cancelled.failure.as_ref()))
         }
         Body::CompactionUndone(undone) => format!("compaction undone: {}", undone.compaction_id),
+        Body::CompactionRedone(redone) => format!("compaction redone: {}", redone.compaction_id),
+        Body::RewriteUndone(undone) => format!("{} undone", undone.rewrite.as_ref().map(rewrite).unwrap_or_default()),
+        Body::RewriteRedone(redone) => format!("{} redone", redone.rewrite.as_ref().map(rewrite).unwrap_or_default()),
     }
+}
+
+/// A rewind or an edit that was made earlier.
+pub(super) fn rewrite(rewrite: &pb::Rewrite) -> String {
+    let kind = word(rewrite.kind().as_str_name(), "REWRITE_KIND_");
+    let message = rewrite.message_id.as_ref().map(|message| format!(" of {message}"));
+    format!("{kind}{} at revision {}", message.unwrap_or_default(), rewrite.mark_revision)
 }
 
 fn session_created(created: &pb::SessionCreated) -> String {

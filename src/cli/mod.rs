@@ -89,8 +89,10 @@ enum Command {
     Compact(compactions::StartArguments),
     /// List a session's reductions, newest first
     Compactions(compactions::ListArguments),
-    /// Take back the newest reduction in force
-    Undo(compactions::UndoArguments),
+    /// Take back the newest reduction, rewind or edit in force
+    Undo(compactions::ReversalArguments),
+    /// Bring back what was taken back last
+    Redo(compactions::ReversalArguments),
     /// Agree to a reduction that waits for an answer, or refuse it
     Confirm(compactions::ConfirmArguments),
     /// List the presets, print one whole, or compare two
@@ -136,6 +138,7 @@ async fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Compact(arguments) => compactions::start(globals, arguments).await,
         Command::Compactions(arguments) => compactions::list(globals, arguments).await,
         Command::Undo(arguments) => compactions::undo(globals, arguments).await,
+        Command::Redo(arguments) => compactions::redo(globals, arguments).await,
         Command::Confirm(arguments) => compactions::confirm(globals, arguments).await,
         Command::Presets(arguments) => presets::run(globals, arguments).await,
         Command::Simulate(arguments) => simulate::run(globals, arguments),

@@ -1,7 +1,7 @@
 //! Reductions over gRPC.
 
 use super::caller;
-use super::convert::compaction::{compaction, read_kind, read_level, read_overflow, read_summary};
+use super::convert::compaction::{changed, compaction, read_kind, read_level, read_overflow, read_summary};
 use crate::app::Longhand;
 use crate::app::compactions::Wanted;
 use crate::pb;
@@ -93,17 +93,25 @@ impl CompactionService for Compactions {
         Ok(Response::new(pb::CancelCompactionResponse { compaction: Some(compaction(cancelled)) }))
     }
 
-    async fn undo_compaction(
+    async fn undo_change(
         &self,
-        request: Request<pb::UndoCompactionRequest>,
-    ) -> Result<Response<pb::UndoCompactionResponse>, Status> {
+        request: Request<pb::UndoChangeRequest>,
+    ) -> Result<Response<pb::UndoChangeResponse>, Status> {
         let caller = caller(&request, &request.get_ref().request_id)?;
-        let pb::UndoCompactionRequest { session_id, expected_revision, .. } = request.into_inner();
-        let (undone, receipt) = self.app.undo_compaction(&session_id, expected_revision, caller).await?;
-        Ok(Response::new(pb::UndoCompactionResponse {
-            compaction: Some(compaction(undone)),
-            revision: receipt.revision,
-            seq: receipt.seq,
-        }))
+        let pb::UndoChangeRequest { session_id, expected_revision, .. } = request.into_inner();
+        let (undone, receipt) = self.app.undo(&session_id, expected_revision, caller).await?;
+        let change = Some(changed(undone));
+        Ok(Response::new(pb::UndoChangeResponse { change, revision: receipt.revision, seq: receipt.seq }))
+    }
+
+    async fn redo_change(
+        &self,
+        request: Request<pb::RedoChangeRequest>,
+    ) -> Result<Response<pb::RedoChangeResponse>, Status> {
+        let caller = caller(&request, &request.get_ref().request_id)?;
+        let pb::RedoChangeRequest { session_id, expected_revision, .. } = request.into_inner();
+        let (redone, receipt) = self.app.redo(&session_id, expected_revision, caller).await?;
+        let change = Some(changed(redone));
+        Ok(Response::new(pb::RedoChangeResponse { change, revision: receipt.revision, seq: receipt.seq }))
     }
 }

@@ -44,6 +44,8 @@ fn code(reason: Reason) -> Code {
         | Reason::MessageOpen
         | Reason::NothingToCompact
         | Reason::NothingToUndo
+        | Reason::NothingToRedo
+        | Reason::RedoOvertaken
         | Reason::CompactionEnded
         | Reason::AutomaticOff
         | Reason::OverflowAgain

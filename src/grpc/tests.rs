@@ -312,9 +312,19 @@ async fn a_summary_is_supplied_and_taken_back() {
     let request = pb::CancelCompactionRequest { compaction_id: compaction.compaction_id.clone() };
     let ended = compactions.cancel_compaction(request).await.expect_err("nothing to stop");
     assert_eq!((ended.code(), reason(&ended).as_str()), (Code::FailedPrecondition, "COMPACTION_ENDED"));
-    let request = pb::UndoCompactionRequest { session_id: "s".into(), ..Default::default() };
-    let undone = compactions.undo_compaction(request).await.expect("an undo").into_inner();
-    assert_eq!(undone.compaction.expect("the compaction").undone_revision, Some(undone.revision));
+    let request = pb::UndoChangeRequest { session_id: "s".into(), ..Default::default() };
+    let undone = compactions.undo_change(request).await.expect("an undo").into_inner();
+    let Some(pb::change::Change::Compaction(taken_back)) = undone.change.and_then(|change| change.change) else {
+        panic!("another change")
+    };
+    assert_eq!(
+        (&taken_back.compaction_id, taken_back.undone_revision),
+        (&compaction.compaction_id, Some(undone.revision))
+    );
+    let request = pb::RedoChangeRequest { session_id: "s".into(), ..Default::default() };
+    let redone = compactions.redo_change(request).await.expect("a redo").into_inner();
+    let again = redone.change.and_then(|change| change.change);
+    assert_eq!(again, Some(pb::change::Change::Compaction(compaction)));
 }
 
 #[tokio::test]
@@ -406,8 +416,8 @@ async fn a_request_id_answers_once_and_for_one_request() {
     let archive = pb::ArchiveSessionRequest { session_id, request_id, ..Default::default() };
     served.sessions().archive_session(archive).await.expect("an archive");
     let (session_id, request_id) = ("s".to_owned(), "r2".to_owned());
-    let undo = pb::UndoCompactionRequest { session_id, request_id, ..Default::default() };
-    let other = served.compactions().undo_compaction(undo).await.expect_err("another request");
+    let undo = pb::UndoChangeRequest { session_id, request_id, ..Default::default() };
+    let other = served.compactions().undo_change(undo).await.expect_err("another request");
     assert_eq!(reason(&other), "REQUEST_ID_REUSED");
 }
 

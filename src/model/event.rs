@@ -219,6 +219,24 @@ pub enum EventBody {
         /// The reduction.
         compaction: CompactionId,
     },
+    /// A reduction that was taken back is in force again.
+    CompactionRedone {
+        /// The reduction.
+        compaction: CompactionId,
+    },
+    /// A rewind or an edit was taken back.
+    RewriteUndone(Rewrite),
+    /// A rewind or an edit that was taken back is in force again.
+    RewriteRedone(Rewrite),
+}
+
+/// A rewind or an edit that was made earlier.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Rewrite {
+    /// The revision at which it was made.
+    pub mark: Revision,
+    /// The original of the message that was edited; none for a rewind.
+    pub edited: Option<MessageId>,
 }
 
 /// The kind of an event, for filters. The numbers are those of the protocol and of the disk, and never change.
@@ -248,11 +266,14 @@ pub enum EventKind {
     CompactionCancelled = 20,
     CompactionUndone = 21,
     CompactionProposed = 22,
+    CompactionRedone = 23,
+    RewriteUndone = 24,
+    RewriteRedone = 25,
 }
 
 impl EventKind {
     /// Every kind.
-    pub const ALL: [Self; 22] = [
+    pub const ALL: [Self; 25] = [
         Self::SessionCreated,
         Self::SessionUpdated,
         Self::SessionArchived,
@@ -275,6 +296,9 @@ impl EventKind {
         Self::CompactionCancelled,
         Self::CompactionUndone,
         Self::CompactionProposed,
+        Self::CompactionRedone,
+        Self::RewriteUndone,
+        Self::RewriteRedone,
     ];
 
     /// The kind with this number, if there is one.
@@ -297,7 +321,10 @@ impl EventKind {
             | Self::MessageUnpinned
             | Self::PartsPruned
             | Self::Compacted
-            | Self::CompactionUndone => true,
+            | Self::CompactionUndone
+            | Self::CompactionRedone
+            | Self::RewriteUndone
+            | Self::RewriteRedone => true,
             Self::SessionUpdated
             | Self::SessionArchived
             | Self::SessionRestored
@@ -337,6 +364,9 @@ impl EventBody {
             Self::CompactionFailed { .. } => EventKind::CompactionFailed,
             Self::CompactionCancelled { .. } => EventKind::CompactionCancelled,
             Self::CompactionUndone { .. } => EventKind::CompactionUndone,
+            Self::CompactionRedone { .. } => EventKind::CompactionRedone,
+            Self::RewriteUndone(_) => EventKind::RewriteUndone,
+            Self::RewriteRedone(_) => EventKind::RewriteRedone,
         }
     }
 
@@ -351,6 +381,7 @@ impl EventBody {
             | Self::MessageUnpinned { message } => Some(*message),
             Self::MessageEdited { replacement, .. } => Some(*replacement),
             Self::Compacted { outcome, .. } => outcome.summary_message,
+            Self::RewriteUndone(rewrite) | Self::RewriteRedone(rewrite) => rewrite.edited,
             Self::SessionCreated { .. }
             | Self::SessionUpdated { .. }
             | Self::SessionArchived
@@ -364,7 +395,8 @@ impl EventBody {
             | Self::PartsPruned { .. }
             | Self::CompactionFailed { .. }
             | Self::CompactionCancelled { .. }
-            | Self::CompactionUndone { .. } => None,
+            | Self::CompactionUndone { .. }
+            | Self::CompactionRedone { .. } => None,
         }
     }
 }

@@ -11,8 +11,11 @@ use crate::model::compaction::RevisionRange;
 use crate::model::layout::{Covered, Layout, OmitReason, Omitted, Place, Span};
 use crate::model::mark::{CompactedMark, Mark, MarkBody};
 
+mod reversal;
 #[cfg(test)]
 mod tests;
+
+pub use reversal::{Redo, Reversal, newest_change, newest_undone};
 
 /// The layout in force at revision `at`; later marks are ignored. `marks` are ascending by revision.
 pub fn fold(marks: &[Mark], at: Revision) -> Layout {
@@ -30,17 +33,6 @@ pub fn fold(marks: &[Mark], at: Revision) -> Layout {
         pinned: state.pinned.iter().copied().collect(),
         undone_prunes: state.undone_prunes,
     }
-}
-
-/// What an undo takes back: the newest prune, or compaction whose summary stands, that is in force at revision `at`.
-pub fn newest_live_reduction(marks: &[Mark], at: Revision) -> Option<Revision> {
-    let state = State::at(marks, at);
-    let reduces = |mark: &Mark| match &mark.body {
-        MarkBody::Compacted(compacted) => stands(compacted, &state),
-        MarkBody::Pruned { .. } => true,
-        MarkBody::Rewound { .. } | MarkBody::Edited { .. } | MarkBody::Pinned { .. } | MarkBody::Undone { .. } => false,
-    };
-    state.live.iter().rev().find(|mark| reduces(mark)).map(|mark| mark.revision)
 }
 
 /// Whether a summary that was written from the view at `base` may still be committed at revision `at`.

@@ -255,7 +255,7 @@ impl Session<'_> {
         let mut marks = self.world.marks.clone();
         let mut at = self.world.revision;
         for earlier in burst.iter().rev().skip(1) {
-            let mark = fold::newest_live_reduction(&marks, at).expect("a reduction to take back");
+            let mark = fold::newest_change(&marks, at).expect("a reduction to take back").target;
             at += 1;
             marks.push(Mark { revision: at, body: MarkBody::Undone { mark } });
             assert_eq!(self.world.picture(&marks, at).view, earlier.view, "the view as it was before");
@@ -271,8 +271,8 @@ impl Session<'_> {
 
     /// Without any reduction the view is what was written.
     fn undo_everything(&mut self) {
-        while let Some(mark) = fold::newest_live_reduction(&self.world.marks, self.world.revision) {
-            self.world.mark(MarkBody::Undone { mark });
+        while let Some(found) = fold::newest_change(&self.world.marks, self.world.revision) {
+            self.world.mark(MarkBody::Undone { mark: found.target });
         }
         let whole = self.world.picture(&[], self.world.revision);
         assert_eq!(self.world.look().view, whole.view, "everything is there again");

@@ -74,9 +74,15 @@ pub enum Error {
     /// What a change was worked out from is no longer in force; it can be worked out again.
     #[error("the policy changed meanwhile")]
     PolicyChanged,
-    /// No reduction is in force.
-    #[error("no reduction is in force")]
+    /// No change of the picture is in force.
+    #[error("no reduction, rewind or edit is in force")]
     NothingToUndo,
+    /// Nothing is taken back.
+    #[error("nothing is taken back that could be brought back")]
+    NothingToRedo,
+    /// What was taken back cannot be brought back any more.
+    #[error("the change at revision {0} was made since the undo, so that nothing can be brought back any more")]
+    RedoOvertaken(Revision),
     /// The reduction has ended.
     #[error("the reduction has ended")]
     CompactionEnded,

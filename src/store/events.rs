@@ -25,6 +25,7 @@ const OF_STORE: &str = select_event!("where e.seq > $1 order by e.seq limit $2")
 const OF_SESSION: &str = select_event!("where e.session_id = $3 and e.seq > $1 order by e.seq limit $2");
 const OF_STRETCH: &str =
     select_event!("where e.session_id = $1 and e.revision between $2 and $3 order by e.revision limit $4");
+const AT_REVISION: &str = select_event!("where e.session_id = $1 and e.revision = $2");
 const AT_SEQ: &str = "select hash from event where seq = $1";
 const PLACE: &str = "select session_id, revision from event where seq = $1";
 const REVISION_BEFORE: &str =
@@ -33,7 +34,8 @@ const HASH_AT: &str = "select hash from event where session_id = $1 and revision
 
 /// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
-pub(crate) const STATEMENTS: &[&str] = &[OF_STORE, OF_SESSION, OF_STRETCH, AT_SEQ, PLACE, REVISION_BEFORE, HASH_AT];
+pub(crate) const STATEMENTS: &[&str] =
+    &[OF_STORE, OF_SESSION, OF_STRETCH, AT_REVISION, AT_SEQ, PLACE, REVISION_BEFORE, HASH_AT];
 
 fn from_row(row: &SqliteRow) -> Result<(i64, Event)> {
     let hash: Vec<u8> = row.try_get(9)?;
@@ -49,6 +51,12 @@ fn from_row(row: &SqliteRow) -> Result<(i64, Event)> {
         hash: hash.try_into().map_err(|_| Error::corrupt("event", "a hash is not 32 bytes"))?,
     };
     Ok((row.try_get(10)?, event))
+}
+
+/// The event of a session's own revision, not of its ancestors'.
+pub(crate) async fn at_revision(reader: &mut Reader<'_>, key: i64, revision: Revision) -> Result<Option<Event>> {
+    let row = reader.one(sqlx::query(AT_REVISION).bind(key).bind(revision)).await?;
+    row.map(|row| from_row(&row).map(|(_, event)| event)).transpose()
 }
 
 /// Which events a read wants.

@@ -160,8 +160,7 @@ macro_rules! select_job {
             "j.instructions, j.actor, j.base_revision, j.asked_revision, j.tokens_at_request, j.window, j.attempt, ",
             "j.lease_epoch, j.outcome, j.failure, j.create_time, j.start_time, j.end_time, j.level, j.notice, j.proposed, ",
             "j.run_at, ",
-            "k.voided_revision from job j join session s on s.id = j.session_id ",
-            "left join mark k on k.session_id = j.session_id and k.revision = j.ended_revision ",
+            "j.undone_revision from job j join session s on s.id = j.session_id ",
             $rest
         )
     };
@@ -201,12 +200,13 @@ const FINISH: &str = "update job set state = $3, ended_revision = $4, outcome = 
 const PROMOTE: &str = "update job set queued = 0 where id = \
      (select id from job where session_id = $1 and state = 1 and queued = 1 order by id limit 1) \
      and not exists (select 1 from job where session_id = $1 and state in (1, 2) and queued = 0) returning public_id";
+const UNDONE: &str = "update job set undone_revision = $3 where session_id = $1 and public_id = $2";
 
 /// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
 pub(crate) const STATEMENTS: &[&str] = &[
     BY_ID, BY_ROW, OF_SESSION, LIVE, QUEUED, READY, NEXT_RUN, RUNNING, DUE, NEXT_IDLE, IDLE, TRUSTED, COUNTS, INSERT,
-    CONFIRM, CLAIM, HEARTBEAT, RETRY, FINISH, PROMOTE,
+    CONFIRM, CLAIM, HEARTBEAT, RETRY, FINISH, PROMOTE, UNDONE,
 ];
 
 /// A job's row: the reduction, and what only the store knows.
@@ -243,7 +243,7 @@ fn from_row(row: &SqliteRow) -> Result<JobRow> {
         attempt: row.try_get("attempt")?,
         outcome: outcome.map(|bytes| codec::decode_outcome(&bytes)).transpose()?,
         failure: failure.map(|bytes| codec::decode_failure(&bytes)).transpose()?,
-        undone_revision: row.try_get("voided_revision")?,
+        undone_revision: row.try_get("undone_revision")?,
         actor: row.try_get("actor")?,
         create_time: Timestamp(row.try_get("create_time")?),
         end_time: time("end_time")?,
@@ -698,6 +698,13 @@ pub(crate) async fn cancel(tx: &mut Tx<'_>, id: CompactionId, caller: &Caller) -
         tx.event(key, caller, &body, &Digest::default())?;
     }
     tx.end_mutation(key, caller, Receipt::default())?;
+    Ok(())
+}
+
+/// Notes in a session's list of its reductions that one was taken back at a revision, or is in force again. One that a
+/// fork inherited is in its ancestor's list, which the fork does not change.
+pub(crate) async fn undone(tx: &mut Tx<'_>, key: i64, id: CompactionId, at: Option<Revision>) -> Result<()> {
+    sqlx::query(UNDONE).bind(key).bind(id.0.as_bytes().to_vec()).bind(at).execute(&mut *tx.conn).await?;
     Ok(())
 }
 

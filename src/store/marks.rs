@@ -1,12 +1,14 @@
-//! Rewrites: rewind, edit, pin, undo. Each adds a mark and, when the picture changes, the layout it leads to.
+//! Rewrites: rewind, edit, pin; `reversals` has undo and redo. Each adds a mark and, when the picture changes, the
+//! layout it leads to.
 
 use super::append::admitted;
 use super::chain::{self, Digest};
 use super::codec;
-use super::error::{Error, Kind, Result};
+use super::error::{Error, Result};
 use super::head::{Receipt, SessionKey};
 use super::lineage::{Lineage, Reader};
 use super::messages;
+use super::reversals;
 use super::sessions::write_layout;
 use super::tx::{Caller, MessageInput, PartInput, Tx};
 use crate::model::Revision;
@@ -38,8 +40,10 @@ pub(crate) enum Change {
     Pin { message: String },
     /// Stops doing so.
     Unpin { message: String },
-    /// Takes back the newest reduction in force.
+    /// Takes back the newest change of the picture that is in force.
     Undo,
+    /// Brings back what was taken back last.
+    Redo,
 }
 
 const MARKS: &str = "select revision, kind, body from mark \
@@ -114,14 +118,15 @@ impl Rewrite {
             Change::Edit { message, parts } => edit(tx, &lineage, caller, &mut marks, &message, parts).await?,
             Change::Pin { message } => pin(tx, &lineage, caller, &mut marks, &message).await?,
             Change::Unpin { message } => unpin(tx, &lineage, caller, &mut marks, &message).await?,
-            Change::Undo => undo(tx, &lineage, caller, &mut marks).await?,
+            Change::Undo => reversals::undo(tx, &lineage, caller, &mut marks).await?,
+            Change::Redo => reversals::redo(tx, &lineage, caller, &mut marks).await?,
         };
         tx.end_mutation(key, &self.caller, Receipt { ids, ..Receipt::default() })
     }
 }
 
 /// After a rewrite that changes the view: usage is stale, and the scheduler measures anew.
-fn changed(tx: &mut Tx<'_>, key: i64, at: Revision) -> Result<()> {
+pub(super) fn changed(tx: &mut Tx<'_>, key: i64, at: Revision) -> Result<()> {
     let head = tx.loaded(key)?;
     head.reduce(at);
     head.look_again(at);
@@ -136,7 +141,8 @@ async fn sealed(tx: &mut Tx<'_>, lineage: &Lineage, id: &str) -> Result<messages
     Ok(located)
 }
 
-type Ids = Vec<uuid::Uuid>;
+/// The ids that a rewrite made or found.
+pub(super) type Ids = Vec<uuid::Uuid>;
 
 async fn rewind(
     tx: &mut Tx<'_>,
@@ -231,26 +237,4 @@ async fn unpin(
     let at = tx.event(lineage.key, caller, &EventBody::MessageUnpinned { message: located.id }, &digest)?;
     changed(tx, lineage.key, at)?;
     Ok(Vec::new())
-}
-
-async fn undo(tx: &mut Tx<'_>, lineage: &Lineage, caller: &Caller, marks: &mut Vec<Mark>) -> Result<Ids> {
-    let newest = fold::newest_live_reduction(marks, lineage.revision).ok_or(Error::NothingToUndo)?;
-    let compaction = marks
-        .iter()
-        .find(|mark| mark.revision == newest)
-        .and_then(|mark| match &mark.body {
-            MarkBody::Compacted(compacted) => Some(compacted.compaction),
-            MarkBody::Pruned { compaction, .. } => Some(*compaction),
-            MarkBody::Rewound { .. } | MarkBody::Edited { .. } | MarkBody::Pinned { .. } | MarkBody::Undone { .. } => {
-                None
-            }
-        })
-        .ok_or_else(|| Error::not_found(Kind::Compaction, newest))?;
-    let mut digest = Digest::default();
-    write(tx, &mut digest, lineage.key, marks, MarkBody::Undone { mark: newest }).await?;
-    let at = tx.event(lineage.key, caller, &EventBody::CompactionUndone { compaction }, &digest)?;
-    changed(tx, lineage.key, at)?;
-    // Whoever takes a reduction back does not want it again at once.
-    tx.loaded(lineage.key)?.hold_turns = 1;
-    Ok(vec![compaction.0])
 }

@@ -340,6 +340,14 @@ pub(crate) async fn place_of(reader: &mut Reader<'_>, lineage: &Lineage, id: &st
     Ok(Located { id, revision, sealed_revision, role, kind })
 }
 
+/// The id of the message of a history that came at a revision.
+pub(crate) async fn id_at(reader: &mut Reader<'_>, lineage: &Lineage, revision: Revision) -> Result<MessageId> {
+    let stretch = lineage.owner_at(reader, revision).await?;
+    let row = reader.one(sqlx::query(BY_REVISION).bind(stretch.owner).bind(revision)).await?;
+    let row = row.ok_or_else(|| Error::not_found(Kind::Message, revision))?;
+    Ok(Found::from_row(&row, i64::MAX)?.message.id)
+}
+
 /// The words so far of an open message's drafts: id, whether it is reasoning, words.
 pub(crate) async fn drafts(reader: &mut Reader<'_>, message: MessageId) -> Result<Vec<(PartId, bool, String)>> {
     let rows = reader.all(sqlx::query(DRAFTS).bind(message.0.as_bytes().to_vec())).await?;

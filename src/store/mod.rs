@@ -15,6 +15,7 @@ mod marks;
 mod messages;
 mod open;
 mod reductions;
+mod reversals;
 mod search;
 mod sessions;
 #[cfg(test)]
@@ -484,7 +485,7 @@ impl Store {
         self.rewrite(session, caller, None, change).await
     }
 
-    /// Takes back the newest reduction in force. The receipt's id is the reduction's.
+    /// Takes back the newest change of the picture that is in force. The event of the receipt's revision says which.
     pub async fn undo(
         &self,
         session: SessionKey,
@@ -492,6 +493,16 @@ impl Store {
         expected_revision: Option<Revision>,
     ) -> Result<Receipt> {
         self.rewrite(session, caller, expected_revision, marks::Change::Undo).await
+    }
+
+    /// Brings back what was taken back last. The event of the receipt's revision says what.
+    pub async fn redo(
+        &self,
+        session: SessionKey,
+        caller: Caller,
+        expected_revision: Option<Revision>,
+    ) -> Result<Receipt> {
+        self.rewrite(session, caller, expected_revision, marks::Change::Redo).await
     }
 
     // ---- reductions ----
@@ -698,6 +709,11 @@ impl Store {
     /// The newest revision of a session whose event has a number of at most `seq`.
     pub async fn revision_before(&self, session: SessionKey, seq: Seq) -> Result<Revision> {
         self.reading(async |reader| events::revision_before(reader, session.0, seq).await).await
+    }
+
+    /// The event of a session's own revision; none in what it inherited.
+    pub async fn event_at(&self, session: SessionKey, revision: Revision) -> Result<Option<Event>> {
+        self.reading(async |reader| events::at_revision(reader, session.0, revision).await).await
     }
 
     /// The chain's hash at a revision; none for the newest. Says which revision that is.

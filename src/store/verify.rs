@@ -352,7 +352,10 @@ impl Check {
             | EventBody::MessageUnpinned { .. }
             | EventBody::PartsPruned { .. }
             | EventBody::Compacted { .. }
-            | EventBody::CompactionUndone { .. } => self.mark(reader, &mut digest, revision).await?,
+            | EventBody::CompactionUndone { .. }
+            | EventBody::CompactionRedone { .. }
+            | EventBody::RewriteUndone(_)
+            | EventBody::RewriteRedone(_) => self.mark(reader, &mut digest, revision).await?,
             EventBody::UsageRecorded { .. }
             | EventBody::CompactionProposed { .. }
             | EventBody::CompactionStarted { .. }

@@ -246,7 +246,7 @@ async fn an_archived_session_takes_nothing() {
         app.rewind(&session, "u1", None, none()).await.map(drop),
         app.edit(&session, "u1", &[text("x")], None, none()).await.map(drop),
         app.pin(&session, "u1", false, none()).await.map(drop),
-        app.undo_compaction(&session, None, none()).await.map(drop),
+        app.undo(&session, None, none()).await.map(drop),
         app.update_session(
             &session,
             longhand::app::sessions::SessionChange { title: Some("x".to_owned()), ..Default::default() },

@@ -4,6 +4,7 @@ use crate::support::{Line, ScriptedSummarizer, TestApp, Watch, conversation, onc
 use longhand::app::append::ListMessages;
 use longhand::app::compactions::{NewSummary, Overflow, Wanted};
 use longhand::app::sessions::{NewSession, SessionChange};
+use longhand::app::undo::Reversed;
 use longhand::app::{Error, Reason};
 use longhand::model::compaction::{Compaction, CompactionKind, CompactionState, Trigger};
 use longhand::model::event::{EventBody, EventKind};
@@ -368,10 +369,11 @@ async fn undo_brings_the_earlier_view_back_and_holds_the_trigger_for_a_turn() {
     watch.wait_for(EventKind::Compacted).await;
     test.settled().await;
     assert_ne!(test.context(&session).await.hash, whole);
-    let (undone, receipt) = test.app.undo_compaction(&session, None, Caller::default()).await.expect("undone");
+    let (undone, receipt) = test.app.undo(&session, None, Caller::default()).await.expect("undone");
+    let Reversed::Reduction(undone) = undone else { panic!("another change") };
     assert_eq!(undone.undone_revision, Some(receipt.revision));
     assert_eq!(test.context(&session).await.hash, whole);
-    let error = test.app.undo_compaction(&session, None, Caller::default()).await.expect_err("there was one");
+    let error = test.app.undo(&session, None, Caller::default()).await.expect_err("there was one");
     assert_eq!(error.reason, Reason::NothingToUndo);
     // It is over the threshold again, but whoever took it back does not want it again at once.
     test.append(&session, "a10 \"more\"").await;
@@ -390,7 +392,7 @@ async fn a_request_right_behind_an_undo_releases_the_trigger() {
     let mut watch = test.watch().await;
     cross(&test, &session).await;
     watch.wait_for(EventKind::Compacted).await;
-    test.app.undo_compaction(&session, None, Caller::default()).await.expect("undone");
+    test.app.undo(&session, None, Caller::default()).await.expect("undone");
     // The scheduler may be looking at the session just now, and take it for held.
     test.append(&session, "u10 \"go on\"").await;
     watch.wait_for(EventKind::Compacted).await;
@@ -412,11 +414,11 @@ async fn undo_pops_the_newest_reduction() {
         assert_eq!(lines.iter().filter(|line| line.contains(" summary:")).count(), 1, "chained summaries are one");
     }
     test.append(&session, "a30 \"later messages stay\"").await;
-    test.app.undo_compaction(&session, None, Caller::default()).await.expect("undone");
+    test.app.undo(&session, None, Caller::default()).await.expect("undone");
     let lines = shown(&test.context(&session).await);
     assert!(lines.contains(&"assistant summary: s1".to_owned()));
     assert!(lines.contains(&"assistant shown: later messages stay".to_owned()));
-    test.app.undo_compaction(&session, None, Caller::default()).await.expect("undone");
+    test.app.undo(&session, None, Caller::default()).await.expect("undone");
     let lines = shown(&test.context(&session).await);
     assert_eq!(lines.len(), 49, "everything is back: {lines:?}");
     check_ends(&test).await;
@@ -547,7 +549,7 @@ async fn a_prune_replaces_old_outputs_by_placeholders_and_can_be_undone() {
     assert!(outcome.tokens_after < outcome.tokens_before);
     assert_eq!(test.history(&session).await, history);
     assert_eq!(ask().await.expect_err("done").reason, Reason::NothingToCompact);
-    test.app.undo_compaction(&session, None, Caller::default()).await.expect("undone");
+    test.app.undo(&session, None, Caller::default()).await.expect("undone");
     assert_eq!(test.context(&session).await.hash, whole);
     check_ends(&test).await;
 }

@@ -182,7 +182,7 @@ async fn a_session_on_hold_is_not_reduced_because_somebody_looks() {
     let mut watch = test.watch().await;
     test.append(&session, &turns(1, 9, 1_100)).await;
     watch.wait_for(EventKind::Compacted).await;
-    test.app.undo_compaction(&session, None, Caller::default()).await.expect("undone");
+    test.app.undo(&session, None, Caller::default()).await.expect("undone");
     test.settled().await;
     let view = test.context(&session).await;
     assert_eq!((view.fits, view.pending), (false, None));

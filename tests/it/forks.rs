@@ -177,7 +177,7 @@ async fn an_inherited_compaction_can_be_undone_in_the_fork_alone() {
     let compacted = test.context(&session).await.hash;
     let forked = fork(&test, &session, ForkPoint::default()).await;
     assert_eq!(test.context(&forked).await.hash, compacted);
-    test.app.undo_compaction(&forked, None, Caller::default()).await.expect("undone");
+    test.app.undo(&forked, None, Caller::default()).await.expect("undone");
     assert_eq!(test.context(&forked).await.hash, test.context_as_of(&session, whole).await.hash);
     assert_eq!(test.context(&session).await.hash, compacted);
     // The fork is as full as its parent was then, and may be compacted at once itself: its beginning is asked for.
@@ -201,7 +201,7 @@ async fn an_inherited_prune_can_be_undone_in_the_fork_alone() {
     let forked = fork(&test, &session, ForkPoint::default()).await;
     let deeper = fork(&test, &forked, ForkPoint::default()).await;
     assert_eq!(test.context(&deeper).await.hash, pruned);
-    test.app.undo_compaction(&deeper, None, Caller::default()).await.expect("undone");
+    test.app.undo(&deeper, None, Caller::default()).await.expect("undone");
     assert_eq!(test.context(&deeper).await.hash, whole);
     for other in [&session, &forked] {
         assert_eq!(test.context(other).await.hash, pruned);

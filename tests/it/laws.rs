@@ -50,6 +50,7 @@ enum Step {
     Edit(usize),
     Pin(usize, bool),
     Undo,
+    Redo,
     Supply(usize, usize),
     Compact(bool),
     Fork(usize),
@@ -73,6 +74,7 @@ fn step() -> impl Strategy<Value = Step> {
         2 => pick.clone().prop_map(Step::Edit),
         2 => (pick.clone(), any::<bool>()).prop_map(|(which, unpin)| Step::Pin(which, unpin)),
         2 => Just(Step::Undo),
+        1 => Just(Step::Redo),
         1 => (pick.clone(), pick.clone()).prop_map(|(tail, until)| Step::Supply(tail, until)),
         4 => any::<bool>().prop_map(Step::Compact),
         1 => pick.prop_map(Step::Fork),
@@ -347,7 +349,8 @@ impl World {
                 app.pin(&id, &target.to_string(), unpin, none()).await?;
                 self.sessions[at].ever_pinned.insert(target);
             }
-            Step::Undo => drop(app.undo_compaction(&id, None, none()).await?),
+            Step::Undo => drop(app.undo(&id, None, none()).await?),
+            Step::Redo => drop(app.redo(&id, None, none()).await?),
             Step::Supply(tail, until) => {
                 let new = NewSummary {
                     text: "brought along".to_owned(),
@@ -521,8 +524,10 @@ fn accounted(session: &Tracked, view: &Context) {
 }
 
 /// Reasons for which a step may be refused; nothing else may go wrong.
-const REFUSALS: [Reason; 6] = [
+const REFUSALS: [Reason; 8] = [
     Reason::NothingToUndo,
+    Reason::NothingToRedo,
+    Reason::RedoOvertaken,
     Reason::NothingToCompact,
     Reason::BoundaryInvalid,
     Reason::MessageOpen,

@@ -25,3 +25,4 @@ mod summary_tasks;
 mod summary_words;
 mod tamper;
 mod tidy;
+mod undo;

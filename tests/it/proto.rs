@@ -18,7 +18,7 @@ use std::path::PathBuf;
 const PACKAGE: &str = "longhand.v1";
 
 /// What an RPC's name begins with.
-const VERBS: [&str; 24] = [
+const VERBS: [&str; 25] = [
     "Append",
     "Archive",
     "Cancel",
@@ -36,6 +36,7 @@ const VERBS: [&str; 24] = [
     "Lease",
     "List",
     "Pin",
+    "Redo",
     "Report",
     "Rewind",
     "Start",

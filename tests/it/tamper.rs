@@ -33,7 +33,9 @@ async fn rich() -> TestApp {
     let mut watch = test.watch().await;
     test.append(&session, &turns(1, 9, 1_100)).await;
     watch.wait_for(EventKind::Compacted).await;
-    app.undo_compaction(&session, None, none()).await.expect("undone");
+    app.undo(&session, None, none()).await.expect("undone");
+    app.redo(&session, None, none()).await.expect("redone");
+    app.undo(&session, None, none()).await.expect("undone again");
     test.append(&session, "u10 \"go on\"\nr1 \"{}\"").await;
     watch.wait_for(EventKind::Compacted).await;
     app.append(&session, large(), None, None, once("large", "large")).await.expect("appended");
@@ -62,7 +64,7 @@ async fn rich() -> TestApp {
     let fork = app.fork_session(&pruned, ForkPoint::default(), Some("fork".to_owned()), String::new(), none()).await;
     let fork = fork.expect("forked").0.session.id.to_string();
     test.append(&fork, "u20 \"elsewhere\"").await;
-    app.undo_compaction(&fork, None, none()).await.expect("undone");
+    app.undo(&fork, None, none()).await.expect("undone");
     let summary = NewSummary { text: "brought".to_owned(), tail_start: "u20".to_owned(), ..NewSummary::default() };
     app.supply_summary(&fork, summary, none()).await.expect("supplied");
     let deeper = app.fork_session(&fork, ForkPoint::default(), None, String::new(), none()).await.expect("forked").0;

@@ -87,7 +87,10 @@ fn is_shown(event: &pb::Event) -> bool {
             | Body::Compacted(_)
             | Body::CompactionFailed(_)
             | Body::CompactionCancelled(_)
-            | Body::CompactionUndone(_),
+            | Body::CompactionUndone(_)
+            | Body::CompactionRedone(_)
+            | Body::RewriteUndone(_)
+            | Body::RewriteRedone(_),
         ) => true,
         Some(_) | None => false,
     }

@@ -4,7 +4,9 @@ use super::session::read_window;
 use super::{id, range, read_enum, time, usage};
 use crate::app::Result;
 use crate::app::compactions::{NewSummary, Overflow};
+use crate::app::undo::Reversed;
 use crate::model::compaction::{Compaction, CompactionKind, CompactionState, Failure, Level, Outcome, Trigger};
+use crate::model::event::Rewrite;
 use crate::pb;
 
 /// A reduction from request to end.
@@ -30,6 +32,21 @@ pub(in crate::grpc) fn compaction(compaction: Compaction) -> pb::Compaction {
         notice: compaction.request.notice,
         proposed_until_time: compaction.proposed_until.map(time),
     }
+}
+
+/// A change that was taken back or brought back.
+pub(in crate::grpc) fn changed(reversed: Reversed) -> pb::Change {
+    let change = match reversed {
+        Reversed::Reduction(reduction) => pb::change::Change::Compaction(compaction(*reduction)),
+        Reversed::Rewrite(changed) => pb::change::Change::Rewrite(rewrite(changed)),
+    };
+    pb::Change { change: Some(change) }
+}
+
+/// A rewind or an edit that was made earlier.
+pub(super) fn rewrite(rewrite: Rewrite) -> pb::Rewrite {
+    let kind = if rewrite.edited.is_some() { pb::RewriteKind::Edit } else { pb::RewriteKind::Rewind };
+    pb::Rewrite { kind: kind.into(), mark_revision: rewrite.mark, message_id: id(rewrite.edited) }
 }
 
 /// What a reduction does.

@@ -1,6 +1,6 @@
 //! Events, and the frames of a stream of them.
 
-use super::compaction::{failure, kind as compaction_kind, level, outcome, trigger};
+use super::compaction::{failure, kind as compaction_kind, level, outcome, rewrite, trigger};
 use super::message::{draft_kind, finish_reason, kind as message_kind, message, part_ids, role};
 use super::session::{session, window};
 use super::{count, framed_len, id, range, read_duration, read_enum, time, usage, view};
@@ -82,7 +82,10 @@ fn ignorable(kind: EventKind) -> bool {
         | EventKind::Compacted
         | EventKind::CompactionFailed
         | EventKind::CompactionCancelled
-        | EventKind::CompactionUndone => false,
+        | EventKind::CompactionUndone
+        | EventKind::CompactionRedone
+        | EventKind::RewriteUndone
+        | EventKind::RewriteRedone => false,
     }
 }
 
@@ -278,6 +281,11 @@ fn body(body: EventBody) -> Body {
         EventBody::CompactionUndone { compaction } => {
             Body::CompactionUndone(pb::CompactionUndone { compaction_id: compaction.to_string() })
         }
+        EventBody::CompactionRedone { compaction } => {
+            Body::CompactionRedone(pb::CompactionRedone { compaction_id: compaction.to_string() })
+        }
+        EventBody::RewriteUndone(undone) => Body::RewriteUndone(pb::RewriteUndone { rewrite: Some(rewrite(undone)) }),
+        EventBody::RewriteRedone(redone) => Body::RewriteRedone(pb::RewriteRedone { rewrite: Some(rewrite(redone)) }),
     }
 }
 

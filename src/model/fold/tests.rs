@@ -1,4 +1,5 @@
 use proptest::prelude::*;
+use proptest::test_runner::TestCaseError;
 use uuid::Uuid;
 
 use super::*;
@@ -222,15 +223,56 @@ fn an_undone_prune_is_listed_and_a_live_one_is_not() {
 }
 
 #[test]
-fn undo_pops_the_newest_reduction_in_force() {
-    let marks =
-        [compacted(20, 17, &[range(1, 8)], 9), pruned(25), compacted(40, 37, &[range(1, 30)], 31), edited(45, 25, 44)];
-    let cases = [(10, None), (20, Some(20)), (30, Some(25)), (40, Some(40)), (45, Some(25))];
+fn undo_pops_the_newest_change_in_force() {
+    let marks = [
+        rewound(10, 8),
+        compacted(20, 17, &[range(1, 8)], 9),
+        pruned(25),
+        compacted(40, 37, &[range(1, 30)], 31),
+        pinned(43, 3),
+        edited(45, 25, 44),
+    ];
+    let cases = [(9, None), (10, Some(10)), (20, Some(20)), (30, Some(25)), (43, Some(40)), (45, Some(45))];
+    let found = |marks: &[Mark], at| newest_change(marks, at).map(|found| (found.change, found.target));
     for (at, expected) in cases {
-        assert_eq!(newest_live_reduction(&marks, at), expected, "at {at}");
+        assert_eq!(found(&marks, at), expected.map(|change| (change, change)), "at {at}");
     }
-    let popped = [&marks[..], &[undo(46, 25)]].concat();
-    assert_eq!(newest_live_reduction(&popped, 46), Some(20));
+    let mut popped = marks.to_vec();
+    for (revision, change) in [(46, 45), (47, 40), (48, 25), (49, 20), (50, 10)] {
+        assert_eq!(found(&popped, revision), Some((change, change)));
+        popped.push(undo(revision, change));
+    }
+    assert_eq!(found(&popped, 50), None);
+    // What was brought back is taken back by the mark that brought it back.
+    popped.push(undo(51, 50));
+    assert_eq!(found(&popped, 51), Some((10, 51)));
+}
+
+#[test]
+fn redo_brings_back_what_was_taken_back_last_unless_something_was_changed_since() {
+    let possible = |change, target| Redo::Possible(Reversal { change, target });
+    let undone = || vec![pruned(5), edited(9, 3, 8), undo(11, 9), undo(12, 5)];
+    let cases: Vec<(&str, Vec<Mark>, Redo)> = vec![
+        ("nothing", vec![], Redo::Nothing),
+        ("nothing is undone", vec![pruned(5)], Redo::Nothing),
+        ("two are", vec![], possible(5, 12)),
+        ("one is again in force", vec![undo(13, 12)], possible(9, 11)),
+        ("both are", vec![undo(13, 12), undo(14, 11)], Redo::Nothing),
+        ("and taken back once more", vec![undo(13, 12), undo(14, 11), undo(15, 14)], possible(9, 15)),
+        ("a pin came since", vec![pinned(13, 3), undo(14, 13)], possible(5, 12)),
+        ("a rewind came since", vec![rewound(15, 13)], Redo::Overtaken(15)),
+        ("a prune came since and another", vec![pruned(15), pruned(16)], Redo::Overtaken(16)),
+        ("what came since was taken back", vec![rewound(15, 13), undo(16, 15)], possible(15, 16)),
+        ("and brought back", vec![rewound(15, 13), undo(16, 15), undo(17, 16)], Redo::Overtaken(15)),
+    ];
+    for (index, (name, since, expected)) in cases.into_iter().enumerate() {
+        let marks = match index {
+            0 | 1 => since,
+            _ => [undone(), since].concat(),
+        };
+        assert_eq!(newest_undone(&marks, 20), expected, "{name}");
+    }
+    assert_eq!(newest_undone(&undone(), 11), possible(9, 11), "what comes later does not matter");
 }
 
 #[test]
@@ -329,7 +371,7 @@ proptest! {
         let before = fold(&world.marks, world.revision);
         let made = if prune { Some(world.prune()) } else { world.compact(2) };
         if let Some(made) = made {
-            prop_assert_eq!(newest_live_reduction(&world.marks, made), Some(made));
+            prop_assert_eq!(newest_change(&world.marks, made).map(|found| found.target), Some(made));
             let mut after = fold(&[world.marks, vec![undo(made + 1, made)]].concat(), made + 1);
             if prune {
                 prop_assert_eq!(after.undone_prunes.pop(), Some(made));
@@ -339,10 +381,35 @@ proptest! {
     }
 
     #[test]
+    fn undone_to_the_start_everything_is_as_it_was_written_and_redone_as_it_was_changed(steps in oracle::steps()) {
+        let mut world = World::play(&steps);
+        let mut layouts = vec![fold(&world.marks, world.revision)];
+        while let Some(found) = newest_change(&world.marks, world.revision) {
+            world.reverse(found.target);
+            layouts.push(fold(&world.marks, world.revision));
+        }
+        let whole = layouts.pop().expect("one at least");
+        prop_assert_eq!(world.shown_by(&whole, world.revision), world.written());
+        for before in layouts.iter().rev() {
+            let Redo::Possible(found) = newest_undone(&world.marks, world.revision) else {
+                return Err(TestCaseError::fail("what was taken back can be brought back"));
+            };
+            world.reverse(found.target);
+            prop_assert_eq!(&fold(&world.marks, world.revision), before);
+        }
+        for before in layouts.iter().skip(1) {
+            let found = newest_change(&world.marks, world.revision).expect("what was brought back is in force");
+            world.reverse(found.target);
+            prop_assert_eq!(&fold(&world.marks, world.revision).spans, &before.spans);
+        }
+    }
+
+    #[test]
     fn a_layout_depends_on_nothing_later(marks in any_marks(), at in 0_i64..60) {
         let earlier: Vec<Mark> = marks.iter().filter(|mark| mark.revision <= at).cloned().collect();
         prop_assert_eq!(fold(&marks, at), fold(&earlier, Revision::MAX));
-        prop_assert_eq!(newest_live_reduction(&marks, at), newest_live_reduction(&earlier, Revision::MAX));
+        prop_assert_eq!(newest_change(&marks, at), newest_change(&earlier, Revision::MAX));
+        prop_assert_eq!(newest_undone(&marks, at), newest_undone(&earlier, Revision::MAX));
     }
 
     #[test]

@@ -295,8 +295,8 @@ impl World {
                 self.mark(MarkBody::Pinned { target });
             }
             Step::Undo => {
-                let Some(mark) = fold::newest_live_reduction(&self.marks, self.revision) else { return false };
-                self.mark(MarkBody::Undone { mark });
+                let Some(found) = fold::newest_change(&self.marks, self.revision) else { return false };
+                self.mark(MarkBody::Undone { mark: found.target });
                 return false;
             }
             Step::Pause => {

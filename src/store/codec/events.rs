@@ -5,7 +5,7 @@ use super::{
     ranges_to_disk, uuid,
 };
 use crate::model::compaction::{CompactionKind, Level, Trigger};
-use crate::model::event::{EventBody, EventKind};
+use crate::model::event::{EventBody, EventKind, Rewrite};
 use crate::model::ids::{CompactionId, MessageId, PartId, SessionId};
 use crate::model::message::{FinishReason, MessageKind, Role};
 use crate::model::time::Timestamp;
@@ -144,7 +144,10 @@ pub(crate) fn encode_event(body: &EventBody) -> Vec<u8> {
         | EventBody::CompactionCancelled { compaction, failure } => {
             DiskEvent { failure: Some(failure.into()), ..about(compaction.0) }
         }
-        EventBody::CompactionUndone { compaction } => about(compaction.0),
+        EventBody::CompactionUndone { compaction } | EventBody::CompactionRedone { compaction } => about(compaction.0),
+        EventBody::RewriteUndone(rewrite) | EventBody::RewriteRedone(rewrite) => {
+            DiskEvent { id: rewrite.edited.map(|id| id_bytes(id.0)).unwrap_or_default(), number: rewrite.mark, ..empty }
+        }
     };
     disk.encode_to_vec()
 }
@@ -157,6 +160,10 @@ pub(crate) fn decode_event(kind: i32, bytes: &[u8]) -> Result<EventBody> {
     let compaction = || uuid(&disk.id).map(CompactionId);
     let text = || disk.text.clone().unwrap_or_default();
     let failure = || disk.failure.clone().unwrap_or_default().into();
+    let rewrite = || -> Result<Rewrite> {
+        let edited = if disk.id.is_empty() { None } else { Some(MessageId(uuid(&disk.id)?)) };
+        Ok(Rewrite { mark: disk.number, edited })
+    };
     let parts = || disk.ids.iter().map(|id| uuid(id).map(PartId)).collect::<Result<Vec<_>>>();
     Ok(match kind {
         EventKind::SessionCreated => EventBody::SessionCreated {
@@ -241,5 +248,8 @@ pub(crate) fn decode_event(kind: i32, bytes: &[u8]) -> Result<EventBody> {
             EventBody::CompactionCancelled { compaction: compaction()?, failure: failure() }
         }
         EventKind::CompactionUndone => EventBody::CompactionUndone { compaction: compaction()? },
+        EventKind::CompactionRedone => EventBody::CompactionRedone { compaction: compaction()? },
+        EventKind::RewriteUndone => EventBody::RewriteUndone(rewrite()?),
+        EventKind::RewriteRedone => EventBody::RewriteRedone(rewrite()?),
     })
 }

@@ -1,7 +1,7 @@
 use super::*;
 use crate::app::Reason;
 use crate::model::compaction::{CompactionKind, Failure, Level, Outcome, RevisionRange, Trigger};
-use crate::model::event::Event;
+use crate::model::event::{Event, Rewrite};
 use crate::model::ids::{CompactionId, PartId, SessionId};
 use crate::model::message::{FinishReason, Message};
 use crate::model::part::{Part, PartBody};
@@ -60,6 +60,7 @@ fn bodies() -> Vec<(EventBody, Body)> {
     let mut all = session_bodies();
     all.extend(message_bodies());
     all.extend(compaction_bodies());
+    all.extend(later_compaction_bodies());
     all
 }
 
@@ -246,8 +247,14 @@ fn compaction_bodies() -> Vec<(EventBody, Body)> {
         ),
         (
             EventBody::CompactionCancelled { compaction: COMPACTION, failure: why() },
-            Body::CompactionCancelled(pb::CompactionCancelled { compaction_id: compaction_id.clone(), failure }),
+            Body::CompactionCancelled(pb::CompactionCancelled { compaction_id, failure }),
         ),
+    ]
+}
+
+fn later_compaction_bodies() -> Vec<(EventBody, Body)> {
+    let compaction_id = COMPACTION.to_string();
+    vec![
         (
             EventBody::CompactionUndone { compaction: COMPACTION },
             Body::CompactionUndone(pb::CompactionUndone { compaction_id: compaction_id.clone() }),
@@ -261,11 +268,31 @@ fn compaction_bodies() -> Vec<(EventBody, Body)> {
                 until: Timestamp(5_000_000),
             },
             Body::CompactionProposed(pb::CompactionProposed {
-                compaction_id,
+                compaction_id: compaction_id.clone(),
                 kind: pb::CompactionKind::Omission.into(),
                 level: pb::CompactionLevel::Micro.into(),
                 notice: "may I?".into(),
                 until_time: Some(prost_types::Timestamp { seconds: 5, nanos: 0 }),
+            }),
+        ),
+        (
+            EventBody::CompactionRedone { compaction: COMPACTION },
+            Body::CompactionRedone(pb::CompactionRedone { compaction_id }),
+        ),
+        (
+            EventBody::RewriteUndone(Rewrite { mark: 7, edited: None }),
+            Body::RewriteUndone(pb::RewriteUndone {
+                rewrite: Some(pb::Rewrite { kind: pb::RewriteKind::Rewind.into(), mark_revision: 7, message_id: None }),
+            }),
+        ),
+        (
+            EventBody::RewriteRedone(Rewrite { mark: 8, edited: Some(MESSAGE) }),
+            Body::RewriteRedone(pb::RewriteRedone {
+                rewrite: Some(pb::Rewrite {
+                    kind: pb::RewriteKind::Edit.into(),
+                    mark_revision: 8,
+                    message_id: Some(MESSAGE.to_string()),
+                }),
             }),
         ),
     ]
@@ -345,7 +372,7 @@ fn kinds_have_the_protocols_numbers() {
         assert_eq!(proto.as_str_name(), format!("EVENT_KIND{words}"));
         assert_eq!(read_kinds(&[kind as i32]), Ok(vec![kind]));
     }
-    for number in [0, -1, 23] {
+    for number in [0, -1, 1_000] {
         let error = read_kinds(&[1, number]).expect_err("a refusal");
         assert_eq!((error.reason, error.metadata["field"].as_str()), (Reason::InvalidField, "kinds[1]"));
     }

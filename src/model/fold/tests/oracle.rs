@@ -22,6 +22,7 @@ pub(super) enum Step {
     Finish,
     Undo(usize),
     UndoNewest,
+    RedoNewest,
 }
 
 pub(super) fn steps() -> impl Strategy<Value = Vec<Step>> {
@@ -37,6 +38,7 @@ pub(super) fn steps() -> impl Strategy<Value = Vec<Step>> {
         3 => Just(Step::Finish),
         2 => (0_usize..40).prop_map(Step::Undo),
         1 => Just(Step::UndoNewest),
+        1 => Just(Step::RedoNewest),
     ];
     proptest::collection::vec(step, 0..40)
 }
@@ -110,13 +112,28 @@ impl World {
                     self.marks.push(undo(revision, target));
                 }
             }
+            Step::RedoNewest => {
+                if let Redo::Possible(found) = newest_undone(&self.marks, self.revision) {
+                    self.reverse(found.target);
+                }
+            }
             Step::UndoNewest => {
-                if let Some(target) = newest_live_reduction(&self.marks, self.revision) {
-                    let revision = self.tick();
-                    self.marks.push(undo(revision, target));
+                if let Some(found) = newest_change(&self.marks, self.revision) {
+                    self.reverse(found.target);
                 }
             }
         }
+    }
+
+    /// Takes back a mark.
+    pub(super) fn reverse(&mut self, target: Revision) {
+        let revision = self.tick();
+        self.marks.push(undo(revision, target));
+    }
+
+    /// Every message of the conversation, as clients wrote it.
+    pub(super) fn written(&self) -> Vec<Revision> {
+        self.normal.clone()
     }
 
     fn tick(&mut self) -> Revision {

@@ -1,0 +1,94 @@
+//! Undo and redo as rewrites: one mark each, with the event that says what it takes back or brings back.
+
+use super::chain::Digest;
+use super::error::{Error, Result};
+use super::jobs;
+use super::lineage::{Lineage, Reader};
+use super::marks::{self, Ids};
+use super::messages;
+use super::tx::{Caller, Tx};
+use crate::model::Revision;
+use crate::model::event::{EventBody, Rewrite};
+use crate::model::fold::{self, Redo, Reversal};
+use crate::model::ids::CompactionId;
+use crate::model::mark::{Mark, MarkBody};
+
+/// What a mark changed.
+enum Change {
+    Reduction(CompactionId),
+    Rewrite(Rewrite),
+}
+
+/// Takes back the newest change that is in force.
+pub(super) async fn undo(tx: &mut Tx<'_>, lineage: &Lineage, caller: &Caller, marks: &mut Vec<Mark>) -> Result<Ids> {
+    let reversal = fold::newest_change(marks, lineage.revision).ok_or(Error::NothingToUndo)?;
+    let (body, compaction) = match change(tx, lineage, marks, reversal.change).await? {
+        Change::Reduction(compaction) => (EventBody::CompactionUndone { compaction }, Some(compaction)),
+        Change::Rewrite(rewrite) => (EventBody::RewriteUndone(rewrite), None),
+    };
+    let at = reverse(tx, lineage, caller, marks, reversal, &body).await?;
+    if let Some(compaction) = compaction {
+        jobs::undone(tx, lineage.key, compaction, Some(at)).await?;
+    }
+    // Whoever takes a change back does not want to be overtaken by the next reduction at once.
+    let head = tx.loaded(lineage.key)?;
+    (head.hold_turns, head.hold_breaker) = (1, false);
+    Ok(Ids::new())
+}
+
+/// Brings back what was taken back last.
+pub(super) async fn redo(tx: &mut Tx<'_>, lineage: &Lineage, caller: &Caller, marks: &mut Vec<Mark>) -> Result<Ids> {
+    let reversal = match fold::newest_undone(marks, lineage.revision) {
+        Redo::Possible(reversal) => reversal,
+        Redo::Overtaken(by) => return Err(Error::RedoOvertaken(by)),
+        Redo::Nothing => return Err(Error::NothingToRedo),
+    };
+    let (body, compaction) = match change(tx, lineage, marks, reversal.change).await? {
+        Change::Reduction(compaction) => (EventBody::CompactionRedone { compaction }, Some(compaction)),
+        Change::Rewrite(rewrite) => (EventBody::RewriteRedone(rewrite), None),
+    };
+    let at = reverse(tx, lineage, caller, marks, reversal, &body).await?;
+    if let Some(compaction) = compaction {
+        jobs::undone(tx, lineage.key, compaction, None).await?;
+    }
+    // With nothing left that was taken back, nothing is left to wait for.
+    let is_last = fold::newest_undone(marks, at) == Redo::Nothing;
+    let head = tx.loaded(lineage.key)?;
+    if is_last && head.held_by_undo() {
+        head.hold_turns = 0;
+    }
+    Ok(Ids::new())
+}
+
+/// Writes the mark with its event; the revision at which both come.
+async fn reverse(
+    tx: &mut Tx<'_>,
+    lineage: &Lineage,
+    caller: &Caller,
+    marks: &mut Vec<Mark>,
+    reversal: Reversal,
+    body: &EventBody,
+) -> Result<Revision> {
+    let mut digest = Digest::default();
+    marks::write(tx, &mut digest, lineage.key, marks, MarkBody::Undone { mark: reversal.target }).await?;
+    let at = tx.event(lineage.key, caller, body, &digest)?;
+    marks::changed(tx, lineage.key, at)?;
+    Ok(at)
+}
+
+/// What the mark at a revision changed.
+async fn change(tx: &mut Tx<'_>, lineage: &Lineage, marks: &[Mark], mark: Revision) -> Result<Change> {
+    let found = marks.iter().find(|other| other.revision == mark);
+    let found = found.ok_or_else(|| Error::corrupt("mark", format_args!("there is no mark at {mark}")))?;
+    Ok(match &found.body {
+        MarkBody::Compacted(compacted) => Change::Reduction(compacted.compaction),
+        MarkBody::Pruned { compaction, .. } => Change::Reduction(*compaction),
+        MarkBody::Edited { target, .. } => {
+            let edited = messages::id_at(&mut Reader::new(tx.conn), lineage, *target).await?;
+            Change::Rewrite(Rewrite { mark, edited: Some(edited) })
+        }
+        MarkBody::Rewound { .. } | MarkBody::Pinned { .. } | MarkBody::Undone { .. } => {
+            Change::Rewrite(Rewrite { mark, edited: None })
+        }
+    })
+}

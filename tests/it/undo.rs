@@ -1,0 +1,271 @@
+//! Undo and redo: whatever changed the picture can be taken back and brought back, byte for byte.
+
+use crate::support::{Line, ScriptedSummarizer, TestApp, once, shown, text, turns};
+use longhand::app::Reason;
+use longhand::app::compactions::{NewSummary, Wanted};
+use longhand::app::sessions::ForkPoint;
+use longhand::app::undo::Reversed;
+use longhand::model::compaction::CompactionKind;
+use longhand::model::event::{EventBody, EventKind, Rewrite};
+use longhand::store::Caller;
+
+async fn supply(test: &TestApp, session: &str, summary: &str, tail_start: &str) {
+    let new = NewSummary { text: summary.to_owned(), tail_start: tail_start.to_owned(), ..NewSummary::default() };
+    test.app.supply_summary(session, new, Caller::default()).await.expect("supplied");
+}
+
+async fn undo(test: &TestApp, session: &str) -> Reversed {
+    test.app.undo(session, None, Caller::default()).await.expect("undone").0
+}
+
+async fn redo(test: &TestApp, session: &str) -> Reversed {
+    test.app.redo(session, None, Caller::default()).await.expect("redone").0
+}
+
+async fn refused_redo(test: &TestApp, session: &str) -> longhand::app::Error {
+    test.app.redo(session, None, Caller::default()).await.expect_err("refused")
+}
+
+/// A session that was pruned, compacted, edited, rewound and compacted again; the hashes of its views, the whole one
+/// first.
+async fn changed(test: &TestApp) -> (String, Vec<[u8; 32]>) {
+    let session = crate::support::prunable(test).await;
+    let mut watch = test.watch().await;
+    let mut hashes = vec![test.context(&session).await.hash];
+    let app = &test.app;
+    let none = Caller::default;
+    app.start_compaction(&session, Wanted::of(CompactionKind::Prune), none()).await.expect("something to prune");
+    watch.wait_for(EventKind::Compacted).await;
+    hashes.push(test.context(&session).await.hash);
+    supply(test, &session, "the beginning", "u2").await;
+    hashes.push(test.context(&session).await.hash);
+    app.edit(&session, "u3", &[text("in other words")], None, none()).await.expect("edited");
+    hashes.push(test.context(&session).await.hash);
+    app.rewind(&session, "ax5", None, none()).await.expect("rewound");
+    hashes.push(test.context(&session).await.hash);
+    supply(test, &session, "more of it", "u4").await;
+    hashes.push(test.context(&session).await.hash);
+    assert!(hashes.windows(2).all(|pair| pair[0] != pair[1]), "every change shows");
+    (session, hashes)
+}
+
+fn kind(reversed: &Reversed) -> &'static str {
+    match reversed {
+        Reversed::Reduction(compaction) if compaction.request.kind == CompactionKind::Prune => "prune",
+        Reversed::Reduction(_) => "compaction",
+        Reversed::Rewrite(Rewrite { edited: Some(_), .. }) => "edit",
+        Reversed::Rewrite(Rewrite { edited: None, .. }) => "rewind",
+    }
+}
+
+#[tokio::test]
+async fn every_change_is_taken_back_and_brought_back_byte_for_byte() {
+    let test = TestApp::start().await;
+    let (session, hashes) = changed(&test).await;
+    for _ in 0..2 {
+        let mut kinds = Vec::new();
+        for before in hashes.iter().rev().skip(1) {
+            kinds.push(kind(&undo(&test, &session).await));
+            assert_eq!(&test.context(&session).await.hash, before, "behind {kinds:?}");
+        }
+        assert_eq!(kinds, ["compaction", "rewind", "edit", "compaction", "prune"]);
+        let error = test.app.undo(&session, None, Caller::default()).await.expect_err("that was all");
+        assert_eq!(error.reason, Reason::NothingToUndo);
+        let mut kinds = Vec::new();
+        for after in &hashes[1..] {
+            kinds.push(kind(&redo(&test, &session).await));
+            assert_eq!(&test.context(&session).await.hash, after, "behind {kinds:?}");
+        }
+        assert_eq!(kinds, ["prune", "compaction", "edit", "rewind", "compaction"]);
+        assert_eq!(refused_redo(&test, &session).await.reason, Reason::NothingToRedo);
+    }
+    assert_eq!(test.findings().await, []);
+    let test = test.restart().await;
+    undo(&test, &session).await;
+    assert_eq!(test.context(&session).await.hash, hashes[4], "the marks say it all");
+}
+
+#[tokio::test]
+async fn events_and_the_list_of_reductions_tell_of_undo_and_redo() {
+    let test = TestApp::start().await;
+    let session = test.quiet_session().await;
+    test.append(&session, &turns(1, 4, 100)).await;
+    let original = test.app.get_message(&session, "u4").await.expect("a message").0.id;
+    test.app.edit(&session, "u4", &[text("better")], None, Caller::default()).await.expect("edited");
+    let mark = test.revision(&session).await;
+    supply(&test, &session, "the beginning", "u3").await;
+    let listed = async || {
+        let (mut page, _) = test.app.list_compactions(&session, 0, "").await.expect("a page");
+        page.remove(0)
+    };
+    let compaction = listed().await.id;
+    let mut said = Vec::new();
+    for reverse in [true, true, false, false, true] {
+        let reversed = if reverse { undo(&test, &session).await } else { redo(&test, &session).await };
+        let at = test.revision(&session).await;
+        if let Reversed::Reduction(found) = reversed {
+            assert_eq!((found.id, found.undone_revision), (compaction, reverse.then_some(at)));
+            assert_eq!(listed().await, *found);
+        }
+        said.push(test.events().await.pop().expect("an event").body);
+    }
+    let edit = Rewrite { mark, edited: Some(original) };
+    assert_eq!(
+        said,
+        [
+            EventBody::CompactionUndone { compaction },
+            EventBody::RewriteUndone(edit),
+            EventBody::RewriteRedone(edit),
+            EventBody::CompactionRedone { compaction },
+            EventBody::CompactionUndone { compaction },
+        ]
+    );
+    assert_eq!(test.findings().await, []);
+}
+
+#[tokio::test]
+async fn later_messages_follow_what_an_undo_or_a_redo_brings_back() {
+    let test = TestApp::start().await;
+    let session = test.quiet_session().await;
+    test.append(&session, "u1 \"one\"\na1 \"two\"\nu2 \"three\"\na2 \"four\"").await;
+    test.app.rewind(&session, "a1", None, Caller::default()).await.expect("rewound");
+    test.append(&session, "u3 \"five\"").await;
+    undo(&test, &session).await;
+    let words = |lines: Vec<String>| -> Vec<String> {
+        lines.iter().filter_map(|line| line.rsplit(' ').next().map(str::to_owned)).collect()
+    };
+    assert_eq!(words(shown(&test.context(&session).await)), ["one", "two", "three", "four", "five"]);
+    test.append(&session, "a3 \"six\"").await;
+    redo(&test, &session).await;
+    assert_eq!(words(shown(&test.context(&session).await)), ["one", "two", "five", "six"]);
+}
+
+#[tokio::test]
+async fn a_change_behind_an_undo_makes_redo_impossible() {
+    let test = TestApp::start().await;
+    let session = test.quiet_session().await;
+    test.append(&session, &turns(1, 4, 100)).await;
+    assert_eq!(refused_redo(&test, &session).await.reason, Reason::NothingToRedo);
+    supply(&test, &session, "the beginning", "u3").await;
+    undo(&test, &session).await;
+    test.append(&session, "u5 \"go on\"").await;
+    test.app.pin(&session, "u1", false, Caller::default()).await.expect("pinned");
+    test.app.edit(&session, "u5", &[text("go on then")], None, Caller::default()).await.expect("edited");
+    let edit = test.revision(&session).await;
+    let error = refused_redo(&test, &session).await;
+    assert_eq!(error.reason, Reason::RedoOvertaken);
+    assert_eq!(error.metadata.get("revision"), Some(&edit.to_string()));
+    assert_eq!(test.revision(&session).await, edit, "nothing was written");
+    undo(&test, &session).await;
+    assert_eq!(kind(&redo(&test, &session).await), "edit", "what came since can itself be brought back");
+    assert_eq!(refused_redo(&test, &session).await.reason, Reason::RedoOvertaken);
+}
+
+#[tokio::test]
+async fn a_request_that_is_sent_again_is_answered_as_before() {
+    let test = TestApp::start().await;
+    let session = test.quiet_session().await;
+    test.append(&session, &turns(1, 4, 100)).await;
+    test.app.edit(&session, "u1", &[text("better")], None, Caller::default()).await.expect("edited");
+    supply(&test, &session, "the beginning", "u3").await;
+    let before = test.revision(&session).await;
+    let undone = test.app.undo(&session, Some(before), once("undo", "1")).await.expect("undone");
+    let again = test.app.undo(&session, Some(before), once("undo", "1")).await.expect("answered");
+    assert_eq!(again, undone);
+    assert_eq!(test.revision(&session).await, before + 1);
+    let error = test.app.redo(&session, Some(before), Caller::default()).await.expect_err("history changed");
+    assert_eq!(error.reason, Reason::RevisionMismatch);
+    let redone = test.app.redo(&session, None, once("redo", "2")).await.expect("redone");
+    assert_eq!(test.app.redo(&session, None, once("redo", "2")).await.expect("answered"), redone);
+    assert_eq!(test.revision(&session).await, before + 2);
+}
+
+/// A session that is over its threshold, compacted once, with an edit behind that.
+async fn edited_behind_a_compaction(test: &TestApp) -> String {
+    let session = test.session("opencode@seed", 6_000, 1_000).await;
+    let mut watch = test.watch().await;
+    test.append(&session, &turns(1, 9, 1_100)).await;
+    watch.wait_for(EventKind::Compacted).await;
+    test.settled().await;
+    session
+}
+
+fn begun(events: &[longhand::model::event::Event]) -> usize {
+    events.iter().filter(|event| event.body.kind() == EventKind::CompactionStarted).count()
+}
+
+#[tokio::test]
+async fn automatic_reductions_wait_behind_every_kind_of_undo() {
+    let says = ["S1", "S2"].map(|text| Line::Say(text.to_owned()));
+    let test = TestApp::with(ScriptedSummarizer::new(says)).await;
+    let session = test.session("opencode@seed", 6_000, 1_000).await;
+    test.append(&session, &turns(1, 8, 1_100)).await;
+    test.settled().await;
+    // What is rewound would be too much, and taking the rewind back does not make a reduction due at once.
+    test.app.rewind(&session, "u1", None, Caller::default()).await.expect("rewound");
+    test.append(&session, "a10 3000c").await;
+    test.settled().await;
+    undo(&test, &session).await;
+    assert!(test.context(&session).await.estimated_tokens > 5_000, "the test needs it to be due");
+    test.append(&session, "a11 \"more\"").await;
+    test.settled().await;
+    assert_eq!(begun(&test.events().await), 0);
+    let mut watch = test.watch().await;
+    test.append(&session, "u12 \"go on\"").await;
+    watch.wait_for(EventKind::Compacted).await;
+    test.settled().await;
+    assert_eq!(test.findings().await, []);
+}
+
+#[tokio::test]
+async fn a_redo_of_everything_leaves_nothing_to_wait_for() {
+    let says = ["S1", "S2"].map(|text| Line::Say(text.to_owned()));
+    let test = TestApp::with(ScriptedSummarizer::new(says)).await;
+    let session = edited_behind_a_compaction(&test).await;
+    test.app.edit(&session, "u9", &[text("better")], None, Caller::default()).await.expect("edited");
+    test.settled().await;
+    undo(&test, &session).await;
+    undo(&test, &session).await;
+    redo(&test, &session).await;
+    test.settled().await;
+    test.append(&session, "a10 9000c\na11 9000c").await;
+    test.settled().await;
+    assert_eq!(begun(&test.events().await), 1, "the edit is still taken back");
+    redo(&test, &session).await;
+    let mut watch = test.watch().await;
+    watch.wait_for(EventKind::CompactionStarted).await;
+    watch.wait_for(EventKind::CompactionStarted).await;
+    test.settled().await;
+    assert_eq!(test.findings().await, []);
+}
+
+#[tokio::test]
+async fn inherited_changes_are_taken_back_and_brought_back_in_the_fork_alone() {
+    let test = TestApp::start().await;
+    let session = test.quiet_session().await;
+    test.append(&session, &turns(1, 4, 100)).await;
+    let whole = test.context(&session).await.hash;
+    test.app.edit(&session, "u2", &[text("better")], None, Caller::default()).await.expect("edited");
+    let edited = test.context(&session).await.hash;
+    test.app.rewind(&session, "a3", None, Caller::default()).await.expect("rewound");
+    let rewound = test.context(&session).await.hash;
+    let fork = async |of: &str| {
+        let forked = test.app.fork_session(of, ForkPoint::default(), None, String::new(), Caller::default()).await;
+        forked.expect("a fork").0.session.id.to_string()
+    };
+    let forked = fork(&session).await;
+    assert_eq!(kind(&undo(&test, &forked).await), "rewind");
+    assert_eq!(test.context(&forked).await.hash, edited);
+    assert_eq!(kind(&undo(&test, &forked).await), "edit");
+    assert_eq!(test.context(&forked).await.hash, whole);
+    assert_eq!(test.context(&session).await.hash, rewound, "the parent keeps what it did");
+    // What the parent took back can be brought back in a fork of it, and there alone.
+    undo(&test, &session).await;
+    let later = fork(&session).await;
+    assert_eq!(kind(&redo(&test, &later).await), "rewind");
+    assert_eq!(test.context(&later).await.hash, rewound);
+    assert_eq!(test.context(&session).await.hash, edited);
+    redo(&test, &forked).await;
+    assert_eq!(test.context(&forked).await.hash, edited);
+    assert_eq!(test.findings().await, []);
+}
