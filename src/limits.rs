@@ -125,6 +125,8 @@ pub const HOOK_OUTPUT_BYTES_MAX: usize = 256 * 1024;
 pub const HOOK_COMPLAINT_BYTES_MAX: usize = 2 * 1024;
 /// How long one call of a summarizer may take.
 pub const SUMMARIZE_MS_MAX: u64 = 600_000;
+/// Bytes of a request to a model, and of its reply, that are kept where the configuration has them recorded.
+pub const RECORDED_TEXT_BYTES_MAX: usize = 1_048_576;
 /// Jobs that wait between the scheduler and its workers.
 pub const JOB_QUEUE_MAX: usize = 256;
 /// After a summary failed, the next automatic one waits until the view has grown by the window divided by this, and by

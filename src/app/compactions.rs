@@ -245,6 +245,20 @@ impl Longhand {
         Ok(self.store().compaction(compaction_id(id)?).await?)
     }
 
+    /// The same, with the words of one of its requests to models, by its number from 1; 0 for none.
+    pub async fn get_compaction_with(&self, id: &str, texts_of: i64) -> Result<Compaction> {
+        let mut found = self.get_compaction(id).await?;
+        let index =
+            usize::try_from(texts_of).map_err(|_| Error::field("text_request_number", "must not be negative"))?;
+        if index > 0
+            && let Some(request) = found.requests.get_mut(index - 1)
+            && let Some(with_texts) = self.store().summary_request(found.id, texts_of).await?
+        {
+            *request = with_texts;
+        }
+        Ok(found)
+    }
+
     /// A page of a session's reductions, newest first.
     pub async fn list_compactions(&self, session: &str, size: i64, token: &str) -> Result<(Vec<Compaction>, String)> {
         let limit = page_size(size)?;

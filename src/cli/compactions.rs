@@ -200,7 +200,7 @@ async fn wait(client: &mut Client, mut frames: Frames, started: pb::Compaction) 
     let mut compaction = started;
     while is_live(&compaction) {
         anyhow::ensure!(frames.message().await?.is_some(), "the stream ended before the reduction did");
-        let request = pb::GetCompactionRequest { compaction_id: compaction.compaction_id };
+        let request = pb::GetCompactionRequest { compaction_id: compaction.compaction_id, text_request_number: 0 };
         compaction = client.compactions.get_compaction(request).await?.into_inner().compaction.unwrap_or_default();
     }
     Ok(compaction)
@@ -248,6 +248,9 @@ fn table(compactions: &[pb::Compaction]) -> Table {
         ("STATE", Align::Left),
         ("ASKED FOR", Align::Left),
         ("BASE", Align::Right),
+        ("SUMMARIZER", Align::Left),
+        ("COST", Align::Right),
+        ("DURATION", Align::Right),
         ("RESULT", Align::Left),
     ]);
     for compaction in compactions {
@@ -258,10 +261,35 @@ fn table(compactions: &[pb::Compaction]) -> Table {
             state(compaction),
             time(compaction.create_time.as_ref()),
             compaction.base_revision.map_or_else(|| "-".to_owned(), |revision| revision.to_string()),
+            summarizer(compaction),
+            cost(compaction),
+            duration(compaction),
             result(compaction),
         ]);
     }
     table
+}
+
+/// Who wrote the summary, or which models were asked for it in vain.
+fn summarizer(compaction: &pb::Compaction) -> String {
+    let written = compaction.outcome.as_ref().map(|outcome| outcome.summarizer.as_str()).filter(|by| !by.is_empty());
+    let asked = compaction.spending.as_ref().map(|spending| spending.models.join(", "));
+    written.map(str::to_owned).or(asked).unwrap_or_else(|| "-".to_owned())
+}
+
+/// What the requests to models cost; a `?` says that the cost of some of them is unknown.
+fn cost(compaction: &pb::Compaction) -> String {
+    let Some(spending) = &compaction.spending else { return "-".to_owned() };
+    let known = spending.cost_micro_usd.map(|micros| format!("${}.{:06}", micros / 1_000_000, micros % 1_000_000));
+    let unknown = if spending.unpriced_count > 0 { "?" } else { "" };
+    format!("{}{unknown}", known.unwrap_or_default())
+}
+
+/// From the first claim to the commit, or what the requests to models took where nothing came of it.
+fn duration(compaction: &pb::Compaction) -> String {
+    let took = compaction.outcome.as_ref().map(|outcome| outcome.duration_ms);
+    let took = took.or(compaction.spending.as_ref().map(|spending| spending.duration_ms));
+    took.map_or_else(|| "-".to_owned(), |ms| format!("{}.{:03} s", ms / 1_000, ms % 1_000))
 }
 
 #[cfg(test)]
@@ -293,10 +321,20 @@ mod tests {
         let mut done = compaction(pb::CompactionState::Done);
         done.outcome = Some(pb::CompactionOutcome { tokens_before: 9, tokens_after: 4, ..Default::default() });
         done.undone_revision = Some(12);
+        let outcome = done.outcome.as_mut().expect("set above");
+        (outcome.summarizer, outcome.duration_ms) = ("strong/m".into(), 2_050);
+        done.spending = Some(pb::SummarySpending {
+            cost_micro_usd: Some(1_200_034),
+            unpriced_count: 1,
+            ..pb::SummarySpending::default()
+        });
         let mut failed = compaction(pb::CompactionState::Failed);
         failed.failure = Some(pb::CompactionFailure { reason: "NO_GAIN".into(), message: "nothing won".into() });
         let lines = table(&[done, failed]).lines();
         assert!(lines[1].contains("done, undone at 12") && lines[1].contains("9 → 4 tokens"), "{lines:?}");
+        let words: Vec<&str> = lines[1].split_whitespace().collect();
+        let shown = ["strong/m", "$1.200034?", "2.050", "s"];
+        assert!(words.windows(4).any(|window| window == shown), "{lines:?}");
         assert!(lines[2].ends_with("nothing won (NO_GAIN)"), "{lines:?}");
     }
 }

@@ -1,7 +1,9 @@
 //! Reductions over gRPC.
 
 use super::caller;
-use super::convert::compaction::{changed, compaction, read_kind, read_level, read_overflow, read_summary};
+use super::convert::compaction::{
+    changed, compaction, read_kind, read_level, read_overflow, read_summary, summary_request,
+};
 use crate::app::Longhand;
 use crate::app::compactions::Wanted;
 use crate::pb;
@@ -62,8 +64,10 @@ impl CompactionService for Compactions {
         &self,
         request: Request<pb::GetCompactionRequest>,
     ) -> Result<Response<pb::GetCompactionResponse>, Status> {
-        let found = self.app.get_compaction(&request.get_ref().compaction_id).await?;
-        Ok(Response::new(pb::GetCompactionResponse { compaction: Some(compaction(found)) }))
+        let pb::GetCompactionRequest { compaction_id, text_request_number } = request.into_inner();
+        let found = self.app.get_compaction_with(&compaction_id, text_request_number).await?;
+        let summary_requests = found.requests.iter().cloned().map(summary_request).collect();
+        Ok(Response::new(pb::GetCompactionResponse { compaction: Some(compaction(found)), summary_requests }))
     }
 
     async fn list_compactions(

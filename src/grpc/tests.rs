@@ -302,7 +302,10 @@ async fn a_summary_is_supplied_and_taken_back() {
     let covered = end.covered.clone().expect("covered history");
     assert_eq!((covered.compaction_id, Some(covered.summary_message_id)), (compaction.compaction_id.clone(), summary));
 
-    let request = pb::GetCompactionRequest { compaction_id: compaction.compaction_id.clone() };
+    let request = pb::GetCompactionRequest {
+        compaction_id: compaction.compaction_id.clone(),
+        ..pb::GetCompactionRequest::default()
+    };
     let got = compactions.get_compaction(request).await.expect("the compaction").into_inner();
     assert_eq!(got.compaction, Some(compaction.clone()));
     let request = pb::ListCompactionsRequest { session_id: "s".into(), ..Default::default() };

@@ -2,6 +2,7 @@
 
 use super::Revision;
 use super::ids::{CompactionId, MessageId, SessionId};
+use super::summary_request::SummaryRequest;
 use super::time::Timestamp;
 use super::usage::Usage;
 
@@ -196,6 +197,8 @@ pub struct Compaction {
     pub failure: Option<Failure>,
     /// The revision at which it was undone, if it was.
     pub undone_revision: Option<Revision>,
+    /// The requests to models that were made for it, in the order in which they ended.
+    pub requests: Vec<SummaryRequest>,
     /// Who asked: the caller's name for itself, or empty.
     pub actor: String,
     /// When it was asked for.

@@ -12,6 +12,7 @@ pub mod mark;
 pub mod message;
 pub mod part;
 pub mod session;
+pub mod summary_request;
 pub mod time;
 pub mod usage;
 pub mod view;

@@ -30,6 +30,37 @@ impl Usage {
         }
     }
 
+    /// What two replies cost together. What only one of them tells counts as if the other had cost nothing.
+    pub fn plus(self, other: Self) -> Self {
+        let total = match (self.total, other.total) {
+            (None, None) => None,
+            _ => Some(
+                self.total
+                    .unwrap_or_else(|| self.context_tokens())
+                    .saturating_add(other.total.unwrap_or_else(|| other.context_tokens())),
+            ),
+        };
+        let cost_usd = match (self.cost_usd, other.cost_usd) {
+            (None, None) => None,
+            (one, another) => Some(one.unwrap_or(0.0) + another.unwrap_or(0.0)),
+        };
+        Self {
+            input: self.input.saturating_add(other.input),
+            output: self.output.saturating_add(other.output),
+            reasoning: self.reasoning.saturating_add(other.reasoning),
+            cache_read: self.cache_read.saturating_add(other.cache_read),
+            cache_write: self.cache_write.saturating_add(other.cache_write),
+            total,
+            cost_usd,
+        }
+    }
+
+    /// The cost in millionths of a US dollar, rounded; none where it is unknown.
+    pub fn cost_micros(&self) -> Option<i64> {
+        let cost = self.cost_usd.filter(|cost| cost.is_finite())?;
+        Some((cost * 1e6).round() as i64)
+    }
+
     /// What was sent: input and both cache counts.
     pub fn prompt_tokens(&self) -> i64 {
         self.input + self.cache_read + self.cache_write

@@ -2,6 +2,7 @@
 //! waits for them, and no view contains them.
 
 use super::SchedulerHandle;
+use super::books::Books;
 use crate::limits;
 use crate::model::ids::CompactionId;
 use crate::store::SessionKey;
@@ -43,9 +44,10 @@ impl SchedulerHandle {
     }
 }
 
-/// Tells the watchers of one reduction's summary.
+/// Tells the watchers of one reduction's summary, and the books of the requests for it.
 pub(super) struct Teller<'a> {
     live: &'a Live,
+    books: &'a Books,
     session: SessionKey,
     compaction: CompactionId,
     /// Who writes, and how many bytes were told.
@@ -54,8 +56,8 @@ pub(super) struct Teller<'a> {
 
 impl<'a> Teller<'a> {
     /// Nothing is told before a summarizer begins.
-    pub(super) fn new(live: &'a Live, session: SessionKey, compaction: CompactionId) -> Self {
-        Self { live, session, compaction, told: Mutex::default() }
+    pub(super) fn new(live: &'a Live, books: &'a Books, session: SessionKey, compaction: CompactionId) -> Self {
+        Self { live, books, session, compaction, told: Mutex::default() }
     }
 
     fn tell(&self, summarizer: &str, offset: i64, delta: &str) {
@@ -79,5 +81,7 @@ impl Witness for Teller<'_> {
         told.1 += i64::try_from(words.len()).unwrap_or(i64::MAX);
     }
 
-    fn called(&self, _call: &Call) {}
+    fn called(&self, call: &Call) {
+        self.books.note(call);
+    }
 }

@@ -3,8 +3,9 @@
 //!
 //! The loop owns no truth: due marks and jobs are in the database, and everything here can be lost at any moment.
 
-mod counts;
+mod books;
 mod client;
+mod counts;
 mod hooks;
 mod index;
 mod live;
@@ -20,6 +21,7 @@ use crate::model::time::Timestamp;
 use crate::policy::bpe::Vocabulary;
 use crate::store::{self, Store};
 use crate::summarizer::{Levels, Tasks};
+use books::Books;
 use futures::FutureExt as _;
 use std::num::NonZeroUsize;
 use std::panic::AssertUnwindSafe;
@@ -126,6 +128,7 @@ impl Scheduler {
             live: self.handle.live.clone(),
             tasks: self.handle.tasks.clone(),
             hooks: self.options.hooks.clone().into(),
+            books: Arc::new(Books::new(self.clock.clone(), 0)),
         };
         for _ in 0..self.options.workers.get() {
             workers.spawn(work_off(worker.clone(), queue.clone(), finished.clone(), cancel.clone()));

@@ -1,5 +1,6 @@
 //! One worker: looks at due sessions and carries out jobs.
 
+use super::books::Books;
 use super::client::{Answer, Assignment};
 use super::live::{Live, Teller};
 use super::{Error, counts, recover, rule, totals};
@@ -40,6 +41,8 @@ pub(super) struct Worker {
     pub(super) tasks: Tasks,
     /// Programs that are told of compactions.
     pub(super) hooks: Arc<Hooks>,
+    /// The books on requests to models for the job in hand.
+    pub(super) books: Arc<Books>,
 }
 
 /// Why a summary was not made.
@@ -133,7 +136,38 @@ impl Worker {
     pub(super) async fn run(&self, job: i64) -> Result<(), Error> {
         let until = self.clock.now().plus_millis(limits::LEASE_MS);
         let Some(claim) = self.store.claim(job, self.owner, until).await? else { return Ok(()) };
-        let work = self.reduce(&claim);
+        let books = Arc::new(Books::new(self.clock.clone(), claim.attempt));
+        let worker = Self { books, ..self.clone() };
+        let done = worker.hold(&claim).await;
+        worker.keep_books(&claim).await;
+        if !worker.books.take().is_empty() {
+            tracing::warn!(compaction = %claim.compaction, "requests to models could not be noted");
+        }
+        done
+    }
+
+    /// Stores what the books have. It is not worth failing a reduction for: what cannot be stored is tried again later.
+    async fn keep_books(&self, claim: &Claim) {
+        let (store, books, claim) = (self.store.clone(), self.books.clone(), claim.clone());
+        // In a task of its own: a reduction that is given up meanwhile was paid for all the same.
+        let kept = tokio::spawn(async move {
+            let mut requests = books.take().into_iter();
+            while let Some(request) = requests.next() {
+                if let Err(error) = store.add_requests(&claim, vec![request.clone()]).await {
+                    tracing::debug!(%error, "a request to a model is not noted yet");
+                    books.put_back(std::iter::once(request).chain(requests).collect());
+                    return;
+                }
+            }
+        });
+        if let Err(error) = kept.await {
+            tracing::warn!(%error, "the books on requests to models were not kept");
+        }
+    }
+
+    /// Carries out what was claimed, and keeps the claim alive meanwhile.
+    async fn hold(&self, claim: &Claim) -> Result<(), Error> {
+        let work = self.reduce(claim);
         tokio::pin!(work);
         let mut beat = tokio::time::interval(Duration::from_millis(limits::HEARTBEAT_MS));
         beat.tick().await;
@@ -141,7 +175,7 @@ impl Worker {
             tokio::select! {
                 done = &mut work => {
                     done?;
-                    return Ok(self.post_compact(&claim).await?);
+                    return Ok(self.post_compact(claim).await?);
                 }
                 _ = beat.tick() => {
                     let until = self.clock.now().plus_millis(limits::LEASE_MS);
@@ -281,9 +315,11 @@ impl Worker {
             None => Err(0),
         };
         let summarizer = self.summarizers.of(claim.request.level);
-        let teller = Teller::new(&self.live, claim.session, claim.compaction);
-        let output = self.write(summarizer, &input, &teller, accept).await?;
-        Ok(measure(&output).map(|draft| draft.with_details(details_json)))
+        let teller = Teller::new(&self.live, &self.books, claim.session, claim.compaction);
+        let output = self.write(summarizer, &input, &teller, accept).await;
+        // Before the reduction is in force, so that whoever hears of it finds them.
+        self.keep_books(claim).await;
+        Ok(measure(&output?).map(|draft| draft.with_details(details_json)))
     }
 
     /// Has a summary written, and refuses one that is empty or frees too little. The built-in summarizer is tried again

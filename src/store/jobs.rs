@@ -244,6 +244,7 @@ fn from_row(row: &SqliteRow) -> Result<JobRow> {
         outcome: outcome.map(|bytes| codec::decode_outcome(&bytes)).transpose()?,
         failure: failure.map(|bytes| codec::decode_failure(&bytes)).transpose()?,
         undone_revision: row.try_get("undone_revision")?,
+        requests: Vec::new(),
         actor: row.try_get("actor")?,
         create_time: Timestamp(row.try_get("create_time")?),
         end_time: time("end_time")?,

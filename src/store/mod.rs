@@ -16,6 +16,7 @@ mod messages;
 mod open;
 mod reductions;
 mod reversals;
+mod requests;
 mod search;
 mod sessions;
 #[cfg(test)]
@@ -45,6 +46,7 @@ use crate::model::layout::Layout;
 use crate::model::message::Message;
 use crate::model::part::NewPart;
 use crate::model::session::Session;
+use crate::model::summary_request::SummaryRequest;
 use crate::model::time::Timestamp;
 use crate::model::usage::ModelWindow;
 use crate::model::view::{Counts, SourceMessage};
@@ -657,14 +659,46 @@ impl Store {
         self.reading(async |reader| jobs::counts(reader).await).await
     }
 
-    /// A reduction by its id.
+    /// A reduction by its id, with the requests that were made for it, but without their texts.
     pub async fn compaction(&self, id: CompactionId) -> Result<Compaction> {
-        self.reading(async |reader| jobs::by_id(reader, id).await.map(|job| job.compaction)).await
+        self.reading(async |reader| {
+            let job = jobs::by_id(reader, id).await?;
+            let requests = requests::of_jobs(reader, job.session, job.row, job.row).await?;
+            let requests = requests.into_iter().map(|(_, request)| request).collect();
+            Ok(Compaction { requests, ..job.compaction })
+        })
+        .await
+    }
+
+    /// One of the requests that were made for a reduction, by its number from 1, with its texts; none when there are
+    /// fewer.
+    pub async fn summary_request(&self, id: CompactionId, number: i64) -> Result<Option<SummaryRequest>> {
+        self.reading(async |reader| {
+            let job = jobs::by_id(reader, id).await?;
+            requests::with_texts(reader, job.session, job.row, number).await
+        })
+        .await
+    }
+
+    /// Notes requests to models that were made for a job, whatever becomes of it.
+    pub async fn add_requests(&self, claim: &Claim, requests: Vec<SummaryRequest>) -> Result<()> {
+        let add = requests::AddRequests { session: claim.session, job: claim.job, requests };
+        self.done(Command::AddRequests(add)).await
     }
 
     /// A page of a session's reductions, newest first, each with the number that continues behind it.
     pub async fn compactions(&self, session: SessionKey, below: i64, limit: i64) -> Result<Vec<(i64, Compaction)>> {
-        self.reading(async |reader| jobs::of_session(reader, session.0, below, limit).await).await
+        self.reading(async |reader| {
+            let mut page = jobs::of_session(reader, session.0, below, limit).await?;
+            if let (Some((last, _)), Some((first, _))) = (page.first(), page.last()) {
+                for (row, request) in requests::of_jobs(reader, session.0, *first, *last).await? {
+                    let job = page.iter_mut().find(|(job, _)| *job == row);
+                    job.into_iter().for_each(|(_, compaction)| compaction.requests.push(request.clone()));
+                }
+            }
+            Ok(page)
+        })
+        .await
     }
 
     // ---- events ----

@@ -52,6 +52,7 @@ const MIGRATIONS: &[(i64, &str, &str)] = &[
     (20_261_123_000_000, "search", include_str!("../../migrations/20261123000000_search.sql")),
     (20_261_124_000_000, "routine", include_str!("../../migrations/20261124000000_routine.sql")),
     (20_261_124_000_100, "counts", include_str!("../../migrations/20261124000100_counts.sql")),
+    (20_261_125_000_000, "summary_request", include_str!("../../migrations/20261125000000_summary_request.sql")),
     (20_261_126_000_000, "undone", include_str!("../../migrations/20261126000000_undone.sql")),
 ];
 

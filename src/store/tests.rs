@@ -21,6 +21,7 @@ fn statements() -> Vec<&'static str> {
         marks::STATEMENTS,
         messages::STATEMENTS,
         reductions::STATEMENTS,
+        requests::STATEMENTS,
         search::STATEMENTS,
         sessions::STATEMENTS,
         tx::STATEMENTS,

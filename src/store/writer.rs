@@ -7,6 +7,7 @@ use super::head::{Receipt, SessionKey};
 use super::jobs::{self, Claim, EndJob, Enqueue, Enqueued, Evaluation};
 use super::marks::Rewrite;
 use super::reductions::{Commit, Committed, Supply};
+use super::requests::AddRequests;
 use super::search::AddWords;
 use super::sessions::{self, CreateSession, ForkSession, UpdateSession};
 use super::tx::{Caller, Counters, Heads, Tx};
@@ -63,6 +64,8 @@ pub(crate) enum Command {
     Evaluated(SessionKey, Evaluation),
     /// Set the due marks of sessions that have been idle for long enough.
     WakeIdle,
+    /// Note requests to models.
+    AddRequests(AddRequests),
     /// Add to the index of words.
     AddWords(AddWords),
     /// Keep what messages weigh.
@@ -248,6 +251,7 @@ impl Command {
             Self::Append(append) => append.bytes(),
             Self::AppendParts(append) => append.bytes(),
             Self::AddWords(add) => add.bytes(),
+            Self::AddRequests(add) => add.bytes(),
             _ => 0,
         }
     }
@@ -298,6 +302,10 @@ impl Command {
             }
             Self::WakeIdle => {
                 jobs::wake_idle(tx).await?;
+                Reply::Done
+            }
+            Self::AddRequests(add) => {
+                add.apply(tx).await?;
                 Reply::Done
             }
             Self::AddWords(add) => {

@@ -1,6 +1,7 @@
 //! Keys that nothing prints.
 
 use reqwest::header::HeaderValue;
+use std::borrow::Cow;
 
 /// A key for a provider. It shows in no log, no error and no debug output.
 #[derive(Clone, PartialEq, Eq)]
@@ -25,8 +26,9 @@ impl Secret {
     }
 
     /// The text with the key taken out of it, should a provider have repeated it.
-    pub(super) fn scrub(&self, text: &str) -> String {
-        if self.0.is_empty() { text.to_owned() } else { text.replace(&self.0, "[key]") }
+    pub(super) fn scrub<'a>(&self, text: &'a str) -> Cow<'a, str> {
+        let is_repeated = !self.0.is_empty() && text.contains(&self.0);
+        if is_repeated { Cow::Owned(text.replace(&self.0, "[key]")) } else { Cow::Borrowed(text) }
     }
 }
 

@@ -50,31 +50,11 @@ impl Witness for Tally<'_> {
     fn called(&self, call: &Call) {
         let mut sum = self.sum();
         call.model.clone_into(&mut sum.model);
-        sum.usage = added(sum.usage, call.usage);
+        sum.usage = match (sum.usage, call.usage) {
+            (Some(so_far), Some(usage)) => Some(so_far.plus(usage)),
+            (so_far, usage) => so_far.or(usage),
+        };
         drop(sum);
         self.inner.called(call);
     }
-}
-
-fn added(left: Option<Usage>, right: Option<Usage>) -> Option<Usage> {
-    let (Some(a), Some(b)) = (left, right) else { return left.or(right) };
-    let total = match (a.total, b.total) {
-        (None, None) => None,
-        _ => Some(
-            a.total.unwrap_or_else(|| a.context_tokens()).saturating_add(b.total.unwrap_or_else(|| b.context_tokens())),
-        ),
-    };
-    let cost_usd = match (a.cost_usd, b.cost_usd) {
-        (None, None) => None,
-        (a, b) => Some(a.unwrap_or(0.0) + b.unwrap_or(0.0)),
-    };
-    Some(Usage {
-        input: a.input.saturating_add(b.input),
-        output: a.output.saturating_add(b.output),
-        reasoning: a.reasoning.saturating_add(b.reasoning),
-        cache_read: a.cache_read.saturating_add(b.cache_read),
-        cache_write: a.cache_write.saturating_add(b.cache_write),
-        total,
-        cost_usd,
-    })
 }

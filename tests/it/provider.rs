@@ -8,6 +8,7 @@ use longhand::clock::Clock;
 use longhand::config::Config;
 use longhand::model::event::{EventBody, EventKind};
 use longhand::model::part::PartBody;
+use longhand::model::summary_request::Spending;
 use longhand::summarizer::{Call, Error, Levels, Nobody, Summarizer, SummaryInput, SummaryOutput, Witness, levels};
 use std::sync::{Arc, Mutex};
 
@@ -42,7 +43,7 @@ fn configured(fake: &FakeProvider, protocol: Protocol, timeouts: &str, window: i
     let settings = format!(
         "[summarizers.fake]\nkind = \"{}\"\nbase_url = \"{}\"\nmodel = \"m\"\nwindow = {window}\nmax_output = 1000\n\
          api_key_file = \"{}\"\nprices = {{ input = 1.0, output = 2.0, cache_read = 0.5 }}\ntimeouts = {timeouts}\n\
-         record_text = true\n{more}\n[summarizer]\nauto = \"fake\"\n",
+         {more}\n[summarizer]\nauto = \"fake\"\n",
         protocol.kind(),
         fake.base_url(),
         file.display()
@@ -53,7 +54,7 @@ fn configured(fake: &FakeProvider, protocol: Protocol, timeouts: &str, window: i
 }
 
 fn summarizer(fake: &FakeProvider, protocol: Protocol, timeouts: &str) -> Arc<dyn Summarizer> {
-    configured(fake, protocol, timeouts, 20_000, "").auto
+    configured(fake, protocol, timeouts, 20_000, "record_text = true").auto
 }
 
 /// Remembers what it was told.
@@ -493,4 +494,59 @@ async fn a_live_session_gets_over_every_fault() {
         });
     }
     futures::future::join_all(running).await;
+}
+
+/// Whether any file of a store holds these bytes.
+fn is_on_disk(folder: &std::path::Path, words: &str) -> bool {
+    let files = std::fs::read_dir(folder).expect("the folder").map(|entry| entry.expect("an entry").path());
+    let holds = |path: std::path::PathBuf| {
+        let bytes = std::fs::read(path).expect("the file");
+        bytes.windows(words.len()).any(|window| window == words.as_bytes())
+    };
+    files.filter(|path| path.is_file()).any(holds)
+}
+
+#[tokio::test]
+async fn every_request_is_on_the_books_of_its_reduction() {
+    for record_text in [true, false] {
+        // The key as a careless provider repeats it.
+        const WRONG: &str = "the key sk-very-secret-0123456789 is wrong";
+        let scenes = [Scene::Length("## Go".to_owned()), status(500, &[], "internal", WRONG), say()];
+        let fake = FakeProvider::playing(Protocol::Chat, scenes).await;
+        let levels = configured(&fake, Protocol::Chat, PATIENT, 20_000, &format!("record_text = {record_text}"));
+        let test = TestApp::with(levels.auto).await;
+        let session = test.session("opencode@seed", 6_000, 1_000).await;
+        let mut watch = test.watch().await;
+        test.append(&session, &turns(1, 9, 1_100)).await;
+        let EventBody::Compacted { compaction, .. } = watch.wait_for(EventKind::Compacted).await.body else {
+            panic!("another body")
+        };
+        let found = test.app.get_compaction_with(&compaction.to_string(), 3).await.expect("the reduction");
+        let asked = fake.asked();
+        assert_eq!((found.requests.len(), asked.len()), (3, 3));
+        for (index, (request, asked)) in found.requests.iter().zip(&asked).enumerate() {
+            assert_eq!((request.summarizer.as_str(), request.model.is_empty(), request.attempt), ("fake", false, 1));
+            assert_eq!(request.request_hash, *blake3::hash(asked.raw.as_bytes()).as_bytes());
+            assert_eq!(request.texts.is_some(), record_text && index == 2, "only those that were asked for");
+            assert_eq!(request.failure.is_none(), index == 2, "{:?}", request.failure);
+        }
+        assert_eq!(found.requests[1].cost_micros, None, "an error page tells no usage");
+        // 60 tokens at 1 dollar a million, 40 from the cache at a half, 30 written at 2.
+        assert_eq!(found.requests[2].cost_micros, Some(60 + 20 + 60));
+        assert_eq!(found.requests[2].reply_hash, *blake3::hash(SUMMARY.as_bytes()).as_bytes());
+        if let Some((request, reply)) = &found.requests[2].texts {
+            assert_eq!((request.as_str(), reply.as_str()), (asked[2].raw.as_str(), SUMMARY));
+        }
+        let (page, _) = test.app.list_compactions(&session, 10, "").await.expect("a page");
+        let spending = Spending::of(&page[0].requests);
+        assert_eq!((spending.requests, spending.unpriced, spending.cost_micros), (3, 1, Some(280)));
+        assert_eq!(spending.models, ["fake-1", "m"], "where no reply names the model, it is the configured one");
+        assert!(!is_on_disk(test.directory(), KEY), "the key is on the disk");
+        assert!(is_on_disk(test.directory(), "is wrong"), "what stands in the books is found by this search");
+        let mut database = test.database().await;
+        for statement in ["update summary_request set cost_micros = 0", "delete from summary_request"] {
+            let refused = sqlx::raw_sql(statement).execute(&mut database).await.expect_err(statement).to_string();
+            assert!(refused.contains("never") || refused.contains("is never"), "{refused}");
+        }
+    }
 }

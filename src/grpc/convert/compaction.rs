@@ -7,10 +7,12 @@ use crate::app::compactions::{NewSummary, Overflow};
 use crate::app::undo::Reversed;
 use crate::model::compaction::{Compaction, CompactionKind, CompactionState, Failure, Level, Outcome, Trigger};
 use crate::model::event::Rewrite;
+use crate::model::summary_request::{Spending, SummaryRequest};
 use crate::pb;
 
 /// A reduction from request to end.
 pub(in crate::grpc) fn compaction(compaction: Compaction) -> pb::Compaction {
+    let spending = Spending::of(&compaction.requests);
     pb::Compaction {
         compaction_id: compaction.id.to_string(),
         session_id: compaction.session_id.to_string(),
@@ -31,6 +33,33 @@ pub(in crate::grpc) fn compaction(compaction: Compaction) -> pb::Compaction {
         level: level(compaction.request.level).into(),
         notice: compaction.request.notice,
         proposed_until_time: compaction.proposed_until.map(time),
+        spending: (spending.requests > 0).then(|| pb::SummarySpending {
+            request_count: spending.requests,
+            models: spending.models,
+            usage: spending.usage.map(usage),
+            cost_micro_usd: spending.cost_micros,
+            unpriced_count: spending.unpriced,
+            duration_ms: spending.duration_ms,
+        }),
+    }
+}
+
+/// One request to a model.
+pub(in crate::grpc) fn summary_request(request: SummaryRequest) -> pb::SummaryRequest {
+    let (request_text, reply_text) = request.texts.unzip();
+    pb::SummaryRequest {
+        attempt: request.attempt,
+        summarizer: request.summarizer,
+        model: request.model,
+        request_hash: request.request_hash.to_vec(),
+        reply_hash: request.reply_hash.to_vec(),
+        usage: request.usage.map(usage),
+        cost_micro_usd: request.cost_micros,
+        duration_ms: request.duration_ms,
+        failure: request.failure.unwrap_or_default(),
+        end_time: Some(time(request.end_time)),
+        request_text,
+        reply_text,
     }
 }
 

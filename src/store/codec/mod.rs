@@ -299,6 +299,14 @@ impl TryFrom<DiskOutcome> for Outcome {
     }
 }
 
+pub(crate) fn encode_usage(usage: Usage) -> Vec<u8> {
+    DiskUsage::from(usage).encode_to_vec()
+}
+
+pub(crate) fn decode_usage(bytes: &[u8]) -> Result<Usage> {
+    decode::<DiskUsage>("summary_request", bytes).map(Into::into)
+}
+
 pub(crate) fn encode_outcome(outcome: &Outcome) -> Vec<u8> {
     DiskOutcome::from(outcome).encode_to_vec()
 }

@@ -31,6 +31,7 @@ use reply::{Reply, Stop};
 use reqwest::header::{CONTENT_TYPE, HeaderName};
 use reqwest::{Client, Response, redirect};
 use serde_json::{Map, Value};
+use std::borrow::Cow;
 use std::net::IpAddr;
 use std::time::Duration;
 use tokio::time::{Instant, timeout};
@@ -189,7 +190,10 @@ impl Provider {
             Ok(ended) => ended,
             Err(_) => Err(Fault::new(Class::Transient, "the reply took longer than it may")),
         };
-        let outcome = ended.and_then(|()| entry.reply.summary(sections)).map_err(|fault| self.scrubbed(fault));
+        let outcome = ended.and_then(|()| entry.reply.summary(sections)).map_err(|fault| {
+            // Words that came in pieces have the key in pieces too.
+            Fault { message: self.scrubbed(&fault.message).into_owned(), ..fault }
+        });
         self.gate.ended(outcome.as_ref().map(|_| ()), Instant::now());
         drop(place);
         entry.close(outcome.as_ref().err().map(|fault| fault.message.clone()));
@@ -220,7 +224,6 @@ impl Provider {
         if status != 200 {
             let headers = response.headers().clone();
             let body = self.whole(response, ERROR_BYTES_MAX).await.unwrap_or_default();
-            let body = String::from_utf8_lossy(&body).into_owned();
             return Err(Fault::of_response(status, &headers, &body, self.clock.now()));
         }
         let kind = response.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or("");
@@ -268,9 +271,10 @@ impl Provider {
         if event.data.is_empty() {
             return Ok(false);
         }
-        match serde_json::from_str::<Value>(&event.data) {
+        let data = self.scrubbed(&event.data);
+        match serde_json::from_str::<Value>(&data) {
             Ok(value) => self.take(&value, reply, listener)?,
-            Err(_) if event.name == "error" => return Err(Fault::of_code("", &event.data)),
+            Err(_) if event.name == "error" => return Err(Fault::of_code("", &data)),
             Err(error) => {
                 return Err(Fault::new(Class::Transient, format!("the reply cannot be read: {error}")));
             }
@@ -279,16 +283,15 @@ impl Provider {
     }
 
     /// Reads a reply that came in one piece, because the server does not stream or because it is something else.
-    fn read_whole(&self, body: &[u8], reply: &mut Reply, listener: Option<&dyn Witness>) -> Result<(), Fault> {
-        if let Ok(value) = serde_json::from_slice::<Value>(body) {
+    fn read_whole(&self, body: &str, reply: &mut Reply, listener: Option<&dyn Witness>) -> Result<(), Fault> {
+        if let Ok(value) = serde_json::from_str::<Value>(body) {
             return self.take(&value, reply, listener);
         }
         // Some servers stream without saying so.
         let mut reader = sse::Reader::default();
-        let mut events = reader.read(body).unwrap_or_default();
+        let mut events = reader.read(body.as_bytes()).unwrap_or_default();
         events.extend(reader.finish());
         if events.is_empty() {
-            let body = String::from_utf8_lossy(body);
             let body = body.trim();
             let mut fault = Fault::of_code("", body);
             fault.message = shortened(&format!("the answer is not in the protocol: {body}"));
@@ -318,15 +321,15 @@ impl Provider {
         Ok(())
     }
 
-    /// The first bytes of a body.
-    async fn whole(&self, mut response: Response, bytes_max: usize) -> Result<Vec<u8>, Fault> {
+    /// The first bytes of a body, as text.
+    async fn whole(&self, mut response: Response, bytes_max: usize) -> Result<String, Fault> {
         let mut body = Vec::new();
         while body.len() < bytes_max {
             let Some(bytes) = self.patiently(response.chunk()).await? else { break };
             body.extend_from_slice(&bytes);
         }
         body.truncate(bytes_max);
-        Ok(body)
+        Ok(self.scrubbed(&String::from_utf8_lossy(&body)).into_owned())
     }
 
     /// Waits for the other side, but not for ever.
@@ -342,11 +345,10 @@ impl Provider {
         Usage { cost_usd: usage.cost_usd.or_else(|| self.prices.map(|prices| prices.cost_usd(&usage))), ..usage }
     }
 
-    fn scrubbed(&self, fault: Fault) -> Fault {
-        match &self.key {
-            Some(key) => Fault { message: key.scrub(&fault.message), ..fault },
-            None => fault,
-        }
+    /// What a provider said, without the key, should it have repeated it. This comes before anything is cut off, so
+    /// that no part of a key is left.
+    fn scrubbed<'a>(&self, text: &'a str) -> Cow<'a, str> {
+        self.key.as_ref().map_or(Cow::Borrowed(text), |key| key.scrub(text))
     }
 }
 
@@ -377,7 +379,10 @@ impl Entry<'_> {
             usage: self.reply.usage.map(|usage| self.provider.priced(usage)),
             duration_ms: i64::try_from(self.began.elapsed().as_millis()).unwrap_or(i64::MAX),
             failure,
-            texts: self.recorded.take().map(|request| Texts { request, reply: reply.clone() }),
+            texts: self.recorded.take().map(|request| Texts {
+                request: self.provider.scrubbed(&request).into_owned(),
+                reply: self.provider.scrubbed(reply).into_owned(),
+            }),
         });
     }
 }

@@ -91,6 +91,8 @@ pub(crate) struct Asked {
     pub(crate) path: String,
     /// The head as it came, in small letters.
     pub(crate) head: String,
+    /// The body as it came.
+    pub(crate) raw: String,
     /// The body.
     pub(crate) body: Value,
     /// The words of the user message.
@@ -254,10 +256,11 @@ async fn read_request(stream: &mut TcpStream, protocol: Protocol) -> std::io::Re
             let length = small.lines().find_map(|line| line.strip_prefix("content-length: "));
             let length: usize = length.and_then(|length| length.trim().parse().ok()).unwrap_or(0);
             if let Some(body) = bytes.get(end + 4..end + 4 + length) {
-                let body: Value = serde_json::from_slice(body).expect("the body is JSON");
+                let raw = String::from_utf8_lossy(body).into_owned();
+                let body: Value = serde_json::from_str(&raw).expect("the body is JSON");
                 let path = head.split(' ').nth(1).unwrap_or_default().to_owned();
                 let words = body.pointer(protocol.words()).and_then(Value::as_str).unwrap_or_default().to_owned();
-                return Ok(Some(Asked { path, head: small, body, words }));
+                return Ok(Some(Asked { path, head: small, raw, body, words }));
             }
         }
         match stream.read(&mut more).await? {
