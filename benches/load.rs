@@ -2,6 +2,13 @@
 //!
 //! `cargo bench --bench load` prints a table. Figures of one run belong together; across machines only ratios mean
 //! anything.
+//!
+//! `cargo bench --bench load -- compactions 1000` instead has so many sessions compacted at the same time by the real
+//! daemon against a provider that takes 8 requests at a time, and prints the daemon's largest resident memory. It fails
+//! when a reduction is lost or doubled, or when a session gets its second turn before another has had its first.
+
+#[path = "load/fleet.rs"]
+mod fleet;
 
 use longhand::app::context::ContextRequest;
 use longhand::app::sessions::NewSession;
@@ -92,8 +99,25 @@ async fn views(app: &Longhand, id: &str, times: usize) -> Duration {
     median(all)
 }
 
+/// So many sessions at once, as the command line says.
+fn fleet_sessions() -> Option<usize> {
+    let mut arguments = std::env::args().skip_while(|argument| argument != "compactions");
+    arguments.next()?;
+    Some(arguments.next().and_then(|count| count.parse().ok()).unwrap_or(1_000))
+}
+
+async fn fleet(sessions: usize) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let report = fleet::run(env!("CARGO_BIN_EXE_longhand"), folder.path(), sessions).await;
+    println!("{sessions} sessions compacted at the same time, the provider takes 8 requests at a time");
+    println!("{report}");
+}
+
 #[tokio::main]
 async fn main() {
+    if let Some(sessions) = fleet_sessions() {
+        return fleet(sessions).await;
+    }
     let folder = tempfile::tempdir().expect("a folder");
     let clock = Clock::default();
     let options = store::Options { directory: folder.path().to_owned(), durability: store::Durability::Full };

@@ -11,11 +11,27 @@ use uuid::Uuid;
 pub struct Clock {
     /// The latest instant given out: a system clock that is set back does not take ours along.
     latest: Arc<AtomicI64>,
+    /// It stands still until it is told to move.
+    stands: bool,
 }
 
 impl Clock {
+    /// A clock that shows this instant until it is advanced: time for tests, which then do not depend on how fast they
+    /// run.
+    pub fn standing_at(start: Timestamp) -> Self {
+        Self { latest: Arc::new(AtomicI64::new(start.0)), stands: true }
+    }
+
+    /// Moves a clock that stands, and all its clones; one that runs is only moved up to where it will be anyway.
+    pub fn advance(&self, millis: i64) {
+        self.latest.fetch_add(millis.saturating_mul(1_000), Ordering::Relaxed);
+    }
+
     /// Now, or the latest instant given out if the system's clock is behind it.
     pub fn now(&self) -> Timestamp {
+        if self.stands {
+            return Timestamp(self.latest.load(Ordering::Relaxed));
+        }
         let system = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_micros());
         let system = i64::try_from(system).unwrap_or(i64::MAX);
         Timestamp(self.latest.fetch_max(system, Ordering::Relaxed).max(system))

@@ -127,6 +127,13 @@ pub const HOOK_COMPLAINT_BYTES_MAX: usize = 2 * 1024;
 pub const SUMMARIZE_MS_MAX: u64 = 600_000;
 /// Bytes of a request to a model, and of its reply, that are kept where the configuration has them recorded.
 pub const RECORDED_TEXT_BYTES_MAX: usize = 1_048_576;
+/// How often a job may be lost with its daemon or its worker before it is taken for the cause and not tried again.
+pub const LOST_MAX: i64 = 3;
+/// How often a job is tried whose policy cannot be read.
+pub const ATTEMPTS_UNKNOWN_MAX: i64 = 5;
+/// The longest wait before a finished reduction that the database refused is committed again; it begins with
+/// `RETRY_MS_MIN` and doubles.
+pub const COMMIT_RETRY_MS_MAX: i64 = 16_000;
 /// Jobs that wait between the scheduler and its workers.
 pub const JOB_QUEUE_MAX: usize = 256;
 /// After a summary failed, the next automatic one waits until the view has grown by the window divided by this, and by

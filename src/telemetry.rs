@@ -1,4 +1,6 @@
-//! Logging: one line per event on standard error, filtered by `LONGHAND_LOG`.
+//! Logging: one line per event on standard error, filtered by `LONGHAND_LOG`; and the places where tests let it die.
+
+pub mod failpoint;
 
 use std::io::IsTerminal as _;
 use tracing_subscriber::EnvFilter;

@@ -282,6 +282,33 @@ impl Longhand {
         Ok(self.store().compaction(id).await?)
     }
 
+    /// Tries a reduction again: one that waits for its next attempt is tried at once, and for one that ended without
+    /// effect another one begins that asks for the same. Says whether it was there already.
+    pub async fn retry_compaction(&self, id: &str, caller: Caller) -> Result<(Compaction, bool)> {
+        check_caller(&caller)?;
+        let id = compaction_id(id)?;
+        let before = self.store().compaction(id).await?;
+        match before.state {
+            CompactionState::Ready | CompactionState::Running => {
+                self.store().hurry(id).await?;
+                self.shared.scheduler.wake();
+                Ok((self.store().compaction(id).await?, true))
+            }
+            CompactionState::Done => {
+                Err(Error::new(Reason::CompactionEnded, "the reduction did what it was asked for")
+                    .with("compaction_id", id))
+            }
+            CompactionState::Failed
+            | CompactionState::Cancelled
+            | CompactionState::Superseded
+            | CompactionState::Dead => {
+                let CompactionRequest { kind, level, instructions, .. } = before.request;
+                let wanted = Wanted { kind, level, instructions };
+                self.start_compaction(&before.session_id.to_string(), wanted, caller).await
+            }
+        }
+    }
+
     /// Stops a reduction that waits or runs.
     pub async fn cancel_compaction(&self, id: &str, caller: Caller) -> Result<Compaction> {
         check_caller(&caller)?;

@@ -1,4 +1,4 @@
-//! `longhand compact`, `compactions`, `undo` and `redo`: reductions by hand.
+//! `longhand compact`, `compactions`, `retry`, `undo` and `redo`: reductions by hand.
 
 use super::event_text::{failure, kind, outcome, rewrite, trigger};
 use super::output::{Align, Output, Table, time, word};
@@ -56,6 +56,12 @@ pub(super) struct ConfirmArguments {
     /// Refuse it instead
     #[arg(long)]
     refuse: bool,
+}
+
+#[derive(Debug, clap::Args)]
+pub(super) struct RetryArguments {
+    /// The reduction's id
+    compaction: String,
 }
 
 #[derive(Debug, clap::Args)]
@@ -118,6 +124,16 @@ pub(super) async fn confirm(globals: &Globals, arguments: ConfirmArguments) -> a
         client.compactions.confirm_compaction(request).await?.into_inner().compaction
     };
     print(&mut output, &compaction.unwrap_or_default())?;
+    output.flush()?;
+    Ok(ExitCode::SUCCESS)
+}
+
+pub(super) async fn retry(globals: &Globals, arguments: RetryArguments) -> anyhow::Result<ExitCode> {
+    let mut client = globals.client().await?;
+    let mut output = globals.output();
+    let request = pb::RetryCompactionRequest { compaction_id: arguments.compaction, request_id: String::new() };
+    let tried = client.compactions.retry_compaction(request).await?.into_inner();
+    print(&mut output, &tried.compaction.unwrap_or_default())?;
     output.flush()?;
     Ok(ExitCode::SUCCESS)
 }

@@ -93,6 +93,8 @@ enum Command {
     Undo(compactions::ReversalArguments),
     /// Bring back what was taken back last
     Redo(compactions::ReversalArguments),
+    /// Try a reduction again that failed, or that waits for its next attempt
+    Retry(compactions::RetryArguments),
     /// Agree to a reduction that waits for an answer, or refuse it
     Confirm(compactions::ConfirmArguments),
     /// List the presets, print one whole, or compare two
@@ -139,6 +141,7 @@ async fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Compactions(arguments) => compactions::list(globals, arguments).await,
         Command::Undo(arguments) => compactions::undo(globals, arguments).await,
         Command::Redo(arguments) => compactions::redo(globals, arguments).await,
+        Command::Retry(arguments) => compactions::retry(globals, arguments).await,
         Command::Confirm(arguments) => compactions::confirm(globals, arguments).await,
         Command::Presets(arguments) => presets::run(globals, arguments).await,
         Command::Simulate(arguments) => simulate::run(globals, arguments),

@@ -88,6 +88,15 @@ impl CompactionService for Compactions {
         Ok(Response::new(pb::ConfirmCompactionResponse { compaction: Some(compaction(confirmed)) }))
     }
 
+    async fn retry_compaction(
+        &self,
+        request: Request<pb::RetryCompactionRequest>,
+    ) -> Result<Response<pb::RetryCompactionResponse>, Status> {
+        let caller = caller(&request, &request.get_ref().request_id)?;
+        let (tried, joined) = self.app.retry_compaction(&request.get_ref().compaction_id, caller).await?;
+        Ok(Response::new(pb::RetryCompactionResponse { compaction: Some(compaction(tried)), joined }))
+    }
+
     async fn cancel_compaction(
         &self,
         request: Request<pb::CancelCompactionRequest>,

@@ -9,6 +9,9 @@ mod counts;
 mod hooks;
 mod index;
 mod live;
+#[cfg(test)]
+mod model;
+mod patience;
 mod recover;
 mod rule;
 mod step;
@@ -116,7 +119,7 @@ impl Scheduler {
     /// Takes up what an earlier daemon left, then hands out work until it is cancelled; then waits for the workers.
     pub async fn run(self, cancel: CancellationToken) -> Result<(), Error> {
         recover::take_up(&self.store, &self.clock).await?;
-        let (work, queue) = async_channel::bounded(limits::JOB_QUEUE_MAX);
+        let queues = Queues::new();
         let (finished, mut results) = mpsc::channel(limits::JOB_QUEUE_MAX);
         let workers = TaskTracker::new();
         let worker = Worker {
@@ -131,8 +134,9 @@ impl Scheduler {
             books: Arc::new(Books::new(self.clock.clone(), 0)),
         };
         for _ in 0..self.options.workers.get() {
-            workers.spawn(work_off(worker.clone(), queue.clone(), finished.clone(), cancel.clone()));
+            workers.spawn(work_off(worker.clone(), queues.runs.1.clone(), finished.clone(), cancel.clone()));
         }
+        workers.spawn(work_off(worker, queues.looks.1.clone(), finished, cancel.clone()));
         workers.spawn(index::fill(self.store.clone(), self.handle.noted.clone(), cancel.clone()));
         workers.close();
         let mut state = State::default();
@@ -145,19 +149,19 @@ impl Scheduler {
                 () = cancel.cancelled() => break,
                 Some(done) = results.recv() => {
                     step(&mut state, Input::Finished(done));
-                    self.look().await
+                    self.look(&state).await
                 }
                 changed = head.changed() => {
                     if changed.is_err() {
                         break;
                     }
-                    self.look().await
+                    self.look(&state).await
                 }
-                () = self.handle.woken.notified() => self.look().await,
-                () = self.until(next_idle) => self.look().await,
+                () = self.handle.woken.notified() => self.look(&state).await,
+                () = self.until(next_idle) => self.look(&state).await,
                 _ = tick.tick() => {
                     self.release_expired(&state).await;
-                    self.look().await
+                    self.look(&state).await
                 }
             };
             next_idle = None;
@@ -174,14 +178,17 @@ impl Scheduler {
             };
             for effect in step(&mut state, input) {
                 // A full queue is no loss: what does not fit is found again.
-                if let Err(error) = work.try_send(effect) {
-                    step(&mut state, Input::Finished(error.into_inner()));
+                if let Some(effect) = queues.hand_out(effect) {
+                    step(&mut state, Input::Finished(effect));
                 }
             }
         }
         step(&mut state, Input::Drain);
-        work.close();
+        queues.close();
         workers.wait().await;
+        if let Err(error) = recover::hand_back(&self.store, &self.clock).await {
+            tracing::info!(%error, "what was in hand is taken up at the next start");
+        }
         Ok(())
     }
 
@@ -203,22 +210,54 @@ impl Scheduler {
     }
 
     /// What the database says is to be done, and when the first session will have been idle for long enough. Few at a
-    /// time: the rest is found when these are done.
-    async fn look(&self) -> store::Result<(Input, Option<Timestamp>)> {
+    /// time: the rest is found when these are done. What is in hand may stand at the front of the list still, so it is
+    /// looked past.
+    async fn look(&self, state: &State) -> store::Result<(Input, Option<Timestamp>)> {
         let now = self.clock.now();
         let mut next_idle = self.store.next_idle().await?;
         if next_idle.is_some_and(|instant| instant <= now) {
             self.store.wake_idle().await?;
             next_idle = self.store.next_idle().await?;
         }
-        let many = i64::try_from(limits::JOB_QUEUE_MAX / 4).unwrap_or(i64::MAX);
+        let many = i64::try_from(limits::JOB_QUEUE_MAX / 4 + state.in_hand()).unwrap_or(i64::MAX);
         let due = self.store.due_sessions(many).await?;
         let ready = self.store.ready_jobs(self.clock.now(), many).await?;
         Ok((Input::Found { due, ready }, next_idle))
     }
 }
 
-/// One worker's life. Work in hand is dropped when the daemon stops: its claim is released at the next start.
+/// What waits between the scheduler and its workers. Sessions are looked at by a worker of their own, one after the
+/// other: that is short work, which never waits behind a summary that takes minutes, and jobs come up in the order in
+/// which their sessions became due.
+struct Queues {
+    looks: (async_channel::Sender<Work>, async_channel::Receiver<Work>),
+    runs: (async_channel::Sender<Work>, async_channel::Receiver<Work>),
+}
+
+impl Queues {
+    fn new() -> Self {
+        Self {
+            looks: async_channel::bounded(limits::JOB_QUEUE_MAX),
+            runs: async_channel::bounded(limits::JOB_QUEUE_MAX),
+        }
+    }
+
+    /// Hands out work, or gives it back when too much waits.
+    fn hand_out(&self, work: Work) -> Option<Work> {
+        let queue = match work {
+            Work::Evaluate(_) => &self.looks.0,
+            Work::Run { .. } => &self.runs.0,
+        };
+        queue.try_send(work).err().map(async_channel::TrySendError::into_inner)
+    }
+
+    fn close(&self) {
+        self.looks.0.close();
+        self.runs.0.close();
+    }
+}
+
+/// One worker's life. Work in hand is dropped when the daemon stops, and its claim is given back.
 async fn work_off(
     worker: Worker,
     queue: async_channel::Receiver<Work>,

@@ -1,14 +1,11 @@
 //! Taking up jobs that are in nobody's hands although a lease says so.
 
 use super::Error;
-use super::worker::lost;
 use crate::clock::Clock;
 use crate::limits;
-use crate::store::{self, Breaker, Store};
+use crate::model::compaction::Failure;
+use crate::store::{self, Breaker, Loss, Store};
 use std::time::Duration;
-
-/// A job that was lost this often takes its daemon down with it, and is not tried again.
-pub(super) const LOST_MAX: i64 = 5;
 
 /// Where nobody reads the policy, nobody counts failures towards its breaker.
 pub(super) const NO_BREAKER: Breaker = Breaker { failures_max: i64::MAX, hold_turns: 0 };
@@ -40,20 +37,41 @@ pub(super) async fn release_expired(store: &Store, clock: &Clock, in_hand: impl 
     Ok(())
 }
 
-/// Puts a lost job back, or ends it if it was lost too often.
+/// Gives back what a stopping daemon's workers had in hand, so that the next start owes nothing to a crash. What cannot
+/// be given back is taken up there all the same.
+pub(super) async fn hand_back(store: &Store, clock: &Clock) -> Result<(), Error> {
+    for (job, _) in store.running_jobs().await? {
+        let claim = store.lost_claim(job).await?;
+        let stopped = failure("DAEMON_STOPPED", "the daemon was stopped while it ran");
+        taken(store.retry_job(claim, stopped, clock.now(), Loss::HandedBack).await)?;
+    }
+    Ok(())
+}
+
+/// Puts a lost job back, or ends it if it was lost too often: then it is likely what makes the daemon stop.
 async fn release(store: &Store, clock: &Clock, job: i64) -> Result<(), Error> {
     let claim = store.lost_claim(job).await?;
     let compaction = claim.compaction;
-    let ended = if claim.attempt >= LOST_MAX {
-        store.fail_job(claim, lost(), true, NO_BREAKER).await
+    if claim.lost + 1 >= limits::LOST_MAX {
+        let poison = failure("POISON", format!("the daemon or the worker stopped {} times over it", claim.lost + 1));
+        taken(store.fail_job(claim, poison, true, NO_BREAKER).await)?;
+        tracing::error!(%compaction, "a reduction that was lost again and again is not tried any more");
     } else {
-        store.retry_job(claim, lost(), clock.now(), NO_BREAKER).await
-    };
-    match ended {
-        Ok(()) | Err(store::Error::LeaseLost) => {
-            tracing::info!(%compaction, "took up a reduction");
-            Ok(())
-        }
+        let lost = failure("WORKER_LOST", "the daemon or the worker stopped while it ran");
+        taken(store.retry_job(claim, lost, clock.now(), Loss::Lost).await)?;
+        tracing::info!(%compaction, "took up a reduction");
+    }
+    Ok(())
+}
+
+/// Somebody else who ended the job meanwhile did what was wanted.
+fn taken(done: store::Result<()>) -> Result<(), Error> {
+    match done {
+        Ok(()) | Err(store::Error::LeaseLost) => Ok(()),
         Err(error) => Err(error.into()),
     }
+}
+
+fn failure(reason: &str, message: impl Into<String>) -> Failure {
+    Failure { reason: reason.to_owned(), message: message.into() }
 }

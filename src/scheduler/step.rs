@@ -82,6 +82,11 @@ impl State {
     pub(super) fn has_in_hand(&self, job: i64) -> bool {
         self.jobs.contains(&job)
     }
+
+    /// How many sessions are in a worker's hands, or on their way there.
+    pub(super) fn in_hand(&self) -> usize {
+        self.sessions.len()
+    }
 }
 
 #[cfg(test)]

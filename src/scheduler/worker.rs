@@ -3,6 +3,7 @@
 use super::books::Books;
 use super::client::{Answer, Assignment};
 use super::live::{Live, Teller};
+use super::patience::patiently;
 use super::{Error, counts, recover, rule, totals};
 use crate::clock::Clock;
 use crate::config::Hooks;
@@ -17,10 +18,11 @@ use crate::policy::bpe::Vocabulary;
 use crate::policy::plan::{self, Scene, SummaryPlan, Work};
 use crate::policy::{Notice, Policy, Rung, overflow, upgrade};
 use crate::store::{
-    self, Breaker, Caller, Claim, Commit, Committed, Condition, DueSession, Evaluation, Reduction, RoutineTotals,
+    self, Breaker, Caller, Claim, Commit, Committed, Condition, DueSession, Evaluation, Loss, Reduction, RoutineTotals,
     SessionKey, Source, Store, SummaryCommit,
 };
 use crate::summarizer::{self, Extractive, Levels, Summarizer, SummaryInput, SummaryOutput, Tasks, Witness};
+use crate::telemetry::failpoint;
 use std::sync::Arc;
 use std::time::Duration;
 use uuid::Uuid;
@@ -86,7 +88,7 @@ impl Terms {
 
     /// For a job whose policy could not be read.
     fn unknown() -> Self {
-        Self { attempts_max: recover::LOST_MAX, breaker: recover::NO_BREAKER }
+        Self { attempts_max: limits::ATTEMPTS_UNKNOWN_MAX, breaker: recover::NO_BREAKER }
     }
 }
 
@@ -167,6 +169,7 @@ impl Worker {
 
     /// Carries out what was claimed, and keeps the claim alive meanwhile.
     async fn hold(&self, claim: &Claim) -> Result<(), Error> {
+        failpoint::reach("work.claimed");
         let work = self.reduce(claim);
         tokio::pin!(work);
         let mut beat = tokio::time::interval(Duration::from_millis(limits::HEARTBEAT_MS));
@@ -215,7 +218,7 @@ impl Worker {
 
     async fn nothing(&self, claim: &Claim, policy: &Policy) -> Result<(), Error> {
         let why = failure("NOTHING_TO_COMPACT", "nothing in the view can be taken away");
-        Ok(self.store.nothing_to_do(claim.clone(), why, breaker(policy)).await?)
+        Ok(patiently(|| self.store.nothing_to_do(claim.clone(), why.clone(), breaker(policy))).await?)
     }
 
     /// Clears what the routine clears, or by hand everything that any step of the policy would clear.
@@ -372,41 +375,32 @@ impl Worker {
         }
     }
 
-    /// Commits, and tries again when the store is busy: the summary is not made twice for the sake of a full queue.
+    /// Commits, and tries again when the store cannot now: the summary is not made twice for the sake of a full queue or
+    /// a failed transaction.
     async fn commit(&self, commit: Commit) -> Result<(), Error> {
         let compaction = commit.claim.compaction;
-        let mut wait = limits::RETRY_MS_MIN;
-        loop {
-            match self.store.commit(commit.clone()).await {
-                Ok(Committed::Done) => {
-                    tracing::info!(%compaction, "reduction in force");
-                    return Ok(());
-                }
-                Ok(Committed::Superseded) => {
-                    tracing::info!(%compaction, "reduction superseded");
-                    return Ok(());
-                }
-                Err(store::Error::Busy) if wait <= limits::RETRY_MS_MAX => {
-                    tokio::time::sleep(Duration::from_millis(wait.unsigned_abs())).await;
-                    wait *= 2;
-                }
-                Err(error) => return Err(error.into()),
-            }
+        failpoint::reach("work.done");
+        match patiently(|| self.store.commit(commit.clone())).await? {
+            Committed::Done => tracing::info!(%compaction, "reduction in force"),
+            Committed::Superseded => tracing::info!(%compaction, "reduction superseded"),
         }
+        Ok(())
     }
 
     /// Ends a job without effect, or puts it back.
     async fn end(&self, claim: &Claim, terms: Terms, why: Refusal) -> Result<(), Error> {
         let Terms { attempts_max, breaker } = terms;
         match why {
-            Refusal::Final(why) | Refusal::Hook(why) => self.store.fail_job(claim.clone(), why, false, breaker).await?,
+            Refusal::Final(why) | Refusal::Hook(why) => {
+                patiently(|| self.store.fail_job(claim.clone(), why.clone(), false, breaker)).await?;
+            }
             Refusal::Retry(why, _) if claim.attempt >= attempts_max => {
-                self.store.fail_job(claim.clone(), why, true, breaker).await?;
+                patiently(|| self.store.fail_job(claim.clone(), why.clone(), true, breaker)).await?;
             }
             Refusal::Retry(why, after) => {
                 let wait = after.unwrap_or(0).max(backoff(claim.attempt));
                 let at = self.clock.now().plus_millis(wait);
-                self.store.retry_job(claim.clone(), why, at, breaker).await?;
+                patiently(|| self.store.retry_job(claim.clone(), why.clone(), at, Loss::None)).await?;
             }
         }
         Ok(())
@@ -573,9 +567,4 @@ pub(super) fn backoff(attempt: i64) -> i64 {
     let doubled = limits::RETRY_MS_MIN << (attempt - 1).clamp(0, 16);
     let most = doubled.min(limits::RETRY_MS_MAX);
     rand::random_range(most / 2..=most)
-}
-
-/// What a job is told that was in hand when its daemon or its worker died.
-pub(super) fn lost() -> Failure {
-    failure("WORKER_LOST", "the daemon or the worker stopped while it ran")
 }

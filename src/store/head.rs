@@ -128,6 +128,8 @@ pub(crate) struct Head {
     pub(crate) output_tokens: i64,
     pub(crate) output_checked: i64,
     pub(crate) due_revision: Option<Revision>,
+    /// Since when it is due; kept in step with the mark when the head is written.
+    pub(crate) due_time: Option<Timestamp>,
     /// The window that made it due; none for the session's.
     pub(crate) due_window: Option<ModelWindow>,
     pub(crate) failures: i64,
@@ -159,7 +161,8 @@ pub(crate) struct Head {
 const SELECT: &str = "select id, public_id, fork_revision, title, state, metadata_json, window, revision, \
      history_revision, reduction_revision, chain_hash, message_count, update_time, view_tokens, appended_tokens, \
      usage_tokens, usage_at, output_tokens, output_checked, due_revision, due_window, failures, hold_turns, hold_breaker, \
-     failed_tokens, quiet_tokens, cool_until, routine_count, routine_checked, view_count, view_checked, idle_until \
+     failed_tokens, quiet_tokens, cool_until, routine_count, routine_checked, view_count, view_checked, idle_until, \
+     due_time \
      from session where id = $1";
 const SELECT_OPEN: &str = "select m.id, m.public_id, \
      (select count(*) from part p where p.message_id = m.id) \
@@ -170,7 +173,7 @@ const UPDATE: &str = "update session set title = $2, state = $3, metadata_json =
      view_tokens = $12, appended_tokens = $13, usage_tokens = $14, usage_at = $15, output_tokens = $16, \
      output_checked = $17, due_revision = $18, due_window = $19, failures = $20, hold_turns = $21, hold_breaker = $22, \
      failed_tokens = $23, quiet_tokens = $24, cool_until = $25, routine_count = $26, routine_checked = $27, view_count = $28, \
-     view_checked = $29, idle_until = $30 where id = $1";
+     view_checked = $29, idle_until = $30, due_time = $31 where id = $1";
 
 /// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
@@ -214,6 +217,7 @@ impl Head {
             output_tokens: row.try_get("output_tokens")?,
             output_checked: row.try_get("output_checked")?,
             due_revision: row.try_get("due_revision")?,
+            due_time: row.try_get::<Option<i64>, _>("due_time")?.map(Timestamp),
             due_window: row
                 .try_get::<Option<Vec<u8>>, _>("due_window")?
                 .map(|bytes| codec::decode_window(&bytes))
@@ -268,6 +272,7 @@ impl Head {
             .bind(self.view_count)
             .bind(self.view_checked)
             .bind(self.idle_until.map(|until| until.0))
+            .bind(self.due_time.map(|since| since.0))
             .execute(conn)
             .await?;
         Ok(())

@@ -77,6 +77,8 @@ pub struct Claim {
     pub base: Revision,
     /// Which attempt this is, from 1.
     pub attempt: i64,
+    /// How often the job was lost before, see [`Loss::Lost`].
+    pub lost: i64,
     /// The window it is judged by.
     pub window: ModelWindow,
     /// Tokens of the view at `base`: trusted usage plus estimate.
@@ -96,11 +98,22 @@ pub struct Breaker {
     pub hold_turns: i64,
 }
 
+/// What an attempt that is followed by another one counts as.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Loss {
+    /// It ended with a word: one more attempt is used up.
+    None,
+    /// Its daemon or its worker stopped without a word, which may be the job's own doing.
+    Lost,
+    /// A stopping daemon gave it back: it counts as if it had not begun.
+    HandedBack,
+}
+
 /// How a job ends without effect, or goes on.
 #[derive(Clone)]
 pub(crate) enum End {
     /// Another attempt, at this time.
-    Retry(Failure, Timestamp),
+    Retry(Failure, Timestamp, Loss),
     /// No other attempt would help.
     Failed(Failure),
     /// It was tried as often as is allowed.
@@ -159,7 +172,7 @@ macro_rules! select_job {
             "select j.id, j.public_id, j.session_id, s.public_id as session, j.kind, j.trigger, j.state, ",
             "j.instructions, j.actor, j.base_revision, j.asked_revision, j.tokens_at_request, j.window, j.attempt, ",
             "j.lease_epoch, j.outcome, j.failure, j.create_time, j.start_time, j.end_time, j.level, j.notice, j.proposed, ",
-            "j.run_at, ",
+            "j.run_at, j.lost, ",
             "j.undone_revision from job j join session s on s.id = j.session_id ",
             $rest
         )
@@ -177,7 +190,7 @@ const NEXT_RUN: &str = "select min(run_at) from job where state = 1 and queued =
 const RUNNING: &str = "select id, session_id, lease_until from job where state = 2 order by lease_until";
 const DUE: &str = "select id, revision, appended_tokens, usage_tokens, usage_at, \
      hold_turns > 0 and hold_breaker = 0, due_window, window, cool_until from session \
-     where due_revision is not null order by due_revision limit $1";
+     where due_revision is not null order by due_time, id limit $1";
 const NEXT_IDLE: &str = "select idle_until from session where idle_until is not null order by idle_until limit 1";
 const IDLE: &str =
     "select id from session where idle_until is not null and idle_until <= $1 order by idle_until limit $2";
@@ -189,15 +202,19 @@ const INSERT: &str = "insert into job (public_id, session_id, kind, trigger, sta
      tokens_at_request, window, attempt, lease_epoch, run_at, create_time, asked_revision, level, notice, proposed) \
      values ($1, $2, $3, $4, 1, $5, $6, $7, $8, $9, 0, 0, $10, $11, $12, $13, $14, $15)";
 const CONFIRM: &str = "update job set proposed = 0, run_at = $2 where id = $1 and state = 1 and proposed = 1";
+const HURRY: &str = "update job set run_at = $2 \
+     where id = $1 and state = 1 and queued = 0 and proposed = 0 and run_at > $2";
 const CLAIM: &str = "update job set state = 2, attempt = attempt + 1, lease_epoch = lease_epoch + 1, \
      lease_owner = $2, lease_until = $3, proposed = 0, base_revision = $4, started_revision = coalesce(started_revision, $5), \
      start_time = coalesce(start_time, $6) where id = $1 and state = 1 and queued = 0 and run_at <= $6";
 const HEARTBEAT: &str = "update job set lease_until = $3 where id = $1 and lease_epoch = $2 and state = 2";
-const RETRY: &str = "update job set state = 1, run_at = $3, lease_owner = null, lease_until = null \
+const RETRY: &str = "update job set state = 1, run_at = $3, lease_owner = null, lease_until = null, lost = lost + $4, \
+     attempt = attempt - $5 \
      where id = $1 and lease_epoch = $2 and state = 2";
 const FINISH: &str = "update job set state = $3, ended_revision = $4, outcome = $5, failure = $6, end_time = $7, \
      lease_owner = null, lease_until = null where id = $1 and lease_epoch = $2 and state in (1, 2)";
-const PROMOTE: &str = "update job set queued = 0 where id = \
+// A job that comes forward waits its turn behind those of other sessions that are ready already.
+const PROMOTE: &str = "update job set queued = 0, run_at = $2 where id = \
      (select id from job where session_id = $1 and state = 1 and queued = 1 order by id limit 1) \
      and not exists (select 1 from job where session_id = $1 and state in (1, 2) and queued = 0) returning public_id";
 const UNDONE: &str = "update job set undone_revision = $3 where session_id = $1 and public_id = $2";
@@ -206,7 +223,7 @@ const UNDONE: &str = "update job set undone_revision = $3 where session_id = $1 
 #[cfg(test)]
 pub(crate) const STATEMENTS: &[&str] = &[
     BY_ID, BY_ROW, OF_SESSION, LIVE, QUEUED, READY, NEXT_RUN, RUNNING, DUE, NEXT_IDLE, IDLE, TRUSTED, COUNTS, INSERT,
-    CONFIRM, CLAIM, HEARTBEAT, RETRY, FINISH, PROMOTE, UNDONE,
+    CONFIRM, HURRY, CLAIM, HEARTBEAT, RETRY, FINISH, PROMOTE, UNDONE,
 ];
 
 /// A job's row: the reduction, and what only the store knows.
@@ -214,6 +231,7 @@ pub(crate) struct JobRow {
     pub(crate) row: i64,
     pub(crate) session: i64,
     pub(crate) epoch: i64,
+    pub(crate) lost: i64,
     pub(crate) start_time: Option<Timestamp>,
     pub(crate) window: ModelWindow,
     pub(crate) asked_revision: Revision,
@@ -253,6 +271,7 @@ fn from_row(row: &SqliteRow) -> Result<JobRow> {
         row: row.try_get("id")?,
         session: row.try_get("session_id")?,
         epoch: row.try_get("lease_epoch")?,
+        lost: row.try_get("lost")?,
         start_time: time("start_time")?,
         window,
         asked_revision: row.try_get("asked_revision")?,
@@ -393,6 +412,8 @@ impl Enqueue {
         }
         let asked = head.revision;
         let (tokens, live) = (head.context_tokens(), head.live_job.is_some());
+        // Turns go by when a session became due, not by when somebody came to look at it.
+        let since = head.due_time.filter(|_| self.condition == Condition::Due).unwrap_or(tx.now);
         let mut others = Vec::new();
         for query in [LIVE, QUEUED] {
             others.extend(Reader::new(tx.conn).all(sqlx::query(query).bind(key)).await?);
@@ -419,7 +440,7 @@ impl Enqueue {
             .bind(&self.caller.actor)
             .bind(tokens)
             .bind(codec::encode_window(&self.window))
-            .bind(self.confirm_until.unwrap_or(tx.now).0)
+            .bind(self.confirm_until.unwrap_or(since).0)
             .bind(tx.now.0)
             .bind(asked)
             .bind(self.request.level.map(codec::Number::number))
@@ -492,6 +513,7 @@ pub(crate) async fn claim(tx: &mut Tx<'_>, row: i64, owner: Uuid, until: Timesta
         request: job.compaction.request,
         base,
         attempt: job.compaction.attempt + 1,
+        lost: job.lost,
         window: job.window,
         context_tokens,
         appended_at_base,
@@ -537,6 +559,7 @@ pub(crate) async fn lost_claim(tx: &mut Tx<'_>, row: i64) -> Result<Claim> {
         request: job.compaction.request,
         base: job.compaction.base_revision.unwrap_or_default(),
         attempt: job.compaction.attempt,
+        lost: job.lost,
         window: job.window,
         context_tokens: 0,
         appended_at_base: 0,
@@ -576,7 +599,8 @@ pub(super) async fn finish(tx: &mut Tx<'_>, key: i64, end: Finish<'_>) -> Result
     if done.rows_affected() != 1 {
         return Err(Error::LeaseLost);
     }
-    let next: Option<Vec<u8>> = sqlx::query_scalar(PROMOTE).bind(key).fetch_optional(&mut *tx.conn).await?;
+    let next: Option<Vec<u8>> =
+        sqlx::query_scalar(PROMOTE).bind(key).bind(tx.now.0).fetch_optional(&mut *tx.conn).await?;
     let next = next.map(|id| codec::uuid(&id).map(CompactionId)).transpose()?;
     tx.loaded(key)?.live_job = next;
     Ok(())
@@ -617,11 +641,13 @@ impl EndJob {
         let compaction = self.claim.compaction;
         let revision = tx.next_revision(key)?;
         let (state, failure, body) = match self.end {
-            End::Retry(failure, run_at) => {
+            End::Retry(failure, run_at, loss) => {
                 sqlx::query(RETRY)
                     .bind(self.claim.job)
                     .bind(self.claim.epoch)
                     .bind(run_at.0)
+                    .bind(loss == Loss::Lost)
+                    .bind(loss == Loss::HandedBack)
                     .execute(&mut *tx.conn)
                     .await?;
                 let body = EventBody::CompactionRetried { compaction, attempt: self.claim.attempt, failure };
@@ -666,6 +692,18 @@ pub(crate) async fn confirm(tx: &mut Tx<'_>, id: CompactionId) -> Result<()> {
     let job = by_id(&mut Reader::new(tx.conn), id).await?;
     let done = sqlx::query(CONFIRM).bind(job.row).bind(tx.now.0).execute(&mut *tx.conn).await?;
     if done.rows_affected() == 1 || job.compaction.state.is_live() { Ok(()) } else { Err(Error::CompactionEnded) }
+}
+
+/// Ends the wait of a reduction for its next attempt. One that waits for somebody to agree, or behind another one, goes
+/// on waiting.
+pub(crate) async fn hurry(tx: &mut Tx<'_>, id: CompactionId) -> Result<()> {
+    tx.flush().await?;
+    let job = by_id(&mut Reader::new(tx.conn), id).await?;
+    if !job.compaction.state.is_live() {
+        return Err(Error::CompactionEnded);
+    }
+    sqlx::query(HURRY).bind(job.row).bind(tx.now.0).execute(&mut *tx.conn).await?;
+    Ok(())
 }
 
 /// Stops a reduction that waits or runs. A worker that runs it finds its claim gone.

@@ -5,6 +5,7 @@ use super::writer::Writer;
 use super::{Shared, Store};
 use crate::clock::{Clock, fresh_id};
 use crate::limits;
+use crate::telemetry::failpoint;
 use sqlx::migrate::{Migration, MigrationType, Migrator};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
 use sqlx::{ConnectOptions as _, SqlSafeStr as _, SqliteConnection};
@@ -54,6 +55,7 @@ const MIGRATIONS: &[(i64, &str, &str)] = &[
     (20_261_124_000_100, "counts", include_str!("../../migrations/20261124000100_counts.sql")),
     (20_261_125_000_000, "summary_request", include_str!("../../migrations/20261125000000_summary_request.sql")),
     (20_261_126_000_000, "undone", include_str!("../../migrations/20261126000000_undone.sql")),
+    (20_261_128_000_000, "jobs", include_str!("../../migrations/20261128000000_jobs.sql")),
 ];
 
 /// The migrations as sqlx wants them.
@@ -169,6 +171,7 @@ impl Store {
             .await?;
         check_version(&mut conn).await?;
         migrator().run(&mut conn).await.map_err(|error| Error::Open(format!("cannot migrate: {error}")))?;
+        failpoint::reach("migrated");
         sync_directory(&directory)?;
         let id = store_id(&mut conn, &clock).await?;
         let readers = SqlitePoolOptions::new()

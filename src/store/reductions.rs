@@ -21,6 +21,7 @@ use crate::model::message::{MessageKind, Role};
 use crate::model::part::{Marker, PartBody};
 use crate::model::time::Timestamp;
 use crate::model::usage::Usage;
+use crate::telemetry::failpoint;
 
 /// What a finished reduction puts in force.
 #[derive(Clone)]
@@ -222,7 +223,9 @@ impl Commit {
             ..Outcome::default()
         };
         let claim = self.claim.clone();
+        failpoint::reach("commit.begun");
         let (outcome, at) = write_reduction(tx, &caller, &claim, self.reduction, outcome, &mut all_marks).await?;
+        failpoint::reach("commit.written");
         let end = Finish {
             job: claim.job,
             epoch: claim.epoch,
@@ -232,6 +235,7 @@ impl Commit {
             failure: None,
         };
         finish(tx, key, end).await?;
+        failpoint::reach("commit.ended");
         let head = tx.loaded(key)?;
         head.reduce(at);
         let since = (head.appended_tokens - claim.appended_at_base).max(0);

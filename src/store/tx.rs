@@ -427,7 +427,8 @@ impl<'a> Tx<'a> {
     pub(crate) async fn finish(mut self) -> Result<Counters> {
         self.flush().await?;
         for key in &self.dirty {
-            if let Some(head) = self.heads.get(key) {
+            if let Some(head) = self.heads.get_mut(key) {
+                head.due_time = head.due_revision.and(head.due_time.or(Some(self.now)));
                 head.save(self.conn).await?;
             }
         }

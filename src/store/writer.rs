@@ -16,6 +16,7 @@ use crate::limits;
 use crate::model::Seq;
 use crate::model::ids::CompactionId;
 use crate::model::time::Timestamp;
+use crate::telemetry::failpoint;
 use sqlx::{Connection as _, SqliteConnection};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -57,8 +58,11 @@ pub(crate) enum Command {
     Commit(Box<Commit>),
     /// End a job without effect.
     End(EndJob),
-    /// Stop a reduction.
+    /// Let a proposed reduction begin.
     Confirm(CompactionId),
+    /// Let the next attempt begin at once.
+    Hurry(CompactionId),
+    /// Stop a reduction.
     Cancel(CompactionId, Caller),
     /// Clear a due mark.
     Evaluated(SessionKey, Evaluation),
@@ -158,6 +162,8 @@ impl Writer {
         if let Err(error) = sqlx::query("pragma optimize").execute(&mut self.conn).await {
             tracing::debug!(%error, "optimize on close");
         }
+        // The last connection that closes folds the log into the database.
+        failpoint::reach("checkpoint");
         if let Err(error) = self.conn.close().await {
             tracing::warn!(%error, "closing the database");
         }
@@ -219,6 +225,7 @@ impl Writer {
         let now = self.clock.now();
         let mut tx = Tx::new(&mut self.conn, &mut self.heads, self.counters.clone(), now);
         let mut answers = Vec::with_capacity(commands.len());
+        let points: Vec<Points> = commands.iter().filter_map(Command::points).collect();
         for command in commands {
             let answer = command.apply(&mut tx).await;
             if let Err(error @ (Error::Database(_) | Error::Corrupt { .. })) = answer {
@@ -227,9 +234,34 @@ impl Writer {
             answers.push(answer);
         }
         let counters = tx.finish().await?;
+        points.iter().for_each(|points| failpoint::reach(points.uncommitted));
+        if points.iter().any(|points| failpoint::fails(points.refused)) {
+            return Err(Error::Database(sqlx::Error::WorkerCrashed));
+        }
         sqlx::query("commit").execute(&mut self.conn).await?;
+        points.iter().for_each(|points| failpoint::reach(points.committed));
         Ok((answers, counters))
     }
+}
+
+/// The fail points around the commit of a command that an append or the life of a job depends on.
+struct Points {
+    /// Everything is written, nothing is committed.
+    uncommitted: &'static str,
+    /// The database refuses to commit.
+    refused: &'static str,
+    /// It is committed, and nobody has been told.
+    committed: &'static str,
+}
+
+macro_rules! points {
+    ($name:literal) => {
+        Some(Points {
+            uncommitted: concat!($name, ".uncommitted"),
+            refused: concat!($name, ".refused"),
+            committed: concat!($name, ".committed"),
+        })
+    };
 }
 
 /// Whether the disk itself failed. After that nothing that was written may be trusted to be there.
@@ -253,6 +285,18 @@ impl Command {
             Self::AddWords(add) => add.bytes(),
             Self::AddRequests(add) => add.bytes(),
             _ => 0,
+        }
+    }
+
+    fn points(&self) -> Option<Points> {
+        match self {
+            Self::Append(_) => points!("append"),
+            Self::Enqueue(_) => points!("enqueue"),
+            Self::Claim(..) => points!("claim"),
+            Self::Heartbeat(..) => points!("heartbeat"),
+            Self::Commit(_) => points!("commit"),
+            Self::End(_) => points!("end"),
+            _ => None,
         }
     }
 
@@ -290,6 +334,10 @@ impl Command {
             }
             Self::Confirm(id) => {
                 jobs::confirm(tx, id).await?;
+                Reply::Done
+            }
+            Self::Hurry(id) => {
+                jobs::hurry(tx, id).await?;
                 Reply::Done
             }
             Self::Cancel(id, caller) => {

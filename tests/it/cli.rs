@@ -24,19 +24,32 @@ pub(crate) struct Daemon {
 impl Daemon {
     /// Starts a daemon and waits until it says where it listens.
     pub(crate) fn start(home: &Path) -> Self {
+        let (daemon, line) = Self::start_as(home, |_| {});
+        assert!(line.contains("longhand.sock"), "{line:?}");
+        daemon
+    }
+
+    /// Starts a daemon whose command is changed first, and waits until it says where it listens, or ends.
+    pub(crate) fn start_as(home: &Path, change: impl FnOnce(&mut Command)) -> (Self, String) {
         let directory = home.join("store");
-        let mut child = longhand(home)
-            .args(["serve", "--data-dir"])
-            .arg(&directory)
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .expect("the daemon starts");
+        let mut command = longhand(home);
+        command.args(["serve", "--data-dir"]).arg(&directory).stdout(Stdio::piped()).stderr(Stdio::null());
+        change(&mut command);
+        let mut child = command.spawn().expect("the daemon starts");
         let stdout = child.stdout.take().expect("standard output is piped");
         let mut line = String::new();
         BufReader::new(stdout).read_line(&mut line).expect("the daemon says where it listens");
-        assert!(line.contains("longhand.sock"), "{line:?}");
-        Self { child, home: home.to_owned(), directory }
+        (Self { child, home: home.to_owned(), directory }, line)
+    }
+
+    /// Its process.
+    pub(crate) fn id(&self) -> rustix::process::Pid {
+        rustix::process::Pid::from_child(&self.child)
+    }
+
+    /// Waits until the daemon has ended by itself.
+    pub(crate) fn ended(mut self) -> std::process::ExitStatus {
+        self.child.wait().expect("the daemon ends")
     }
 
     pub(crate) fn server(&self) -> String {
@@ -80,8 +93,7 @@ impl Daemon {
 
     /// Asks the daemon to stop, and waits for it.
     pub(crate) fn stop(mut self) -> std::process::ExitStatus {
-        let id = rustix::process::Pid::from_child(&self.child);
-        rustix::process::kill_process(id, rustix::process::Signal::TERM).expect("the daemon can be told");
+        rustix::process::kill_process(self.id(), rustix::process::Signal::TERM).expect("the daemon can be told");
         self.child.wait().expect("the daemon ends")
     }
 }
@@ -95,7 +107,7 @@ impl Drop for Daemon {
 }
 
 /// A transcript in pi's format with enough tool output to cross a small window's threshold several times.
-fn transcript(path: &Path, turns: usize) -> usize {
+pub(crate) fn transcript(path: &Path, turns: usize) -> usize {
     let mut lines = vec![
         r#"{"type":"session","version":3,"id":"0196f5a0-0000-7000-8000-000000000001","timestamp":"2026-01-05T10:00:00.000Z","cwd":"/project"}"#
             .to_owned(),
@@ -134,12 +146,20 @@ fn kinds(events: &[Value]) -> Vec<&str> {
     events.iter().filter_map(|event| event["kind"].as_str()).collect()
 }
 
-fn count(events: &[Value], kind: &str) -> usize {
+pub(crate) fn count(events: &[Value], kind: &str) -> usize {
     kinds(events).into_iter().filter(|found| *found == kind).count()
 }
 
 /// Every reduction that began has exactly one end.
 pub(crate) fn check_ends(events: &[Value]) {
+    let (began, ended) = begun_and_ended(events);
+    assert_eq!(began, ended);
+    let distinct: std::collections::BTreeSet<&String> = began.iter().collect();
+    assert_eq!(distinct.len(), ended.len(), "a reduction began twice");
+}
+
+/// The reductions that the log says began, and those that it says ended, sorted.
+pub(crate) fn begun_and_ended(events: &[Value]) -> (Vec<String>, Vec<String>) {
     let of = |kind: &str, field: &str| -> Vec<String> {
         let named = events.iter().filter(|event| event["kind"] == kind);
         named.map(|event| event[field]["compactionId"].as_str().unwrap_or_default().to_owned()).collect()
@@ -150,9 +170,7 @@ pub(crate) fn check_ends(events: &[Value]) {
     ended.extend(of("EVENT_KIND_COMPACTION_CANCELLED", "compactionCancelled"));
     began.sort();
     ended.sort();
-    assert_eq!(began, ended);
-    began.dedup();
-    assert_eq!(began.len(), ended.len(), "a reduction began twice");
+    (began, ended)
 }
 
 /// Every change once, in order: `seq` is dense and rising.
@@ -165,7 +183,7 @@ pub(crate) fn check_order(events: &[Value]) {
 const LIVE: [&str; 9] =
     ["import", "--live", "--preset", "opencode@seed", "--window", "20000", "--output", "4000", "FILE"];
 
-fn live(file: &Path) -> Vec<String> {
+pub(crate) fn live(file: &Path) -> Vec<String> {
     LIVE.iter().map(|word| if *word == "FILE" { file.display().to_string() } else { (*word).to_owned() }).collect()
 }
 

@@ -18,7 +18,7 @@ use std::path::PathBuf;
 const PACKAGE: &str = "longhand.v1";
 
 /// What an RPC's name begins with.
-const VERBS: [&str; 25] = [
+const VERBS: [&str; 26] = [
     "Append",
     "Archive",
     "Cancel",
@@ -38,6 +38,7 @@ const VERBS: [&str; 25] = [
     "Pin",
     "Redo",
     "Report",
+    "Retry",
     "Rewind",
     "Start",
     "Subscribe",

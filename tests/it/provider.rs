@@ -1,6 +1,6 @@
 //! Summaries by a model over HTTP: what goes right, what goes wrong, and what happens then.
 
-mod fake;
+pub(crate) mod fake;
 
 use crate::support::{Line, ScriptedSummarizer, TestApp, soon, turns};
 use fake::{Asked, FakeProvider, Protocol, Scene};

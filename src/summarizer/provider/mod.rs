@@ -24,6 +24,7 @@ use crate::limits;
 use crate::model::usage::Usage;
 use crate::policy::Section;
 use crate::policy::prompt::Prompt;
+use crate::telemetry::failpoint;
 use fault::{Class, Fault, shortened};
 use gate::Gate;
 use protocol::{Ask, Protocol, Wire};
@@ -310,6 +311,7 @@ impl Provider {
 
     fn take(&self, value: &Value, reply: &mut Reply, listener: Option<&dyn Witness>) -> Result<(), Fault> {
         let mut hear = |words: &str| {
+            failpoint::reach("work.words");
             if let Some(listener) = listener {
                 listener.hears(words);
             }

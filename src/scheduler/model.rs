@@ -1,0 +1,674 @@
+//! The life of jobs against a model of it: random triggers, requests, cancels, failures, crashes, lost leases and late
+//! answers of workers that were given up, on a real store with a clock that stands still until it is moved.
+//!
+//! The model knows what every job has to look like after each action. At the end all faults cease, and everything that
+//! was due must have been done.
+
+use super::recover::{self, NO_BREAKER};
+use super::step::{Input, State, Work, step};
+use crate::clock::{Clock, fresh_id};
+use crate::limits;
+use crate::model::Revision;
+use crate::model::compaction::{CompactionKind, CompactionRequest, CompactionState, Failure, Trigger};
+use crate::model::event::EventBody;
+use crate::model::ids::CompactionId;
+use crate::model::message::{Finish, MessageKind, NewMessage, Role};
+use crate::model::part::{NewPart, PartBody};
+use crate::model::time::Timestamp;
+use crate::model::usage::ModelWindow;
+use crate::policy::plan;
+use crate::store::{
+    self, Caller, Claim, Commit, Committed, Condition, CreateSession, DueSession, Durability, EventFilter, Loss,
+    PolicyText, Reduction, RoutineTotals, Rule, SessionKey, Store, SummaryCommit, Weighed, Weight,
+};
+use proptest::prelude::*;
+use std::collections::{BTreeMap, HashSet, VecDeque};
+
+const SESSIONS: usize = 3;
+const WORKERS: usize = 2;
+const ATTEMPTS_MAX: i64 = 3;
+
+/// One thing that happens. Numbers choose among what there is, so that every sequence makes sense.
+#[derive(Debug, Clone)]
+enum Action {
+    /// A client appends enough to make the session due.
+    Append(usize),
+    /// Somebody asks by hand, with one of two instructions.
+    Ask(usize, bool),
+    /// Somebody cancels one of the session's waiting or running jobs.
+    Cancel(usize, usize),
+    /// The scheduler looks at the database.
+    Look,
+    /// A free worker takes what waits first.
+    Take,
+    /// A worker says that it is alive.
+    Beat(usize),
+    /// A worker is done with its job.
+    Succeed(usize),
+    /// A worker's attempt failed, and the provider asks for so many seconds of rest.
+    Fail(usize, i64),
+    /// A worker panics over its job.
+    Panic(usize),
+    /// A worker that was given up comes back with an answer.
+    Haunt(usize, bool),
+    /// Time passes, in milliseconds.
+    Pass(i64),
+    /// The scheduler releases leases that have run out.
+    Sweep,
+    /// The daemon dies and starts again.
+    Crash,
+    /// The daemon is stopped and starts again.
+    Stop,
+}
+
+fn action() -> impl Strategy<Value = Action> {
+    let session = 0..SESSIONS;
+    prop_oneof![
+        4 => session.clone().prop_map(Action::Append),
+        2 => (session.clone(), any::<bool>()).prop_map(|(session, other)| Action::Ask(session, other)),
+        1 => (session, 0..3_usize).prop_map(|(session, which)| Action::Cancel(session, which)),
+        5 => Just(Action::Look),
+        8 => Just(Action::Take),
+        2 => (0..WORKERS).prop_map(Action::Beat),
+        4 => (0..WORKERS).prop_map(Action::Succeed),
+        3 => (0..WORKERS, 0..90_i64).prop_map(|(worker, rest)| Action::Fail(worker, rest)),
+        2 => (0..WORKERS).prop_map(Action::Panic),
+        3 => (0..8_usize, any::<bool>()).prop_map(|(which, commits)| Action::Haunt(which, commits)),
+        3 => (1..45_000_i64).prop_map(Action::Pass),
+        2 => Just(Action::Sweep),
+        1 => Just(Action::Crash),
+        1 => Just(Action::Stop),
+    ]
+}
+
+/// What the model knows of a job.
+#[derive(Debug, Clone, PartialEq)]
+struct Job {
+    session: usize,
+    instructions: String,
+    state: CompactionState,
+    queued: bool,
+    attempt: i64,
+    lost: i64,
+    epoch: i64,
+    run_at: Timestamp,
+    lease_until: Timestamp,
+    began: bool,
+}
+
+/// A worker's hands.
+struct Hands {
+    claim: Claim,
+    work: Work,
+    until: Timestamp,
+}
+
+struct World {
+    directory: tempfile::TempDir,
+    clock: Clock,
+    store: Store,
+    writer: tokio::task::JoinHandle<()>,
+    sessions: Vec<SessionKey>,
+    state: State,
+    queue: VecDeque<Work>,
+    hands: [Option<Hands>; WORKERS],
+    ghosts: Vec<Claim>,
+    jobs: BTreeMap<CompactionId, Job>,
+    due: HashSet<usize>,
+}
+
+async fn open(directory: &std::path::Path, clock: &Clock) -> (Store, tokio::task::JoinHandle<()>) {
+    let options = store::Options { directory: directory.to_owned(), durability: Durability::ProcessCrash };
+    let (store, writer) = Store::open(options, clock.clone()).await.expect("the store opens");
+    (store, tokio::spawn(writer))
+}
+
+/// Outputs that nobody prunes make a session due with every append.
+fn rule() -> Rule {
+    Rule { prune_tokens: Some(0), ..Rule::default() }
+}
+
+fn failure() -> Failure {
+    Failure { reason: "TEST".to_owned(), message: "the model says so".to_owned() }
+}
+
+impl World {
+    async fn new() -> Self {
+        let directory = tempfile::tempdir().expect("a temporary folder");
+        let clock = Clock::standing_at(Timestamp::from_millis(1_000_000));
+        let (store, writer) = open(directory.path(), &clock).await;
+        let mut sessions = Vec::new();
+        for _ in 0..SESSIONS {
+            let create = CreateSession {
+                client_id: None,
+                title: String::new(),
+                policy: PolicyText { preset: "model".to_owned(), json: "{}".to_owned() },
+                window: ModelWindow::default(),
+                metadata_json: None,
+                parent: None,
+            };
+            sessions.push(store.create_session(create, Caller::default()).await.expect("a session").0);
+        }
+        let (jobs, due) = (BTreeMap::new(), HashSet::new());
+        let (state, queue, hands, ghosts) = (State::default(), VecDeque::new(), [None, None], Vec::new());
+        Self { directory, clock, store, writer, sessions, state, queue, hands, ghosts, jobs, due }
+    }
+
+    async fn act(&mut self, action: &Action) {
+        match action {
+            Action::Append(session) => self.append(*session).await,
+            Action::Ask(session, other) => self.ask(*session, if *other { "other" } else { "" }).await,
+            Action::Cancel(session, which) => self.cancel(*session, *which).await,
+            Action::Look => self.look().await,
+            Action::Take => self.take().await,
+            Action::Beat(worker) => self.beat(*worker).await,
+            Action::Succeed(worker) => {
+                if let Some(Hands { claim, work, .. }) = self.hands[*worker].take() {
+                    self.commit(&claim).await;
+                    step(&mut self.state, Input::Finished(work));
+                }
+            }
+            Action::Fail(worker, rest) => {
+                if let Some(Hands { claim, work, .. }) = self.hands[*worker].take() {
+                    self.fail(&claim, *rest).await;
+                    step(&mut self.state, Input::Finished(work));
+                }
+            }
+            Action::Panic(worker) => {
+                if let Some(Hands { claim, work, .. }) = self.hands[*worker].take() {
+                    self.ghosts.push(claim);
+                    step(&mut self.state, Input::Finished(work));
+                }
+            }
+            Action::Haunt(which, commits) => {
+                let ghosts = self.ghosts.len();
+                if let Some(claim) = self.ghosts.get(which % ghosts.max(1)).cloned() {
+                    if *commits { self.commit(&claim).await } else { self.fail(&claim, 0).await }
+                }
+            }
+            Action::Pass(millis) => self.clock.advance(*millis),
+            Action::Sweep => self.sweep().await,
+            Action::Crash => self.restart(false).await,
+            Action::Stop => self.restart(true).await,
+        }
+        self.check().await;
+    }
+
+    fn live(&self, session: usize) -> Option<CompactionId> {
+        let mut jobs = self.jobs.iter().filter(|(_, job)| job.session == session && job.state.is_live() && !job.queued);
+        jobs.next().map(|(id, _)| *id)
+    }
+
+    async fn append(&mut self, session: usize) {
+        let message = NewMessage {
+            client_id: None,
+            role: Role::User,
+            kind: MessageKind::Normal,
+            parts: vec![NewPart::new(PartBody::Text("more".to_owned()))],
+            finish: Some(Finish::default()),
+            model: String::new(),
+            provider: String::new(),
+            origin_time: None,
+            metadata_json: None,
+        };
+        let weight = Weight { tokens: 10, output_tokens: 10, routine_count: 1 };
+        let message = Weighed { message, weight, counted: None, whole_view: true };
+        let key = self.sessions[session];
+        let receipt = self.store.append(key, Caller::default(), None, rule(), vec![message]).await.expect("appended");
+        if self.live(session).is_none() {
+            self.due.insert(session);
+        }
+        assert_eq!(receipt.fill.due, self.due.contains(&session), "a trigger is set with the append, or not at all");
+    }
+
+    fn request(instructions: &str, trigger: Trigger) -> CompactionRequest {
+        let kind = CompactionKind::Summary;
+        let (instructions, notice) = (instructions.to_owned(), String::new());
+        CompactionRequest { kind, trigger, level: None, instructions, notice }
+    }
+
+    async fn enqueue(&mut self, session: usize, request: CompactionRequest, condition: Condition) {
+        let instructions = request.instructions.clone();
+        let same = |job: &Job| job.session == session && job.state.is_live() && job.instructions == instructions;
+        let there = self.jobs.iter().find(|(_, job)| same(job)).map(|(id, _)| *id);
+        let live = self.live(session);
+        let (key, window) = (self.sessions[session], ModelWindow::default());
+        let enqueued = self.store.enqueue(key, Caller::default(), request, window, condition, None).await;
+        let enqueued = enqueued.expect("the store answers");
+        if condition == Condition::Due && (live.is_some() || !self.due.contains(&session)) {
+            assert_eq!(enqueued, None, "a trigger adds nothing to what is live, and asks only while it is due");
+            return;
+        }
+        let enqueued = enqueued.expect("taken");
+        assert_eq!(enqueued.joined, there.is_some());
+        if let Some(there) = there {
+            assert_eq!(enqueued.compaction, there);
+            return;
+        }
+        if condition == Condition::Due {
+            self.due.remove(&session);
+        }
+        let job = Job {
+            session,
+            instructions,
+            state: CompactionState::Ready,
+            queued: live.is_some(),
+            attempt: 0,
+            lost: 0,
+            epoch: 0,
+            run_at: self.clock.now(),
+            lease_until: Timestamp(0),
+            began: false,
+        };
+        self.jobs.insert(enqueued.compaction, job);
+    }
+
+    async fn ask(&mut self, session: usize, instructions: &str) {
+        self.enqueue(session, Self::request(instructions, Trigger::Manual), Condition::Possible(true)).await;
+    }
+
+    async fn cancel(&mut self, session: usize, which: usize) {
+        let live = self.jobs.iter().filter(|(_, job)| job.session == session && job.state.is_live());
+        let live: Vec<CompactionId> = live.map(|(id, _)| *id).collect();
+        let Some(id) = live.get(which % live.len().max(1)).copied() else { return };
+        self.store.cancel(id, Caller::default()).await.expect("cancelled");
+        self.end(id, CompactionState::Cancelled);
+        assert!(self.store.cancel(id, Caller::default()).await.is_err(), "what has ended cannot be cancelled");
+    }
+
+    /// Ends a job in the model; the next of its session comes forward.
+    fn end(&mut self, id: CompactionId, state: CompactionState) {
+        let job = self.jobs.get_mut(&id).expect("a job of the model");
+        job.state = state;
+        let session = job.session;
+        if self.live(session).is_none() {
+            let now = self.clock.now();
+            // Ids of one process rise with time, so the first is the oldest.
+            let next = self.jobs.values_mut().find(|job| job.session == session && job.state.is_live());
+            if let Some(next) = next {
+                (next.queued, next.run_at) = (false, now);
+            }
+        }
+    }
+
+    async fn look(&mut self) {
+        let many = i64::try_from(1 + self.state.in_hand()).expect("few");
+        let due = self.store.due_sessions(many).await.expect("due");
+        let ready = self.store.ready_jobs(self.clock.now(), many).await.expect("ready");
+        let is_new = |key: &SessionKey| !self.in_hand().contains(key);
+        let expected = usize::from(due.iter().any(|due| is_new(&due.session)));
+        let effects = step(&mut self.state, Input::Found { due, ready });
+        assert!(effects.len() >= expected, "what is in hand never hides what is not");
+        self.queue.extend(effects);
+    }
+
+    fn in_hand(&self) -> HashSet<SessionKey> {
+        let queued = self.queue.iter();
+        queued.chain(self.hands.iter().flatten().map(|hands| &hands.work)).map(session_of).collect()
+    }
+
+    /// Whoever is free takes what waits first. To look at a session takes no time here.
+    async fn take(&mut self) {
+        let Some(free) = self.hands.iter().position(Option::is_none) else { return };
+        let Some(work) = self.queue.pop_front() else { return };
+        match &work {
+            Work::Evaluate(due) => {
+                let due = due.clone();
+                self.evaluate(&due).await;
+                step(&mut self.state, Input::Finished(work));
+            }
+            Work::Run { job, .. } => {
+                let until = self.clock.now().plus_millis(limits::LEASE_MS);
+                match self.store.claim(*job, fresh_id(), until).await.expect("the store answers") {
+                    Some(claim) => {
+                        self.claimed(&claim, until);
+                        self.hands[free] = Some(Hands { claim, work, until });
+                    }
+                    None => drop(step(&mut self.state, Input::Finished(work))),
+                }
+            }
+        }
+    }
+
+    fn claimed(&mut self, claim: &Claim, until: Timestamp) {
+        let now = self.clock.now();
+        let job = self.jobs.get_mut(&claim.compaction).expect("a job of the model");
+        assert!(
+            job.state == CompactionState::Ready && !job.queued && job.run_at <= now,
+            "it was not its turn: {job:?}"
+        );
+        job.state = CompactionState::Running;
+        job.attempt += 1;
+        job.epoch += 1;
+        job.began = true;
+        job.lease_until = until;
+        assert_eq!((claim.attempt, claim.epoch, claim.lost), (job.attempt, job.epoch, job.lost));
+    }
+
+    async fn evaluate(&mut self, due: &DueSession) {
+        let session = self.sessions.iter().position(|key| *key == due.session).expect("one of ours");
+        self.enqueue(session, Self::request("", Trigger::Threshold), Condition::Due).await;
+        let found = store::Evaluation {
+            at: due.revision,
+            appended_tokens: due.appended_tokens,
+            view_tokens: due.appended_tokens,
+            routine: RoutineTotals::default(),
+            quiet_tokens: None,
+            held: due.held,
+        };
+        self.store.evaluated(due.session, found).await.expect("evaluated");
+        // What came after the look is looked at again; the mark of it is behind the revision that was read.
+        let still = self.store.due_sessions(i64::MAX).await.expect("due");
+        if !still.iter().any(|left| left.session == due.session) {
+            self.due.remove(&session);
+        }
+    }
+
+    /// Whether a claim is the one that holds.
+    fn holds(&self, claim: &Claim) -> bool {
+        let job = &self.jobs[&claim.compaction];
+        job.state == CompactionState::Running && job.epoch == claim.epoch
+    }
+
+    async fn beat(&mut self, worker: usize) {
+        let Some(Hands { claim, .. }) = &self.hands[worker] else { return };
+        let claim = claim.clone();
+        let until = self.clock.now().plus_millis(limits::LEASE_MS);
+        let beat = self.store.heartbeat(claim.clone(), until).await;
+        if self.holds(&claim) {
+            beat.expect("the claim holds");
+            self.jobs.get_mut(&claim.compaction).expect("a job of the model").lease_until = until;
+            if let Some(hands) = &mut self.hands[worker] {
+                hands.until = until;
+            }
+        } else {
+            assert!(matches!(beat, Err(store::Error::LeaseLost)), "{beat:?}");
+            if let Some(Hands { work, .. }) = self.hands[worker].take() {
+                step(&mut self.state, Input::Finished(work));
+            }
+        }
+    }
+
+    async fn commit(&mut self, claim: &Claim) {
+        let source = self.store.source(claim.session, Some(claim.base)).await.expect("the view at the base");
+        let tail_start = claim.base + 1;
+        let (covered, covered_count) = plan::supplied(&source.layout, &source.messages, tail_start);
+        if covered.is_empty() {
+            return self.nothing(claim).await;
+        }
+        let summary = SummaryCommit {
+            text: "so far".to_owned(),
+            marker_text: None,
+            tail_start,
+            tail_message: None,
+            covered,
+            covered_count,
+            retained: Vec::new(),
+            retained_first: false,
+            attachments: Vec::new(),
+            summarizer: "model".to_owned(),
+            usage: None,
+            supplied: false,
+            details_json: None,
+        };
+        let commit = Commit {
+            claim: claim.clone(),
+            rule: rule(),
+            reduction: Reduction { summary: Some(summary), ..Reduction::default() },
+            tokens_before: 100,
+            tokens_after: 10,
+            routine: RoutineTotals::default(),
+            first_changed_index: 0,
+            progress: true,
+            cool_until: None,
+            breaker: NO_BREAKER,
+        };
+        let done = self.store.commit(commit).await;
+        if self.holds(claim) {
+            assert_eq!(done.expect("the claim holds"), Committed::Done);
+            self.end(claim.compaction, CompactionState::Done);
+        } else {
+            assert!(matches!(done, Err(store::Error::LeaseLost)), "a worker that was given up changed something");
+        }
+    }
+
+    async fn nothing(&mut self, claim: &Claim) {
+        let done = self.store.nothing_to_do(claim.clone(), failure(), NO_BREAKER).await;
+        if self.holds(claim) {
+            done.expect("the claim holds");
+            self.end(claim.compaction, CompactionState::Cancelled);
+        } else {
+            assert!(matches!(done, Err(store::Error::LeaseLost)));
+        }
+    }
+
+    async fn fail(&mut self, claim: &Claim, rest_seconds: i64) {
+        let at = self.clock.now().plus_millis(rest_seconds * 1_000);
+        let last = claim.attempt >= ATTEMPTS_MAX;
+        let done = if last {
+            self.store.fail_job(claim.clone(), failure(), true, NO_BREAKER).await
+        } else {
+            self.store.retry_job(claim.clone(), failure(), at, Loss::None).await
+        };
+        if !self.holds(claim) {
+            assert!(matches!(done, Err(store::Error::LeaseLost)), "a worker that was given up changed something");
+            return;
+        }
+        done.expect("the claim holds");
+        if last {
+            self.end(claim.compaction, CompactionState::Dead);
+        } else {
+            let job = self.jobs.get_mut(&claim.compaction).expect("a job of the model");
+            (job.state, job.run_at) = (CompactionState::Ready, at);
+        }
+    }
+
+    /// A job whose holder is gone.
+    fn release(&mut self, id: CompactionId) {
+        let now = self.clock.now();
+        let job = self.jobs.get_mut(&id).expect("a job of the model");
+        job.lost += 1;
+        if job.lost >= limits::LOST_MAX {
+            self.end(id, CompactionState::Dead);
+        } else {
+            (job.state, job.run_at) = (CompactionState::Ready, now);
+        }
+    }
+
+    fn running(&self) -> Vec<(CompactionId, Timestamp)> {
+        let running = self.jobs.iter().filter(|(_, job)| job.state == CompactionState::Running);
+        running.map(|(id, job)| (*id, job.lease_until)).collect()
+    }
+
+    async fn sweep(&mut self) {
+        let held: HashSet<CompactionId> = self.hands.iter().flatten().map(|hands| hands.claim.compaction).collect();
+        let now = self.clock.now();
+        let state = &self.state;
+        recover::release_expired(&self.store, &self.clock, |job| state.has_in_hand(job)).await.expect("swept");
+        for (id, until) in self.running() {
+            if until < now && !held.contains(&id) {
+                self.release(id);
+            }
+        }
+    }
+
+    async fn restart(&mut self, gently: bool) {
+        self.state = State::default();
+        self.queue.clear();
+        self.ghosts.extend(self.hands.iter_mut().filter_map(Option::take).map(|hands| hands.claim));
+        if gently {
+            recover::hand_back(&self.store, &self.clock).await.expect("handed back");
+            let now = self.clock.now();
+            for (id, _) in self.running() {
+                let job = self.jobs.get_mut(&id).expect("a job of the model");
+                (job.state, job.run_at) = (CompactionState::Ready, now);
+                job.attempt -= 1;
+            }
+        }
+        // The only handles on the store are this one and those in the future of the writer.
+        let (directory, clock) = (self.directory.path().to_owned(), self.clock.clone());
+        let aside = tempfile::tempdir().expect("a temporary folder");
+        let placeholder = open(aside.path(), &clock).await;
+        let (store, writer) = (std::mem::replace(&mut self.store, placeholder.0), placeholder.1);
+        drop(store);
+        std::mem::replace(&mut self.writer, writer).await.expect("the writer ends");
+        (self.store, self.writer) = open(&directory, &clock).await;
+        recover::take_up(&self.store, &self.clock).await.expect("taken up");
+        for (id, _) in self.running() {
+            self.release(id);
+        }
+    }
+
+    /// The store says what the model says.
+    async fn check(&self) {
+        for (session, key) in self.sessions.iter().enumerate() {
+            let stored = self.store.compactions(*key, i64::MAX, 1_000).await.expect("the jobs");
+            for (_, compaction) in &stored {
+                let job = &self.jobs[&compaction.id];
+                assert_eq!((compaction.state, compaction.attempt), (job.state, job.attempt), "{job:?}");
+                assert!(job.attempt < ATTEMPTS_MAX + limits::LOST_MAX, "attempts have a bound: {job:?}");
+            }
+            assert_eq!(stored.len(), self.jobs.values().filter(|job| job.session == session).count());
+            assert_eq!(self.store.live_compaction(*key).await.expect("read"), self.live(session));
+            let live = self.jobs.values().filter(|job| job.session == session && job.state.is_live() && !job.queued);
+            assert!(live.count() <= 1, "two at a time");
+        }
+        let due = self.store.due_sessions(i64::MAX).await.expect("due");
+        assert_eq!(due.len(), self.due.len(), "nothing due is forgotten, and nothing is due twice");
+        assert_eq!(self.store.running_jobs().await.expect("read").len(), self.running().len());
+    }
+
+    /// All faults cease: what is due is done, and every lease that ran out is gone after two sweeps.
+    async fn settle(&mut self) {
+        for _ in 0..200 {
+            self.clock.advance(limits::LEASE_MS);
+            for worker in 0..WORKERS {
+                self.act(&Action::Beat(worker)).await;
+                self.act(&Action::Succeed(worker)).await;
+            }
+            self.act(&Action::Sweep).await;
+            self.act(&Action::Sweep).await;
+            let now = self.clock.now();
+            assert!(self.running().iter().all(|(_, until)| *until >= now), "a lease outlived two sweeps");
+            self.act(&Action::Look).await;
+            self.act(&Action::Take).await;
+            self.act(&Action::Take).await;
+            let idle = self.queue.is_empty() && self.hands.iter().all(Option::is_none);
+            if idle && self.due.is_empty() && self.jobs.values().all(|job| !job.state.is_live()) {
+                return self.told().await;
+            }
+        }
+        panic!("something is never done: due {:?}, {:#?}", self.due, self.jobs);
+    }
+
+    /// What the log says of each job: it began once if at all, and ended once.
+    async fn told(&self) {
+        let (mut began, mut ended) = (BTreeMap::new(), BTreeMap::new());
+        let mut after = 0;
+        loop {
+            let page = self.store.tail(&EventFilter::default(), after, self.store.head_seq()).await.expect("events");
+            let Some(last) = page.events.last() else { break };
+            after = last.seq;
+            for event in page.events {
+                match event.body {
+                    EventBody::CompactionStarted { compaction, .. } => *began.entry(compaction).or_insert(0) += 1,
+                    EventBody::Compacted { compaction, .. } => {
+                        assert_eq!(self.jobs[&compaction].state, CompactionState::Done);
+                        *ended.entry(compaction).or_insert(0) += 1;
+                    }
+                    EventBody::CompactionFailed { compaction, .. }
+                    | EventBody::CompactionCancelled { compaction, .. } => *ended.entry(compaction).or_insert(0) += 1,
+                    _ => {}
+                }
+            }
+        }
+        let once: BTreeMap<CompactionId, Revision> =
+            self.jobs.iter().filter(|(_, job)| job.began).map(|(id, _)| (*id, 1)).collect();
+        assert_eq!(began, once, "each began once");
+        assert_eq!(ended, once, "each ended once");
+        let (found, mut findings) = tokio::sync::mpsc::channel(100);
+        self.store.verify(None, found).await.expect("a check");
+        assert!(findings.recv().await.is_none(), "the chain is whole");
+    }
+}
+
+fn session_of(work: &Work) -> SessionKey {
+    match work {
+        Work::Evaluate(due) => due.session,
+        Work::Run { session, .. } => *session,
+    }
+}
+
+fn play(actions: &[Action]) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    runtime.block_on(async {
+        let mut world = World::new().await;
+        for action in actions {
+            world.act(action).await;
+        }
+        world.settle().await;
+    });
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
+    #[test]
+    fn jobs_live_and_end_as_the_model_says(actions in prop::collection::vec(action(), 1..60)) {
+        play(&actions);
+    }
+
+    #[test]
+    fn work_is_in_one_pair_of_hands_and_none_is_overlooked(
+        rounds in prop::collection::vec((prop::collection::vec((0..6_i64, any::<bool>()), 0..8), 0..4_usize), 1..30)
+    ) {
+        let mut state = State::default();
+        let mut out: Vec<Work> = Vec::new();
+        for (found, finished) in rounds {
+            let window = ModelWindow::default();
+            let due = |key: i64| DueSession {
+                session: SessionKey(key), revision: 1, appended_tokens: 0, usage_tokens: None, held: false,
+                cool_until: None, window: window.clone(),
+            };
+            let ready: Vec<_> = found.iter().filter(|(_, is_job)| *is_job).map(|(key, _)| (100 + key, SessionKey(*key))).collect();
+            let due: Vec<_> = found.iter().filter(|(_, is_job)| !is_job).map(|(key, _)| due(*key)).collect();
+            let all: HashSet<SessionKey> = found.iter().map(|(key, _)| SessionKey(*key)).collect();
+            out.extend(step(&mut state, Input::Found { due, ready }));
+            let hands: Vec<SessionKey> = out.iter().map(session_of).collect();
+            let distinct: HashSet<SessionKey> = hands.iter().copied().collect();
+            prop_assert_eq!(hands.len(), distinct.len(), "a session is in two pairs of hands");
+            prop_assert!(all.is_subset(&distinct), "something found is in nobody's hands");
+            prop_assert_eq!(state.in_hand(), out.len());
+            for _ in 0..finished.min(out.len()) {
+                step(&mut state, Input::Finished(out.remove(0)));
+            }
+        }
+    }
+}
+
+/// The sequences that the random ones would find seldom.
+#[test]
+fn a_job_that_takes_its_daemon_down_three_times_is_not_tried_again() {
+    let crash = [Action::Look, Action::Take, Action::Crash];
+    let actions: Vec<Action> =
+        [Action::Ask(0, false)].into_iter().chain(std::iter::repeat_n(crash, 3).flatten()).collect();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    runtime.block_on(async {
+        let mut world = World::new().await;
+        for action in &actions {
+            world.act(action).await;
+        }
+        let key = world.sessions[0];
+        let (_, compaction) = world.store.compactions(key, i64::MAX, 1).await.expect("the job").remove(0);
+        let failure = compaction.failure.expect("it failed");
+        assert_eq!((compaction.state, failure.reason.as_str()), (CompactionState::Dead, "POISON"));
+        world.settle().await;
+    });
+}
+
+#[test]
+fn a_daemon_that_is_stopped_often_does_not_use_up_a_job() {
+    let stop = [Action::Look, Action::Take, Action::Stop];
+    let mut actions: Vec<Action> = vec![Action::Append(0), Action::Look, Action::Take];
+    actions.extend(std::iter::repeat_n(stop, 9).flatten());
+    play(&actions);
+}

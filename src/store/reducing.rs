@@ -1,0 +1,204 @@
+//! The store as those see it who reduce: due marks, jobs, claims, what comes of them, and the books on requests.
+
+use super::*;
+
+impl Store {
+    /// Asks for a reduction. None when the condition does not hold. With a time in `confirm_until` somebody is asked
+    /// first, and it begins at that time without an answer.
+    pub async fn enqueue(
+        &self,
+        session: SessionKey,
+        caller: Caller,
+        request: CompactionRequest,
+        window: ModelWindow,
+        condition: Condition,
+        confirm_until: Option<Timestamp>,
+    ) -> Result<Option<Enqueued>> {
+        let command = jobs::Enqueue { session, caller, request, window, condition, confirm_until };
+        match self.shared.writer.send(Command::Enqueue(command)).await? {
+            Reply::Enqueued(enqueued) => Ok(enqueued),
+            _ => unexpected(),
+        }
+    }
+
+    /// Claims a job; none when somebody was faster.
+    pub async fn claim(&self, job: i64, owner: Uuid, until: Timestamp) -> Result<Option<Claim>> {
+        match self.shared.writer.send(Command::Claim(job, owner, until)).await? {
+            Reply::Claim(claim) => Ok(claim),
+            _ => unexpected(),
+        }
+    }
+
+    /// The claim that a daemon which is gone held on a job.
+    pub async fn lost_claim(&self, job: i64) -> Result<Claim> {
+        match self.shared.writer.send(Command::LostClaim(job)).await? {
+            Reply::Claim(Some(claim)) => Ok(claim),
+            _ => unexpected(),
+        }
+    }
+
+    /// Keeps a claim alive.
+    pub async fn heartbeat(&self, claim: Claim, until: Timestamp) -> Result<()> {
+        self.done(Command::Heartbeat(claim, until)).await
+    }
+
+    /// Puts a reduction in force.
+    pub async fn commit(&self, commit: Commit) -> Result<Committed> {
+        match self.shared.writer.send(Command::Commit(Box::new(commit))).await? {
+            Reply::Committed(committed) => Ok(committed),
+            _ => unexpected(),
+        }
+    }
+
+    /// Puts a job back for another attempt, at this time.
+    pub async fn retry_job(&self, claim: Claim, failure: Failure, at: Timestamp, loss: Loss) -> Result<()> {
+        // Nothing ends, so nothing is counted towards a breaker.
+        let breaker = Breaker { failures_max: i64::MAX, hold_turns: 0 };
+        self.done(Command::End(jobs::EndJob { claim, end: jobs::End::Retry(failure, at, loss), breaker })).await
+    }
+
+    /// Ends a job that no other attempt would help; `dead` when it was tried as often as is allowed.
+    pub async fn fail_job(&self, claim: Claim, failure: Failure, dead: bool, breaker: Breaker) -> Result<()> {
+        let end = if dead { jobs::End::Dead(failure) } else { jobs::End::Failed(failure) };
+        self.done(Command::End(jobs::EndJob { claim, end, breaker })).await
+    }
+
+    /// Ends a job that had nothing to do after all.
+    pub async fn nothing_to_do(&self, claim: Claim, failure: Failure, breaker: Breaker) -> Result<()> {
+        self.done(Command::End(jobs::EndJob { claim, end: jobs::End::Nothing(failure), breaker })).await
+    }
+
+    /// Lets a reduction begin that waits for somebody to agree.
+    pub async fn confirm(&self, id: CompactionId) -> Result<()> {
+        self.done(Command::Confirm(id)).await
+    }
+
+    /// Ends the wait of a reduction for its next attempt; an error if it has ended.
+    pub async fn hurry(&self, id: CompactionId) -> Result<()> {
+        self.done(Command::Hurry(id)).await
+    }
+
+    /// Stops a reduction.
+    pub async fn cancel(&self, id: CompactionId, caller: Caller) -> Result<()> {
+        self.done(Command::Cancel(id, caller)).await
+    }
+
+    /// Puts a finished summary in force. The receipt's id is the reduction's.
+    pub async fn supply(&self, supply: SuppliedSummary) -> Result<Receipt> {
+        let SuppliedSummary {
+            session,
+            caller,
+            expected_revision,
+            summary,
+            boundary_is_safe,
+            until,
+            evaluation,
+            tokens_before,
+        } = supply;
+        let command = reductions::Supply {
+            session,
+            caller,
+            expected_revision,
+            summary,
+            boundary_is_safe,
+            until,
+            tokens_before,
+            tokens_after: evaluation.view_tokens,
+            routine: evaluation.routine,
+            measured_at: evaluation.at,
+        };
+        self.receipt(Command::Supply(Box::new(command))).await
+    }
+
+    /// Clears a session's due mark and takes over what was measured.
+    pub async fn evaluated(&self, session: SessionKey, evaluation: Evaluation) -> Result<()> {
+        self.done(Command::Evaluated(session, evaluation)).await
+    }
+
+    /// The reduction of a session that waits or runs.
+    pub async fn live_compaction(&self, session: SessionKey) -> Result<Option<CompactionId>> {
+        self.reading(async |reader| jobs::live(reader, session.0).await).await
+    }
+
+    /// Whether a session's newest usage counts.
+    pub async fn has_trusted_usage(&self, session: SessionKey) -> Result<bool> {
+        self.reading(async |reader| jobs::trusted(reader, session.0).await).await
+    }
+
+    /// Sessions whose due mark is set.
+    pub async fn due_sessions(&self, limit: i64) -> Result<Vec<DueSession>> {
+        self.reading(async |reader| jobs::due(reader, limit).await).await
+    }
+
+    /// Jobs whose time has come.
+    pub async fn ready_jobs(&self, now: Timestamp, limit: i64) -> Result<Vec<(i64, SessionKey)>> {
+        self.reading(async |reader| jobs::ready(reader, now, limit).await).await
+    }
+
+    /// When the first session will have been idle for as long as its routine waits.
+    pub async fn next_idle(&self) -> Result<Option<Timestamp>> {
+        self.reading(async |reader| jobs::next_idle(reader).await).await
+    }
+
+    /// Sets the due mark of sessions that have been idle for as long as their routine waits.
+    pub async fn wake_idle(&self) -> Result<()> {
+        self.done(Command::WakeIdle).await
+    }
+
+    /// When the next job is to run.
+    pub async fn next_run(&self) -> Result<Option<Timestamp>> {
+        self.reading(async |reader| jobs::next_run(reader).await).await
+    }
+
+    /// Jobs that somebody holds, and until when.
+    pub async fn running_jobs(&self) -> Result<Vec<(i64, Timestamp)>> {
+        self.reading(async |reader| jobs::running(reader).await).await
+    }
+
+    /// How many jobs wait, and how many run.
+    pub async fn job_counts(&self) -> Result<(i64, i64)> {
+        self.reading(async |reader| jobs::counts(reader).await).await
+    }
+
+    /// A reduction by its id, with the requests that were made for it, but without their texts.
+    pub async fn compaction(&self, id: CompactionId) -> Result<Compaction> {
+        self.reading(async |reader| {
+            let job = jobs::by_id(reader, id).await?;
+            let requests = requests::of_jobs(reader, job.session, job.row, job.row).await?;
+            let requests = requests.into_iter().map(|(_, request)| request).collect();
+            Ok(Compaction { requests, ..job.compaction })
+        })
+        .await
+    }
+
+    /// One of the requests that were made for a reduction, by its number from 1, with its texts; none when there are
+    /// fewer.
+    pub async fn summary_request(&self, id: CompactionId, number: i64) -> Result<Option<SummaryRequest>> {
+        self.reading(async |reader| {
+            let job = jobs::by_id(reader, id).await?;
+            requests::with_texts(reader, job.session, job.row, number).await
+        })
+        .await
+    }
+
+    /// Notes requests to models that were made for a job, whatever becomes of it.
+    pub async fn add_requests(&self, claim: &Claim, requests: Vec<SummaryRequest>) -> Result<()> {
+        let add = requests::AddRequests { session: claim.session, job: claim.job, requests };
+        self.done(Command::AddRequests(add)).await
+    }
+
+    /// A page of a session's reductions, newest first, each with the number that continues behind it.
+    pub async fn compactions(&self, session: SessionKey, below: i64, limit: i64) -> Result<Vec<(i64, Compaction)>> {
+        self.reading(async |reader| {
+            let mut page = jobs::of_session(reader, session.0, below, limit).await?;
+            if let (Some((last, _)), Some((first, _))) = (page.first(), page.last()) {
+                for (row, request) in requests::of_jobs(reader, session.0, *first, *last).await? {
+                    let job = page.iter_mut().find(|(job, _)| *job == row);
+                    job.into_iter().for_each(|(_, compaction)| compaction.requests.push(request.clone()));
+                }
+            }
+            Ok(page)
+        })
+        .await
+    }
+}

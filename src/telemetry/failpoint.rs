@@ -1,0 +1,61 @@
+//! Fail points: places where a test makes the daemon die or a step fail, to see what is left.
+//!
+//! They are always compiled in and do nothing unless `LONGHAND_FAILPOINT` is set when the process starts. It names one
+//! place and, behind a colon, at which pass it acts (`commit.written`, `append.committed:20`); the first one by default.
+//! A place where the daemon dies aborts the process: nothing is flushed, closed or told, as after a kill.
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// The variable that arms a fail point. For tests only.
+pub const VARIABLE: &str = "LONGHAND_FAILPOINT";
+
+static ARMED: OnceLock<Option<Armed>> = OnceLock::new();
+
+/// The one fail point that acts.
+struct Armed {
+    name: String,
+    passes_left: AtomicU64,
+}
+
+impl Armed {
+    /// Reads what the variable says; a pass that is no number is the first.
+    fn parse(text: &str) -> Self {
+        let (name, pass) = text.split_once(':').unwrap_or((text, "1"));
+        Self { name: name.to_owned(), passes_left: AtomicU64::new(pass.parse().unwrap_or(1)) }
+    }
+
+    /// Whether this pass is the one at which it acts.
+    fn acts(&self, name: &str) -> bool {
+        self.name == name && self.passes_left.fetch_sub(1, Ordering::Relaxed) == 1
+    }
+}
+
+/// Whether the step that stands here is to fail.
+pub fn fails(name: &str) -> bool {
+    let armed = ARMED.get_or_init(|| std::env::var(VARIABLE).ok().map(|text| Armed::parse(&text)));
+    armed.as_ref().is_some_and(|armed| armed.acts(name))
+}
+
+/// Dies here, if this is the place.
+pub fn reach(name: &str) {
+    if fails(name) {
+        std::process::abort();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_point_acts_once_at_its_pass() {
+        for (text, acts_at) in [("commit", 1), ("commit:1", 1), ("commit:3", 3), ("commit:x", 1)] {
+            let armed = Armed::parse(text);
+            assert!(!armed.acts("append"), "another place");
+            let acts: Vec<bool> = (0..5).map(|_| armed.acts("commit")).collect();
+            let expected: Vec<bool> = (1..=5).map(|pass| pass == acts_at).collect();
+            assert_eq!(acts, expected, "{text}");
+        }
+    }
+}

@@ -1,0 +1,227 @@
+//! P1, P7: the daemon dies at every point where something is half done, and what it leaves is whole.
+//!
+//! Each row names a fail point (`telemetry::failpoint`) of the real binary. The daemon is started with it, fed until it
+//! dies there, and started again; the client then sends again what it was not told about.
+
+use crate::cli::{Daemon, begun_and_ended, check_ends, check_order, count, live, longhand, transcript};
+use crate::provider::fake::{FakeProvider, Protocol, Scene};
+use longhand::telemetry::failpoint;
+use std::os::unix::process::ExitStatusExt as _;
+use std::path::{Path, PathBuf};
+use std::process::ExitStatus;
+use std::sync::mpsc;
+use std::time::Duration;
+
+/// Whatever a test waits for comes within this, or never.
+const DEADLINE: Duration = Duration::from_secs(60);
+/// Turns that make one summary due, and some more that come after the crash.
+const TURNS: usize = 40;
+const MORE: usize = 42;
+const SIGABRT: i32 = 6;
+
+/// Where the daemon dies, in the order of an append's way to a summary.
+const POINTS: [&str; 15] = [
+    // The migrations have run, and nothing else.
+    "migrated",
+    // An append is written and not committed; it is committed and its client was not told.
+    "append.uncommitted:9",
+    "append.committed:9",
+    // The job of a session that is due.
+    "enqueue.uncommitted",
+    "enqueue.committed",
+    // The claim, and behind it before anything is done.
+    "claim.uncommitted",
+    "claim.committed",
+    "work.claimed",
+    // The summary is written, and not committed.
+    "work.done",
+    // Within the transaction that completes the job, before and after its statements.
+    "commit.begun",
+    "commit.written",
+    "commit.ended",
+    "commit.uncommitted",
+    // It is committed, and the worker was not told.
+    "commit.committed",
+    // A stopping daemon is about to fold the log into the database.
+    "checkpoint",
+];
+
+/// Waits until a daemon has died by itself. One that does not is killed, so that no test leaves it behind.
+fn death(daemon: Daemon, point: &str) -> ExitStatus {
+    let id = daemon.id();
+    let (done, waiting) = mpsc::channel();
+    std::thread::spawn(move || done.send(daemon.ended()));
+    waiting.recv_timeout(DEADLINE).unwrap_or_else(|_| {
+        rustix::process::kill_process(id, rustix::process::Signal::KILL).expect("the daemon can be killed");
+        panic!("{point} was not reached")
+    })
+}
+
+/// A home with a transcript in it, and the settings of the daemon.
+struct Home {
+    folder: tempfile::TempDir,
+    settings: Option<PathBuf>,
+}
+
+impl Home {
+    fn new() -> Self {
+        Self { folder: tempfile::tempdir().expect("a folder"), settings: None }
+    }
+
+    /// A home whose daemon asks this provider for summaries.
+    fn with(provider: &FakeProvider) -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        let settings = folder.path().join("longhand.toml");
+        let words = format!(
+            "[summarizers.fake]\nkind = \"openai-chat\"\nbase_url = \"{}\"\nmodel = \"m\"\nwindow = 200000\n\
+             max_output = 1000\n[summarizer]\nauto = \"fake\"\n",
+            provider.base_url()
+        );
+        std::fs::write(&settings, words).expect("settings are written");
+        Self { folder, settings: Some(settings) }
+    }
+
+    fn path(&self) -> &Path {
+        self.folder.path()
+    }
+
+    fn start(&self, point: Option<&str>) -> Daemon {
+        let change = |command: &mut std::process::Command| {
+            if let Some(point) = point {
+                command.env(failpoint::VARIABLE, point);
+            }
+            if let Some(settings) = &self.settings {
+                command.arg("--config").arg(settings);
+            }
+        };
+        Daemon::start_as(self.path(), change).0
+    }
+
+    /// The arguments that import a transcript of so many turns, and its number of messages.
+    fn import(&self, turns: usize) -> (Vec<String>, usize) {
+        let file = self.path().join("session.jsonl");
+        let messages = transcript(&file, turns);
+        (live(&file), messages)
+    }
+
+    /// Starts a daemon, feeds it until it dies at the point, and checks that this is where it died.
+    fn die_at(&self, point: &str) {
+        let (import, _) = self.import(TURNS);
+        let import: Vec<&str> = import.iter().map(String::as_str).collect();
+        let daemon = self.start(Some(point));
+        let mut client = daemon.spawn(&import);
+        let status = if point == "checkpoint" {
+            client.wait().expect("the import ends");
+            daemon.stop()
+        } else {
+            death(daemon, point)
+        };
+        drop(client.kill());
+        drop(client.wait());
+        assert_eq!(status.signal(), Some(SIGABRT), "{point} was not reached: {status}");
+    }
+
+    /// Starts the daemon again, sends everything again, and checks that all is there once and that work goes on.
+    fn recover(&self, point: &str) {
+        let daemon = self.start(None);
+        for turns in [TURNS, MORE] {
+            let (import, messages) = self.import(turns);
+            let import: Vec<&str> = import.iter().map(String::as_str).collect();
+            let report = daemon.json(&import).remove(0);
+            assert_eq!(report["messages"], messages, "{point}");
+            let session = report["sessions"][0]["session_id"].as_str().expect("a session").to_owned();
+            let shown = daemon.json(&["show", &session]);
+            let mut ids: Vec<&str> = shown.iter().filter_map(|message| message["clientId"].as_str()).collect();
+            let all = ids.len();
+            ids.sort_unstable();
+            ids.dedup();
+            // What the importer keeps of the file's head is there too.
+            assert!(all >= messages, "{point}: {all} of {messages} messages are there");
+            assert_eq!(all, ids.len(), "{point}: a message is there twice");
+        }
+        let began = std::time::Instant::now();
+        let events = loop {
+            let events = daemon.json(&["events"]);
+            let (begun, ended) = begun_and_ended(&events);
+            if !begun.is_empty() && begun.len() == ended.len() {
+                break events;
+            }
+            assert!(began.elapsed() < DEADLINE, "{point}: a reduction has no end");
+        };
+        check_order(&events);
+        check_ends(&events);
+        assert!(count(&events, "EVENT_KIND_COMPACTED") >= 1, "{point}: the trigger is not lost");
+        assert!(daemon.run(&["audit", "verify"]).status.success(), "{point}");
+        assert!(daemon.stop().success(), "{point}");
+    }
+}
+
+#[test]
+fn a_daemon_that_dies_at_any_point_leaves_what_it_acknowledged() {
+    // Few at a time, so that none starves.
+    for points in POINTS.chunks(3) {
+        std::thread::scope(|scope| {
+            for point in points {
+                scope.spawn(|| {
+                    let home = Home::new();
+                    home.die_at(point);
+                    home.recover(point);
+                });
+            }
+        });
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_daemon_that_dies_while_a_model_writes_has_the_summary_written_again() {
+    let provider = FakeProvider::playing(Protocol::Chat, []).await;
+    let home = Home::with(&provider);
+    let home = tokio::task::spawn_blocking(move || {
+        home.die_at("work.words");
+        home
+    });
+    let home = home.await.expect("it died in the middle of the stream");
+    assert_eq!(provider.asked().len(), 1);
+    tokio::task::spawn_blocking(move || home.recover("work.words")).await.expect("it recovered");
+    assert!(provider.asked().len() >= 2, "nothing of the first reply is used");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_daemon_that_dies_with_a_heartbeat_leaves_a_job_that_is_taken_up() {
+    // The first request is never answered, so that the worker says that it is alive.
+    let provider = FakeProvider::playing(Protocol::Chat, [Scene::Hang]).await;
+    let home = Home::with(&provider);
+    let done = tokio::task::spawn_blocking(move || {
+        home.die_at("heartbeat.uncommitted");
+        home.recover("heartbeat.uncommitted");
+    });
+    done.await.expect("it recovered");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_summary_whose_commit_fails_is_committed_again_without_the_model() {
+    let provider = FakeProvider::playing(Protocol::Chat, []).await;
+    let home = Home::with(&provider);
+    let done = tokio::task::spawn_blocking(move || {
+        let daemon = home.start(Some("commit.refused"));
+        let (import, _) = home.import(TURNS);
+        let import: Vec<&str> = import.iter().map(String::as_str).collect();
+        let report = daemon.json(&import).remove(0);
+        let session = report["sessions"][0]["session_id"].as_str().expect("a session").to_owned();
+        let mut follower = longhand(home.path());
+        let follow = ["context", &session, "--wait", "--server", &daemon.server()];
+        assert!(follower.args(follow).output().expect("a view").status.success());
+        let compactions = daemon.json(&["compactions", &session]);
+        assert!(!compactions.is_empty());
+        for compaction in &compactions {
+            assert_eq!(
+                (&compaction["state"], &compaction["attemptCount"]),
+                (&"COMPACTION_STATE_DONE".into(), &"1".into())
+            );
+        }
+        assert_eq!(count(&daemon.json(&["events"]), "EVENT_KIND_COMPACTION_RETRIED"), 0);
+        compactions.len()
+    });
+    let compactions = done.await.expect("it was committed");
+    assert_eq!(provider.asked().len(), compactions, "one request for each summary, the refused one included");
+}

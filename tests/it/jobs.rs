@@ -1,0 +1,240 @@
+//! P12: whose turn it is, what is tried again, and what a change under a running reduction means for it.
+
+#[path = "../../benches/load/fleet.rs"]
+mod fleet;
+
+use crate::support::{Line, ScriptedSummarizer, TestApp, Watch, filler, shown, soon, text, turns, words_of};
+use futures::future::{BoxFuture, FutureExt as _};
+use longhand::app::Reason;
+use longhand::app::compactions::{NewSummary, Wanted};
+use longhand::model::compaction::{Compaction, CompactionKind, CompactionState, Trigger};
+use longhand::model::event::{EventBody, EventKind};
+use longhand::model::ids::SessionId;
+use longhand::store::Caller;
+use longhand::summarizer::{Error, Summarizer, SummaryInput, SummaryOutput};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+const WORDS: usize = 1_100;
+const SESSIONS: usize = 100;
+/// Sessions with a second job that waits behind the first.
+const EAGER: usize = 10;
+
+/// A session that is one turn away from being due.
+async fn small(test: &TestApp) -> String {
+    let session = test.session("opencode@seed", 6_000, 1_000).await;
+    test.append(&session, &turns(1, 8, WORDS)).await;
+    session
+}
+
+async fn cross(test: &TestApp, session: &str) {
+    assert!(test.append(session, &turns(9, 9, WORDS)).await.fill.due, "the test needs it to be due");
+}
+
+async fn start(test: &TestApp, session: &str, instructions: &str) -> Compaction {
+    let wanted = Wanted { instructions: instructions.to_owned(), ..Wanted::of(CompactionKind::Summary) };
+    test.app.start_compaction(session, wanted, Caller::default()).await.expect("there is something to compact").0
+}
+
+fn hold(text: &str) -> Line {
+    Line::Hold(text.to_owned())
+}
+
+fn say(text: &str) -> Line {
+    Line::Say(text.to_owned())
+}
+
+/// Waits until so many jobs wait, and so many run.
+async fn waiting(test: &TestApp, counts: (i64, i64)) {
+    let there = async {
+        while test.app.store().job_counts().await.expect("read") != counts {
+            tokio::task::yield_now().await;
+        }
+    };
+    soon("the jobs to be asked for", there).await;
+}
+
+#[tokio::test]
+async fn no_session_starts_its_second_job_before_every_waiting_one_has_started_its_first() {
+    let held = [hold("S1"), hold("S1")];
+    let script = ScriptedSummarizer::new(held.into_iter().chain((0..2 * SESSIONS).map(|_| say("S2"))));
+    let test = TestApp::with(script.clone()).await;
+    let mut sessions = Vec::new();
+    for _ in 0..SESSIONS {
+        sessions.push(small(&test).await);
+    }
+    for session in &sessions {
+        cross(&test, session).await;
+    }
+    // Both workers are busy, so everybody else waits; the first ones already ask for more.
+    script.held().await;
+    script.held().await;
+    waiting(&test, (98, 2)).await;
+    for session in &sessions[..EAGER] {
+        start(&test, session, "and again").await;
+        test.append(session, &turns(10, 14, WORDS)).await;
+    }
+    script.release();
+    script.release();
+    test.settled().await;
+    let mut order: Vec<SessionId> = Vec::new();
+    let mut ends: BTreeMap<String, usize> = BTreeMap::new();
+    for event in test.events().await {
+        match event.body {
+            EventBody::CompactionStarted { .. } => order.push(event.session_id),
+            EventBody::Compacted { .. } => *ends.entry(event.session_id.to_string()).or_default() += 1,
+            EventBody::CompactionFailed { .. } | EventBody::CompactionCancelled { .. } => panic!("{:?}", event.body),
+            _ => {}
+        }
+    }
+    let distinct = |sessions: &[SessionId]| {
+        sessions.iter().map(ToString::to_string).collect::<std::collections::BTreeSet<_>>().len()
+    };
+    assert_eq!(distinct(&order[..SESSIONS]), SESSIONS, "somebody's second turn came before somebody's first");
+    assert_eq!(ends.len(), SESSIONS, "every session was compacted");
+    for (index, session) in sessions.iter().enumerate() {
+        assert!(ends[session] >= if index < EAGER { 2 } else { 1 }, "{index}: {}", ends[session]);
+    }
+    assert_eq!(ends.values().sum::<usize>(), order.len(), "each began once and ended once");
+    assert_eq!(test.findings().await, []);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_fleet_is_compacted_within_the_providers_limit_in_turn_and_in_little_memory() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let report = fleet::run(env!("CARGO_BIN_EXE_longhand"), folder.path(), SESSIONS).await;
+    assert!(report.compacted >= SESSIONS && report.at_once >= 2, "{report}");
+    assert!(report.peak_kib.is_none_or(|kib| kib <= 300 * 1_024), "{report}");
+}
+
+#[tokio::test]
+async fn sessions_are_looked_at_while_all_workers_are_busy() {
+    let script = ScriptedSummarizer::new([hold("S1"), hold("S1")]);
+    let test = TestApp::with(script.clone()).await;
+    for _ in 0..2 {
+        let session = small(&test).await;
+        cross(&test, &session).await;
+        script.held().await;
+    }
+    let session = small(&test).await;
+    cross(&test, &session).await;
+    waiting(&test, (1, 2)).await;
+    assert!(test.context(&session).await.pending.is_some());
+}
+
+/// Asks for an hour of rest at first, then writes.
+#[derive(Default)]
+struct Resting {
+    asked: AtomicUsize,
+}
+
+impl Summarizer for Resting {
+    fn name(&self) -> &str {
+        "resting"
+    }
+
+    fn summarize<'a>(&'a self, _input: &'a SummaryInput) -> BoxFuture<'a, Result<SummaryOutput, Error>> {
+        let first = self.asked.fetch_add(1, Ordering::Relaxed) == 0;
+        async move {
+            if first {
+                return Err(Error::Transient { message: "later".to_owned(), retry_after_ms: Some(3_600_000) });
+            }
+            Ok(SummaryOutput { text: "S1".to_owned(), summarizer: "resting".to_owned(), usage: None })
+        }
+        .boxed()
+    }
+}
+
+#[tokio::test]
+async fn a_rest_that_was_asked_for_is_kept_until_somebody_retries_by_hand() {
+    let test = TestApp::with(Arc::new(Resting::default())).await;
+    let session = small(&test).await;
+    let mut watch = test.watch().await;
+    cross(&test, &session).await;
+    let EventBody::CompactionRetried { compaction, .. } = watch.wait_for(EventKind::CompactionRetried).await.body
+    else {
+        panic!("another body")
+    };
+    let rest = "select (run_at - start_time) / 1000000 from job";
+    assert!((3_600..3_660).contains(&test.number(rest).await), "{}", test.number(rest).await);
+    let (tried, joined) = test.app.retry_compaction(&compaction.to_string(), Caller::default()).await.expect("taken");
+    assert_eq!((tried.id, joined), (compaction, true));
+    watch.wait_for(EventKind::Compacted).await;
+    assert_eq!(watch.count(EventKind::CompactionStarted), 1, "it is the same one");
+    let error = test.app.retry_compaction(&compaction.to_string(), Caller::default()).await.expect_err("done");
+    assert_eq!(error.reason, Reason::CompactionEnded);
+}
+
+#[tokio::test]
+async fn a_reduction_that_ended_without_effect_is_retried_as_another_one() {
+    let script = ScriptedSummarizer::new([hold("S1"), say("S2")]);
+    let test = TestApp::with(script.clone()).await;
+    let session = small(&test).await;
+    let mut watch = test.watch().await;
+    let first = start(&test, &session, "mind the tests").await;
+    script.held().await;
+    test.app.cancel_compaction(&first.id.to_string(), Caller::default()).await.expect("cancelled");
+    let (second, joined) =
+        test.app.retry_compaction(&first.id.to_string(), Caller::default()).await.expect("another begins");
+    assert!(second.id != first.id && !joined);
+    assert_eq!((second.request.trigger, second.request.instructions.as_str()), (Trigger::Manual, "mind the tests"));
+    script.release();
+    let EventBody::Compacted { compaction, .. } = watch.wait_for(EventKind::Compacted).await.body else {
+        panic!("another body")
+    };
+    assert_eq!(compaction, second.id);
+    assert_eq!(script.asked()[1].instructions, "mind the tests");
+    let unknown = test.app.retry_compaction(&first.id.to_string().replace(['1', '2'], "3"), Caller::default()).await;
+    assert_eq!(unknown.expect_err("nobody").reason, Reason::CompactionNotFound);
+}
+
+/// A reduction that runs, held by its summarizer.
+async fn running(test: &TestApp, script: &ScriptedSummarizer) -> (String, Watch) {
+    let session = small(test).await;
+    let watch = test.watch().await;
+    cross(test, &session).await;
+    script.held().await;
+    (session, watch)
+}
+
+async fn superseded(test: &TestApp, watch: &mut Watch) {
+    let body = watch.wait_for(EventKind::CompactionCancelled).await.body;
+    let EventBody::CompactionCancelled { failure, compaction } = body else { panic!("another body") };
+    assert_eq!(failure.reason, "SUPERSEDED");
+    let ended = test.app.get_compaction(&compaction.to_string()).await.expect("it is listed");
+    assert_eq!(ended.state, CompactionState::Superseded);
+}
+
+#[tokio::test]
+async fn an_edit_in_front_of_the_boundary_supersedes_a_running_summary_and_it_is_looked_at_again() {
+    let script = ScriptedSummarizer::new([hold("S1"), say("S2")]);
+    let test = TestApp::with(script.clone()).await;
+    let (session, mut watch) = running(&test, &script).await;
+    test.app
+        .edit(&session, "u2", &[text(&format!("better {}", filler("u2", WORDS)))], None, Caller::default())
+        .await
+        .expect("edited");
+    script.release();
+    superseded(&test, &mut watch).await;
+    watch.wait_for(EventKind::Compacted).await;
+    assert!(shown(&test.context(&session).await).contains(&"assistant summary: s2".to_owned()));
+    let read = &script.asked()[1].messages;
+    assert!(read.iter().any(|source| words_of(&source.message).starts_with("better")), "with what was edited");
+}
+
+#[tokio::test]
+async fn a_summary_that_is_brought_along_supersedes_a_running_one() {
+    let script = ScriptedSummarizer::new([hold("S1")]);
+    let test = TestApp::with(script.clone()).await;
+    let (session, mut watch) = running(&test, &script).await;
+    let supplied =
+        NewSummary { text: "brought along".to_owned(), tail_start: "u9".to_owned(), ..NewSummary::default() };
+    test.app.supply_summary(&session, supplied, Caller::default()).await.expect("supplied");
+    script.release();
+    superseded(&test, &mut watch).await;
+    test.settled().await;
+    let lines = shown(&test.context(&session).await);
+    assert_eq!(lines.iter().filter(|line| line.contains(" summary:")).count(), 1, "{lines:?}");
+    assert!(lines.contains(&"assistant summary: brought along".to_owned()), "{lines:?}");
+}
