@@ -418,3 +418,75 @@ impl Drop for Offer {
         self.tasks.offered().retain(|offered| offered.id != self.id);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::presets;
+
+    const WAIT: Duration = Duration::from_secs(60);
+
+    fn task() -> Task {
+        let policy = presets::find("opencode@seed").expect("a preset").policy();
+        let input = SummaryInput {
+            messages: Vec::new(),
+            split_turn: Vec::new(),
+            previous: None,
+            rules: policy.summarize(Level::Auto).expect("a policy that summarizes").summary.clone(),
+            counting: policy.counting,
+            instructions: String::new(),
+            budget_tokens: 1_000,
+        };
+        Task {
+            session: SessionId(Uuid::from_u128(1)),
+            compaction: CompactionId(Uuid::from_u128(2)),
+            base: 3,
+            level: Some(Level::Auto),
+            trigger: Trigger::Threshold,
+            attempt: 1,
+            window_tokens: 6_000,
+            covered: Vec::new(),
+            tail_start: None,
+            retained: Vec::new(),
+            input,
+            details_json: None,
+        }
+    }
+
+    #[test]
+    fn a_worker_that_lost_its_job_takes_back_its_own_offer_only() {
+        let tasks = Tasks::new(WAIT);
+        let compaction = task().compaction;
+        let leased = || tasks.take(&Filter::default(), WAIT).expect("a task on offer");
+        let dead = tasks.offer(task());
+        let old = leased();
+        let offer = tasks.offer(Task { attempt: 2, ..task() });
+        let new = leased();
+        assert_eq!((old.task.attempt, new.task.attempt), (1, 2));
+        assert_eq!(tasks.leased(compaction, new.token).map(|task| task.attempt), Ok(2));
+        drop(dead);
+        assert_eq!(tasks.leased(compaction, old.token).err(), Some(Refused::LeaseLost));
+        assert_eq!(tasks.leased(compaction, new.token).map(|task| task.attempt), Ok(2));
+        drop(offer);
+        assert_eq!(tasks.leased(compaction, new.token).err(), Some(Refused::NotFound));
+    }
+
+    #[test]
+    fn no_lease_is_endless() {
+        let tasks = Tasks::new(WAIT);
+        let _offer = tasks.offer(task());
+        let leased = tasks.take(&Filter::default(), WAIT).expect("a task on offer");
+        let longest = WAIT + Duration::from_millis(limits::SUMMARY_TASK_MS_MAX);
+        let held = tasks.extend(leased.task.compaction, leased.token, longest * 2).expect("held");
+        assert!(held <= longest && held > WAIT, "{held:?}");
+    }
+
+    #[test]
+    fn only_so_many_wait() {
+        let tasks = Tasks::new(WAIT);
+        let places: Vec<_> = (0..limits::SUMMARY_TASK_CALLERS_MAX).map(|_| tasks.place().expect("a place")).collect();
+        assert_eq!(tasks.place().err(), Some(Refused::TooMany));
+        drop(places);
+        assert!(tasks.place().is_ok());
+    }
+}
