@@ -18,7 +18,7 @@ pub(crate) fn longhand(home: &Path) -> Command {
 pub(crate) struct Daemon {
     child: Child,
     home: PathBuf,
-    directory: PathBuf,
+    pub(crate) directory: PathBuf,
 }
 
 impl Daemon {
@@ -159,7 +159,7 @@ pub(crate) fn check_ends(events: &[Value]) {
 }
 
 /// The reductions that the log says began, and those that it says ended, sorted.
-pub(crate) fn begun_and_ended(events: &[Value]) -> (Vec<String>, Vec<String>) {
+fn begun_and_ended(events: &[Value]) -> (Vec<String>, Vec<String>) {
     let of = |kind: &str, field: &str| -> Vec<String> {
         let named = events.iter().filter(|event| event["kind"] == kind);
         named.map(|event| event[field]["compactionId"].as_str().unwrap_or_default().to_owned()).collect()

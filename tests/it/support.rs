@@ -176,7 +176,7 @@ impl TestApp {
 
     /// One number from the database.
     pub(crate) async fn number(&self, sql: &'static str) -> i64 {
-        sqlx::query_scalar(sql).fetch_one(&mut self.database().await).await.expect(sql)
+        number(self.directory(), sql).await
     }
 
     /// A new session; its id.
@@ -294,6 +294,11 @@ pub(crate) async fn connect(directory: &Path) -> SqliteConnection {
         .foreign_keys(false)
         .busy_timeout(DEADLINE);
     SqliteConnection::connect_with(&options).await.expect("the database opens")
+}
+
+/// One number from the database in a folder.
+pub(crate) async fn number(directory: &Path, sql: &'static str) -> i64 {
+    sqlx::query_scalar(sql).fetch_one(&mut connect(directory).await).await.expect(sql)
 }
 
 /// Copies the files of a closed store.
