@@ -4,8 +4,10 @@ use super::history::History;
 use super::{Question, WHOLE_CHARACTERS};
 use crate::generate::Conversation;
 use crate::report::Class;
+use longhand::model::compaction::Level;
 use longhand::model::part::{PartBody, ResultStatus};
-use longhand::policy::prompt::{Detail, GAP, Style, entries};
+use longhand::policy::presets::opencode;
+use longhand::policy::prompt::{Detail, GAP, entries};
 use serde_json::{Value, json};
 
 /// How a history is written out. It may hold media; no tail is kept, and nothing was summarized before.
@@ -34,7 +36,9 @@ impl Question for Transcript {
 
     fn ours(&self) -> Value {
         let messages: Vec<_> = self.history.messages.iter().collect();
-        lines(&entries(Style::OpenCode, Detail::FULL, &messages).join(GAP))
+        let policy = opencode::v1_18();
+        let rules = policy.summarize(Level::Auto).map(|rule| &rule.summary.transcript);
+        rules.map_or(Value::Null, |rules| lines(&entries(rules, Detail::full(rules), &messages).join(GAP)))
     }
 
     /// The words around it are OpenCode's own.

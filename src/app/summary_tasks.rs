@@ -9,7 +9,7 @@ use crate::model::ids::{CompactionId, MessageId};
 use crate::model::time::Timestamp;
 use crate::model::view::SourceMessage;
 use crate::policy::plan::PlanEdit;
-use crate::policy::prompt::{self, Material, Scope, Style};
+use crate::policy::prompt::{self, Material, Scope};
 use crate::summarizer::{Filter, Refused, TaskEdit};
 use std::sync::Arc;
 use std::time::Duration;
@@ -118,13 +118,12 @@ fn lease_time(given: Option<Duration>) -> Result<Duration> {
 /// What a model of such a window is to be asked for a task.
 fn request(task: &Task, window_tokens: i64) -> Prompt {
     let input = &task.input;
-    let style = Style::of(&input.rules);
     let ask = |text: &str| {
         let request = prompt::Request {
-            style,
             scope: Scope::History,
             material: Material::Whole(text),
             previous: input.previous.as_deref(),
+            draft: None,
             instructions: &input.instructions,
             words: prompt::words(input.budget_tokens),
         };
@@ -134,7 +133,7 @@ fn request(task: &Task, window_tokens: i64) -> Prompt {
     let empty = ask("");
     let around = prompt::weight(&empty.system).saturating_add(prompt::weight(&empty.user));
     let room = window_tokens.saturating_sub(around).saturating_sub(input.budget_tokens).max(1);
-    ask(&prompt::whole(style, &messages, room))
+    ask(&prompt::whole(&input.rules.transcript, &messages, room))
 }
 
 impl Longhand {

@@ -191,6 +191,48 @@ pub struct Summary {
     pub transcript: Transcript,
     /// What is attached to the summary word for word; absent: nothing.
     pub attachments: Option<Attachments>,
+    /// What else a model is told of the form that is expected of it.
+    #[serde(default)]
+    pub prompt: PromptStyle,
+    /// A model's summary is followed by what the built-in summarizer would say, in at most so many tokens: files,
+    /// commands, errors, open points. 0 for none of it.
+    #[serde(default)]
+    pub facts_tokens: i64,
+}
+
+/// What a model is told of the form that is expected of it, besides the sections.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct PromptStyle {
+    /// The name of the element in which a model is given the summary that its own replaces.
+    pub previous_tag: String,
+    /// The name of the element in which a model may think before it writes. It is no part of the summary. Absent: a
+    /// model is to write the summary and nothing else.
+    pub thoughts_tag: Option<String>,
+    /// The name of the element in which a model is to give the summary, and which is taken off; absent: none.
+    pub answer_tag: Option<String>,
+    /// The sections of the summary that the front of a split turn gets.
+    pub split_turn_sections: Vec<Section>,
+    /// Whether what the person who asks wants the summary to dwell on is told for the front of a split turn too.
+    pub split_turn_instructions: bool,
+}
+
+impl Default for PromptStyle {
+    fn default() -> Self {
+        let section =
+            |heading: &str, holds| Section { heading: heading.to_owned(), holds: Some(holds), bullet: Bullet::Dash };
+        Self {
+            previous_tag: "previous-summary".to_owned(),
+            thoughts_tag: None,
+            answer_tag: None,
+            split_turn_sections: vec![
+                section("## Original Request", Topic::Goal),
+                section("## Progress So Far", Topic::Done),
+                section("## Context Needed to Continue", Topic::Context),
+            ],
+            split_turn_instructions: true,
+        }
+    }
 }
 
 /// How the sections of a summary are set apart.
@@ -212,6 +254,8 @@ pub enum SummaryFormat {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Transcript {
+    /// How messages, calls and results are put down.
+    pub form: TranscriptForm,
     /// At most so many units of each tool output; 0 for all of it.
     pub output_units: u32,
     /// What stands behind an output that was cut; `{omitted}` becomes the number of units left out.
@@ -222,6 +266,20 @@ pub struct Transcript {
     pub calls: bool,
     /// What stands in place of a media item; `{mime}` and `{name}` are filled in. Empty leaves it out.
     pub media_note: String,
+}
+
+/// How messages, calls and results are put down for a model that summarizes them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TranscriptForm {
+    /// Each message with what is in it, and every result right behind its call, as OpenCode does.
+    Paired,
+    /// Words, calls as functions with named arguments, and results where they stand, as pi does.
+    InPlace,
+    /// What was said, and a sentence for what tools did, as Neovate does.
+    Digest,
+    /// The role of each message and a line for each thing in it, as goose does.
+    Lines,
 }
 
 /// What a summary carries along word for word.

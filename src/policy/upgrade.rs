@@ -8,7 +8,28 @@ use serde_json::{Map, Value, json};
 pub fn parse(text: &str) -> Result<Policy, serde_json::Error> {
     let value: Value = serde_json::from_str(text)?;
     let is_first = value.get("render_version") == Some(&json!(1)) && value.get("tail").is_some();
-    if is_first { serde_json::from_value(upgraded(value)) } else { serde_json::from_str(text) }
+    let mut value = if is_first { upgraded(value) } else { value };
+    let is_changed = name_forms(&mut value) || is_first;
+    if is_changed { serde_json::from_value(value) } else { serde_json::from_str(text) }
+}
+
+/// Names the form of the transcript where it was told from whether split turns have a heading; whether one was missing.
+fn name_forms(policy: &mut Value) -> bool {
+    let mut is_changed = false;
+    for rung in ["micro", "auto", "deep"] {
+        let steps = policy.get_mut(rung).and_then(|rung| rung.get_mut("steps")).and_then(Value::as_array_mut);
+        for step in steps.into_iter().flatten() {
+            let Some(summary) = step.pointer_mut("/summarize/summary") else { continue };
+            let splits = summary.get("split_turn_heading").is_some_and(Value::is_string);
+            if let Some(transcript) = summary.get_mut("transcript").and_then(Value::as_object_mut)
+                && !transcript.contains_key("form")
+            {
+                transcript.insert("form".to_owned(), json!(if splits { "in_place" } else { "paired" }));
+                is_changed = true;
+            }
+        }
+    }
+    is_changed
 }
 
 /// The text of version 1 in the form of today.
@@ -146,6 +167,21 @@ mod tests {
             for field in ["preset", "counting", "truncate", "routine", "auto", "view", "guards"] {
                 assert_eq!(old[field], today[field], "{name}: {field}");
             }
+        }
+    }
+
+    #[test]
+    fn a_policy_without_the_newest_fields_means_what_it_meant() {
+        for (preset, form) in [("pi@1.5", "in_place"), ("opencode@seed", "paired")] {
+            let today = presets::find(preset).expect("a preset").policy();
+            let mut stored = serde_json::to_value(&today).expect("a policy is JSON");
+            let summary = stored.pointer_mut("/auto/steps/0/summarize/summary").expect("a summary");
+            let fields = summary.as_object_mut().expect("an object");
+            fields.remove("prompt");
+            fields.remove("facts_tokens");
+            let form_of = fields["transcript"].as_object_mut().expect("an object").remove("form");
+            assert_eq!(form_of, Some(json!(form)), "{preset}");
+            assert_eq!(parse(&stored.to_string()).expect("it loads"), today, "{preset}");
         }
     }
 

@@ -1,6 +1,6 @@
 //! What makes a policy unusable.
 
-use super::{Fit, Limit, Policy, Rung, Step, Summarize, Summary, SummaryFormat, Tail, Truncate};
+use super::{Fit, Limit, Policy, Rung, Section, Step, Summarize, Summary, SummaryFormat, Tail, Truncate};
 use std::collections::HashSet;
 
 /// A value that a policy may not have.
@@ -167,9 +167,29 @@ fn check_summary(check: &mut Check, summary: &Summary, path: &str) {
     if let SummaryFormat::Elements { root } = &summary.format {
         check.that(is_name(root), &format!("{path}.format.elements.root"), "must be the name of an element");
     }
+    check.not_negative(summary.facts_tokens, &format!("{path}.facts_tokens"));
+    let style = &summary.prompt;
+    let names = [
+        ("previous_tag", Some(&style.previous_tag)),
+        ("thoughts_tag", style.thoughts_tag.as_ref()),
+        ("answer_tag", style.answer_tag.as_ref()),
+    ];
+    for (field, name) in names {
+        let usable = name.is_none_or(|name| is_name(name));
+        check.that(usable, &format!("{path}.prompt.{field}"), "must be the name of an element");
+    }
+    check_sections(check, &summary.sections, &format!("{path}.sections"));
+    let splits = summary.split_turn_heading.is_some();
+    let holds_something = style.split_turn_sections.iter().any(|section| section.holds.is_some());
+    let path = format!("{path}.prompt.split_turn_sections");
+    check.that(!splits || holds_something, &path, "must have a section that holds something");
+    check_sections(check, &style.split_turn_sections, &path);
+}
+
+fn check_sections(check: &mut Check, sections: &[Section], path: &str) {
     let mut topics = HashSet::new();
-    for (index, section) in summary.sections.iter().enumerate() {
-        let path = format!("{path}.sections.{index}");
+    for (index, section) in sections.iter().enumerate() {
+        let path = format!("{path}.{index}");
         let heading = section.heading.trim();
         let one_line = !heading.is_empty() && !heading.contains('\n');
         check.that(one_line, &format!("{path}.heading"), "must be one line with words in it");
@@ -241,6 +261,27 @@ mod tests {
                 sections[1].holds = sections[0].holds;
             },
             &[&format!("{summary}.sections.1.holds")],
+        );
+        check(
+            "pi@1.5",
+            |policy| {
+                let summary = &mut summarize(policy).summary;
+                summary.facts_tokens = -1;
+                summary.prompt.previous_tag = "a b".into();
+                summary.prompt.thoughts_tag = Some(String::new());
+                summary.prompt.answer_tag = Some("<x>".into());
+                summary.prompt.split_turn_sections.clear();
+            },
+            &[
+                "facts_tokens",
+                "prompt.previous_tag",
+                "prompt.thoughts_tag",
+                "prompt.answer_tag",
+                "prompt.split_turn_sections",
+            ]
+            .map(|field| format!("{summary}.{field}"))
+            .each_ref()
+            .map(String::as_str),
         );
         check(
             "pi@1.5",

@@ -6,6 +6,7 @@ use crate::model::compaction::Failure;
 use crate::model::ids::{MessageId, SessionId};
 use crate::model::view::SourceMessage;
 use crate::policy::plan::{self, Scene, SummaryPlan, Work};
+use crate::policy::prompt::{self, Scope};
 use crate::store::Claim;
 use crate::summarizer::{Refused, Release, Request, SummaryInput, SummaryOutput, Task, TaskEdit, TaskReply};
 
@@ -129,12 +130,23 @@ impl Worker {
     }
 }
 
+/// The summary in an answer to the request, with what follows every summary.
+fn answer(input: &SummaryInput, output: SummaryOutput) -> Result<SummaryOutput, Failure> {
+    let text = prompt::answer(&input.rules, Scope::History, &output.text);
+    if text.is_empty() {
+        return Err(failure("SUMMARY_EMPTY", "the reply holds thoughts and no summary"));
+    }
+    Ok(SummaryOutput { text, ..output }.completed(input))
+}
+
 /// The reduction with a client's summary in it, or why that cannot be the summary.
 fn check(scene: Scene<'_>, work: &Work, assignment: &Assignment, reply: TaskReply) -> Result<Draft, Failure> {
     let plan = &assignment.plan;
     let text = reply.words(&plan.rules.sections)?;
     let summarizer = if reply.model.is_empty() { "client".to_owned() } else { format!("client/{}", reply.model) };
     let output = SummaryOutput { text, summarizer, usage: reply.usage };
+    // A summary of the client's own stands as it is; an answer to the request is taken like that of any other model.
+    let output = if reply.supplied { output } else { answer(&assignment.input, output)? };
     let least = scene.policy.guards.minimum_gain_tokens.max(1);
     match Draft::of(scene, &work.cuts, Some((plan, &output))) {
         Some(draft) if draft.gain() >= least => {

@@ -364,7 +364,7 @@ impl Worker {
     ) -> Result<SummaryOutput, Refusal> {
         let limit = Duration::from_millis(limits::SUMMARIZE_MS_MAX);
         match tokio::time::timeout(limit, summarizer.summarize_before(input, witness)).await {
-            Ok(Ok(output)) => Ok(output),
+            Ok(Ok(output)) => Ok(output.completed(input)),
             Ok(Err(summarizer::Error::Transient { message, retry_after_ms })) => {
                 Err(Refusal::Retry(failure("SUMMARIZER_UNAVAILABLE", message), retry_after_ms))
             }

@@ -3,6 +3,7 @@
 //! A summarizer is given everything it may use and answers with words; it knows nothing of sessions, jobs or stores.
 //! Who calls it decides what is covered, how much room there is, and what happens when it fails.
 
+mod carried;
 mod chain;
 mod extractive;
 mod provider;
@@ -56,6 +57,13 @@ pub struct SummaryOutput {
     pub usage: Option<Usage>,
 }
 
+impl SummaryOutput {
+    /// The summary with what the policy puts behind everybody's words: facts behind a model's, and lists of files.
+    pub fn completed(self, input: &SummaryInput) -> Self {
+        carried::complete(input, self)
+    }
+}
+
 /// Why there is no summary.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
@@ -82,7 +90,8 @@ pub trait Summarizer: Send + Sync {
     /// The name that events and lists show, such as `extractive`.
     fn name(&self) -> &str;
 
-    /// Writes a summary of `input.messages` and `input.split_turn`.
+    /// Writes a summary of `input.messages` and `input.split_turn`. What the policy puts behind every summary is not in
+    /// it yet; see [`SummaryOutput::completed`].
     fn summarize<'a>(&'a self, input: &'a SummaryInput) -> BoxFuture<'a, Result<SummaryOutput, Error>>;
 
     /// The same, before somebody who hears the words as they come and is told of every request to a model.

@@ -6,7 +6,7 @@ use super::tally::Tally;
 use super::witness::{Nobody, Witness};
 use super::{Error, Summarizer, SummaryInput, SummaryOutput};
 use crate::model::view::SourceMessage;
-use crate::policy::prompt::{self, Material, NO_HISTORY, Prompt, Request, Scope, Style, weight};
+use crate::policy::prompt::{self, Material, NO_HISTORY, Prompt, Request, Scope, weight};
 use futures::future::{BoxFuture, FutureExt as _};
 use futures::stream::{StreamExt as _, TryStreamExt as _};
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -33,7 +33,6 @@ pub(super) struct Remote {
 struct Effort<'a> {
     input: &'a SummaryInput,
     witness: &'a dyn Witness,
-    style: Style,
     /// How many steps of the ladder of detail are left out.
     skip: usize,
     /// About how many words the summary may have.
@@ -48,13 +47,15 @@ impl<'a> Effort<'a> {
     /// A request about some material.
     fn request<'b>(&'b self, scope: Scope, material: Material<'b>, previous: Option<&'b str>) -> Request<'b> {
         let instructions = &self.input.instructions;
-        Request { style: self.style, scope, material, previous, instructions, words: self.words }
+        Request { scope, material, previous, draft: None, instructions, words: self.words }
     }
 
     /// What is left for the history in a request, beside all that is in it anyway.
     fn room_beside(&self, scope: Scope, previous: Option<&str>) -> i64 {
         let empty = prompt::prompt(&self.input.rules, &self.request(scope, Material::Piece("", 1, 1), previous));
-        self.room.saturating_sub(weigh(&empty)).max(ROOM_MIN)
+        // A summary that is checked is read along with what it is about.
+        let draft = if self.input.rules.verify { (self.room / 4).min(self.input.budget_tokens) } else { 0 };
+        self.room.saturating_sub(weigh(&empty)).saturating_sub(draft).max(ROOM_MIN)
     }
 }
 
@@ -99,10 +100,9 @@ impl Remote {
         let mut room = self.window.saturating_sub(self.max_output);
         let mut words = prompt::words(budget);
         let mut fault = Fault::new(Class::Permanent, "nothing was tried");
-        let style = Style::of(&input.rules);
         for skip in 0..EFFORTS {
             tally.begins(self.name());
-            let effort = Effort { input, witness: &tally, style, skip, words, room, heaviest: AtomicI64::new(0) };
+            let effort = Effort { input, witness: &tally, skip, words, room, heaviest: AtomicI64::new(0) };
             fault = match self.try_once(&effort).await {
                 Ok(text) => {
                     let summarizer = format!("{}/{}", self.name(), tally.model());
@@ -163,12 +163,12 @@ impl Remote {
             other => (None, other),
         };
         let room = effort.room_beside(scope, previous);
-        let pieces = prompt::pieces(effort.style, effort.skip, messages, lead, room);
+        let pieces = prompt::pieces(&effort.input.rules.transcript, effort.skip, messages, lead, room);
         let ask = |material, previous| effort.request(scope, material, previous);
         match pieces.as_slice() {
             [] => return Ok(None),
             [whole] => {
-                return self.ask(effort, ask(Material::Whole(whole), previous), true).await.map(Some);
+                return self.write_and_check(effort, ask(Material::Whole(whole), previous)).await.map(Some);
             }
             _ => {}
         }
@@ -193,7 +193,7 @@ impl Remote {
             let mut groups = grouped(notes, room);
             if groups.len() <= 1 {
                 let last = groups.pop().unwrap_or_default();
-                return self.ask(effort, effort.request(scope, Material::Notes(&last), previous), true).await;
+                return self.write_and_check(effort, effort.request(scope, Material::Notes(&last), previous)).await;
             }
             notes = Vec::new();
             for mut group in groups {
@@ -207,12 +207,38 @@ impl Remote {
         }
     }
 
+    /// Has the summary itself written and, where the policy says so, held against what it was made from. When that
+    /// check comes to nothing, the summary stands as it was first written.
+    async fn write_and_check(&self, effort: &Effort<'_>, request: Request<'_>) -> Result<String, Fault> {
+        let text = self.ask(effort, request, true).await?;
+        if !effort.input.rules.verify {
+            return Ok(text);
+        }
+        let check = Request { draft: Some(&text), ..request };
+        if weigh(&prompt::prompt(&effort.input.rules, &check)) > effort.room {
+            return Ok(text);
+        }
+        effort.witness.begins(self.name());
+        let checked = self.ask(effort, check, true).await;
+        Ok(checked.unwrap_or_else(|fault| {
+            tracing::warn!(summarizer = %self.name(), %fault, "a summary could not be checked");
+            effort.witness.begins(self.name());
+            effort.witness.hears(&text);
+            text
+        }))
+    }
+
     async fn ask(&self, effort: &Effort<'_>, request: Request<'_>, streams: bool) -> Result<String, Fault> {
-        let prompt = prompt::prompt(&effort.input.rules, &request);
-        let sections = prompt::sections(&effort.input.rules, request.scope);
+        let rules = &effort.input.rules;
+        let prompt = prompt::prompt(rules, &request);
+        let sections = prompt::sections(rules, request.scope);
         effort.heaviest.fetch_max(weigh(&prompt), Ordering::Relaxed);
-        let answer = self.provider.ask(&prompt, &sections, effort.witness, streams).await?;
-        Ok(answer.text)
+        let answer = self.provider.ask(&prompt, sections, effort.witness, streams).await?;
+        let text = prompt::answer(rules, request.scope, &answer.text);
+        if text.is_empty() {
+            return Err(Fault::new(Class::Refused, "the reply holds thoughts and no summary"));
+        }
+        Ok(text)
     }
 }
 

@@ -23,6 +23,7 @@ mod routine;
 mod sessions;
 mod simulate;
 mod subscriptions;
+mod summaries;
 mod summary_tasks;
 mod summary_words;
 mod tamper;

@@ -6,9 +6,11 @@ use crate::support::{Line, ScriptedSummarizer, TestApp, soon, turns};
 use fake::{Asked, FakeProvider, Protocol, Scene};
 use longhand::clock::Clock;
 use longhand::config::Config;
+use longhand::model::compaction::Level;
 use longhand::model::event::{EventBody, EventKind};
 use longhand::model::part::PartBody;
 use longhand::model::summary_request::Spending;
+use longhand::policy::presets;
 use longhand::summarizer::{Call, Error, Levels, Nobody, Summarizer, SummaryInput, SummaryOutput, Witness, levels};
 use std::sync::{Arc, Mutex};
 
@@ -366,6 +368,28 @@ async fn a_split_turn_gets_a_summary_of_its_own() {
     let fake = FakeProvider::playing(Protocol::Responses, [Scene::Say("FRONT".to_owned())]).await;
     let output = roomy(&fake).summarize(&alone).await.expect("a summary");
     assert_eq!(output.text, format!("OLD\n\n---\n\n{heading}\n\nFRONT"));
+}
+
+#[tokio::test]
+async fn a_summary_is_checked_where_the_policy_says_so() {
+    let mut input = input().await;
+    input.rules = presets::gemini_cli::v0_26().summarize(Level::Auto).expect("a summary").summary.clone();
+    let first = || Scene::Say("<scratchpad>hm</scratchpad>\n<state_snapshot>FIRST</state_snapshot>".to_owned());
+    let second = Scene::Say("<state_snapshot>SECOND</state_snapshot>".to_owned());
+    for (check, expected) in [(second, "SECOND"), (Scene::Filtered, "FIRST")] {
+        let fake = FakeProvider::playing(Protocol::Gemini, [first(), check]).await;
+        let notes = Notes::default();
+        let output = summarizer(&fake, Protocol::Gemini, PATIENT).summarize_before(&input, &notes).await;
+        let output = output.expect("a summary");
+        assert_eq!(output.text, format!("<state_snapshot>{expected}</state_snapshot>"));
+        assert!(notes.heard.lock().expect("no panic").contains(expected));
+        let asked = fake.asked();
+        assert_eq!(asked.len(), 2, "one to write it and one to check it");
+        assert!(asked[0].words.contains("<overall_goal>") && !asked[0].words.contains("draft-summary"));
+        let draft = "<draft-summary>\n<state_snapshot>FIRST</state_snapshot>\n</draft-summary>";
+        assert!(asked[1].words.contains(draft), "{}", asked[1].words);
+        assert_eq!(output.usage.map(|usage| usage.input), Some(2 * 60), "both are paid for");
+    }
 }
 
 #[tokio::test]

@@ -7,9 +7,9 @@ use crate::policy::clear::{Count, Hint, Instead, Keep, Words};
 use crate::policy::fit::last;
 use crate::policy::select::Last;
 use crate::policy::{
-    Bullet, Clear, CountPer, Counting, Fit, Guards, LengthUnit, Limit, MediaUnits, Notice, Policy, Rounding, Rung,
-    Section, Step, Summarize, Summary, SummaryFormat, SummaryRole, Tail, TextWeight, Threshold, Topic, Transcript,
-    Trigger, UsageCount, ViewStyle,
+    Bullet, Clear, CountPer, Counting, Fit, Guards, LengthUnit, Limit, MediaUnits, Notice, Policy, PromptStyle,
+    Rounding, Rung, Section, Step, Summarize, Summary, SummaryFormat, SummaryRole, Tail, TextWeight, Threshold, Topic,
+    Transcript, TranscriptForm, Trigger, UsageCount, ViewStyle,
 };
 
 const UNANSWERED: &str = "The last request, results that no reply has read, open messages and running calls are never \
@@ -130,7 +130,11 @@ pub fn seed() -> Policy {
             notice: Notice::Inform {
                 text: "--- Conversation compacted to save context ({percent}% full) ---".to_owned(),
             },
-            steps: vec![summarize(Tail::Last(Last { messages: 10 }), summary(auto_sections(), 3_600), last_20())],
+            steps: vec![summarize(
+                Tail::Last(Last { messages: 10 }),
+                in_tags(summary(auto_sections(), 3_600)),
+                last_20(),
+            )],
             stop_when_enough: false,
         }),
         deep: Some(Rung {
@@ -252,6 +256,7 @@ fn summary(sections: Vec<Section>, max_tokens: i64) -> Summary {
         carry_previous: true,
         verify: false,
         transcript: Transcript {
+            form: TranscriptForm::Paired,
             output_units: 2_000,
             output_marker: "\n[truncated]".to_owned(),
             reasoning: true,
@@ -259,7 +264,14 @@ fn summary(sections: Vec<Section>, max_tokens: i64) -> Summary {
             media_note: "[Attached {mime}: {name}]".to_owned(),
         },
         attachments: None,
+        prompt: PromptStyle::default(),
+        facts_tokens: 0,
     }
+}
+
+/// A summary that a model gives between the tags of the design; the view has tags of its own.
+fn in_tags(summary: Summary) -> Summary {
+    Summary { prompt: PromptStyle { answer_tag: Some("summary".to_owned()), ..summary.prompt }, ..summary }
 }
 
 fn section(heading: &str, holds: Option<Topic>) -> Section {

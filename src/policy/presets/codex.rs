@@ -3,9 +3,9 @@
 use super::Preset;
 use crate::policy::select::Requests;
 use crate::policy::{
-    Bullet, CountPer, Counting, Guards, LengthUnit, Limit, MediaUnits, Notice, Policy, Rounding, Rung, Section, Step,
-    Summarize, Summary, SummaryFormat, SummaryRole, Tail, TextWeight, Threshold, Topic, Transcript, Trigger,
-    UsageCount, ViewStyle,
+    Bullet, CountPer, Counting, Guards, LengthUnit, Limit, MediaUnits, Notice, Policy, PromptStyle, Rounding, Rung,
+    Section, Step, Summarize, Summary, SummaryFormat, SummaryRole, Tail, TextWeight, Threshold, Topic, Transcript,
+    TranscriptForm, Trigger, UsageCount, ViewStyle,
 };
 
 /// `codex@2026-08`.
@@ -123,6 +123,7 @@ fn summary() -> Summary {
         carry_previous: true,
         verify: false,
         transcript: Transcript {
+            form: TranscriptForm::Paired,
             output_units: 0,
             output_marker: String::new(),
             reasoning: true,
@@ -130,5 +131,7 @@ fn summary() -> Summary {
             media_note: "[image: {mime}]".to_owned(),
         },
         attachments: None,
+        prompt: PromptStyle::default(),
+        facts_tokens: 0,
     }
 }

@@ -9,9 +9,9 @@ use crate::policy::clear::{Excerpt, Instead, Keep, Lines, Units, Weigh};
 use crate::policy::fit::output_budget::OutputBudget;
 use crate::policy::select::{Fraction, FractionCut};
 use crate::policy::{
-    Bullet, Clear, CountPer, Counting, Fit, Guards, LengthUnit, Limit, MediaUnits, Notice, Policy, Rounding, Rung,
-    Section, Step, Summarize, Summary, SummaryFormat, SummaryRole, Tail, TextWeight, Threshold, Topic, Transcript,
-    Trigger, UsageCount, ViewStyle,
+    Bullet, Clear, CountPer, Counting, Fit, Guards, LengthUnit, Limit, MediaUnits, Notice, Policy, PromptStyle,
+    Rounding, Rung, Section, Step, Summarize, Summary, SummaryFormat, SummaryRole, Tail, TextWeight, Threshold, Topic,
+    Transcript, TranscriptForm, Trigger, UsageCount, ViewStyle,
 };
 
 /// What is true of both versions.
@@ -79,6 +79,11 @@ pub const V0_26: Preset = Preset {
         ("auto.steps.1.summarize.summary.filler", "Longhand: Gemini CLI has none"),
         ("auto.steps.1.summarize.summary.max_tokens", "Longhand: Gemini CLI sets no limit"),
         ("auto.steps.1.summarize.summary.verify", "Gemini CLI: the probe"),
+        (
+            "auto.steps.1.summarize.summary.prompt",
+            "Gemini CLI: it reasons in a scratchpad first; the tags are Longhand's",
+        ),
+        ("auto.steps.1.summarize.summary.facts_tokens", "Gemini CLI has none"),
         ("auto.steps.1.summarize.fallback", "Gemini CLI: CONTENT_TRUNCATED"),
         ("deep", "Gemini CLI has one rung"),
         ("retrieval", "Gemini CLI has none"),
@@ -119,6 +124,8 @@ const AUGUST_SOURCES: &[(&str, &str)] = &[
     ("auto.steps.0.summarize.summary", "Gemini CLI: the compression prompt"),
     ("auto.steps.0.summarize.summary.filler", "Longhand: Gemini CLI has none"),
     ("auto.steps.0.summarize.summary.max_tokens", "Longhand: Gemini CLI sets no limit"),
+    ("auto.steps.0.summarize.summary.prompt", "Gemini CLI: it reasons in a scratchpad first; the tags are Longhand's"),
+    ("auto.steps.0.summarize.summary.facts_tokens", "Gemini CLI has none"),
     ("auto.steps.0.summarize.fallback", "Longhand: the built-in summarizer"),
     ("deep", "Gemini CLI has one rung"),
     ("retrieval", "Gemini CLI has none"),
@@ -222,6 +229,7 @@ pub(super) fn snapshot(sections: Vec<Section>) -> Summary {
         carry_previous: true,
         verify: false,
         transcript: Transcript {
+            form: TranscriptForm::Paired,
             output_units: 0,
             output_marker: String::new(),
             reasoning: false,
@@ -229,6 +237,8 @@ pub(super) fn snapshot(sections: Vec<Section>) -> Summary {
             media_note: "[attached: {mime}]".to_owned(),
         },
         attachments: None,
+        prompt: PromptStyle { thoughts_tag: Some("scratchpad".to_owned()), ..PromptStyle::default() },
+        facts_tokens: 0,
     }
 }
 

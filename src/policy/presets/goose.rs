@@ -6,9 +6,9 @@ use crate::policy::bpe::Encoding;
 use crate::policy::clear::{Count, Keep, OfWindow};
 use crate::policy::select::Requests;
 use crate::policy::{
-    Bullet, Clear, CountPer, Counting, Guards, LengthUnit, Limit, MediaUnits, Notice, Policy, Rounding, Rung, Section,
-    Step, Summarize, Summary, SummaryFormat, SummaryRole, Tail, TextWeight, Threshold, Topic, Transcript, Trigger,
-    UsageCount, ViewStyle,
+    Bullet, Clear, CountPer, Counting, Guards, LengthUnit, Limit, MediaUnits, Notice, Policy, PromptStyle, Rounding,
+    Rung, Section, Step, Summarize, Summary, SummaryFormat, SummaryRole, Tail, TextWeight, Threshold, Topic,
+    Transcript, TranscriptForm, Trigger, UsageCount, ViewStyle,
 };
 
 /// `goose@0.8`.
@@ -148,6 +148,7 @@ fn summary() -> Summary {
         carry_previous: true,
         verify: false,
         transcript: Transcript {
+            form: TranscriptForm::Lines,
             output_units: 0,
             output_marker: String::new(),
             reasoning: false,
@@ -155,5 +156,7 @@ fn summary() -> Summary {
             media_note: "[image: {mime}]".to_owned(),
         },
         attachments: None,
+        prompt: PromptStyle::default(),
+        facts_tokens: 0,
     }
 }

@@ -6,9 +6,9 @@
 use super::Preset;
 use crate::policy::tokens::{Detail, Envelope};
 use crate::policy::{
-    Bullet, CountPer, Counting, Fit, Guards, LengthUnit, Limit, MediaUnits, Notice, Policy, Rounding, Rung, Section,
-    Step, Summarize, Summary, SummaryFormat, SummaryRole, Tail, TextWeight, Threshold, Topic, Transcript, Trigger,
-    Truncate, UsageCount, ViewStyle,
+    Bullet, CountPer, Counting, Fit, Guards, LengthUnit, Limit, MediaUnits, Notice, Policy, PromptStyle, Rounding,
+    Rung, Section, Step, Summarize, Summary, SummaryFormat, SummaryRole, Tail, TextWeight, Threshold, Topic,
+    Transcript, TranscriptForm, Trigger, Truncate, UsageCount, ViewStyle,
 };
 
 /// A limit that no view reaches: such a rung is climbed by hand only.
@@ -128,6 +128,7 @@ fn summary() -> Summary {
         carry_previous: true,
         verify: false,
         transcript: Transcript {
+            form: TranscriptForm::Paired,
             output_units: 1_500,
             output_marker: String::new(),
             reasoning: false,
@@ -135,5 +136,7 @@ fn summary() -> Summary {
             media_note: "[{mime} {name}]".to_owned(),
         },
         attachments: None,
+        prompt: PromptStyle::default(),
+        facts_tokens: 0,
     }
 }

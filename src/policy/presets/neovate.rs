@@ -7,9 +7,9 @@ use super::Preset;
 use crate::policy::bpe::Encoding;
 use crate::policy::clear::{Keep, PartOrder, PastCleared};
 use crate::policy::{
-    Bullet, Clear, CountPer, Counting, Guards, LengthUnit, Limit, MediaUnits, Notice, Policy, Rounding, Rung, Section,
-    Step, Summarize, Summary, SummaryFormat, SummaryRole, Tail, TextWeight, Threshold, Topic, Transcript, Trigger,
-    Truncate, UsageCount, ViewStyle,
+    Bullet, Clear, CountPer, Counting, Guards, LengthUnit, Limit, MediaUnits, Notice, Policy, PromptStyle, Rounding,
+    Rung, Section, Step, Summarize, Summary, SummaryFormat, SummaryRole, Tail, TextWeight, Threshold, Topic,
+    Transcript, TranscriptForm, Trigger, Truncate, UsageCount, ViewStyle,
 };
 
 const UNANSWERED: &str = "The last request, results that no reply has read, open messages and running calls are never \
@@ -180,6 +180,7 @@ fn summary() -> Summary {
         carry_previous: true,
         verify: false,
         transcript: Transcript {
+            form: TranscriptForm::Digest,
             output_units: 200,
             output_marker: "...".to_owned(),
             reasoning: true,
@@ -187,6 +188,8 @@ fn summary() -> Summary {
             media_note: String::new(),
         },
         attachments: None,
+        prompt: PromptStyle::default(),
+        facts_tokens: 0,
     }
 }
 

@@ -10,9 +10,9 @@ use super::Preset;
 use crate::policy::clear::{Keep, PastCleared};
 use crate::policy::select::LastTurns;
 use crate::policy::{
-    Bullet, Clear, CountPer, Counting, Guards, LengthUnit, Limit, MediaUnits, Notice, Policy, Rounding, Rung, Section,
-    Step, Summarize, Summary, SummaryFormat, SummaryRole, Tail, TextWeight, Threshold, Topic, Transcript, Trigger,
-    Truncate, UsageCount, ViewStyle,
+    Bullet, Clear, CountPer, Counting, Guards, LengthUnit, Limit, MediaUnits, Notice, Policy, PromptStyle, Rounding,
+    Rung, Section, Step, Summarize, Summary, SummaryFormat, SummaryRole, Tail, TextWeight, Threshold, Topic,
+    Transcript, TranscriptForm, Trigger, Truncate, UsageCount, ViewStyle,
 };
 
 const UNANSWERED: &str = "The last request, results that no reply has read, open messages and running calls are never \
@@ -73,6 +73,7 @@ pub const SEED: Preset = Preset {
         ("auto.steps.0.summarize.tail.turns.budget_max_tokens", "OpenCode: MAX_PRESERVE_RECENT_TOKENS"),
         ("auto.steps.0.summarize.summary", "OpenCode: SUMMARY_TEMPLATE"),
         ("auto.steps.0.summarize.summary.max_tokens", "Longhand: OpenCode sets no limit"),
+        ("auto.steps.0.summarize.summary.facts_tokens", "OpenCode has none"),
         ("auto.steps.0.summarize.summary.file_tags", "OpenCode has none: files are a section"),
         (
             "auto.steps.0.summarize.summary.split_turn_heading",
@@ -124,6 +125,7 @@ pub const V1_18: Preset = Preset {
         ("auto.steps.0.summarize.tail.turns.budget_max_tokens", "OpenCode: MAX_PRESERVE_RECENT_TOKENS"),
         ("auto.steps.0.summarize.summary", "OpenCode: SUMMARY_TEMPLATE"),
         ("auto.steps.0.summarize.summary.max_tokens", "Longhand: OpenCode sets no limit"),
+        ("auto.steps.0.summarize.summary.facts_tokens", "OpenCode has none"),
         ("auto.steps.0.summarize.summary.file_tags", "OpenCode has none: files are a section"),
         (
             "auto.steps.0.summarize.summary.split_turn_heading",
@@ -161,17 +163,18 @@ pub fn seed() -> Policy {
             only_if_shorter: false,
             ..Clear::outputs("[Old tool result content cleared]")
         })],
-        ..policy(SEED.name, last_turns(Some(2), 8_000), seed_sections())
+        ..policy(SEED.name, last_turns(Some(2), 8_000), summary(seed_sections()))
     }
 }
 
 /// The policy of `opencode@1.18`.
 pub fn v1_18() -> Policy {
-    policy(V1_18.name, last_turns(None, 15_000), v1_18_sections())
+    let prompt = PromptStyle { previous_tag: "prior-summary".to_owned(), ..PromptStyle::default() };
+    policy(V1_18.name, last_turns(None, 15_000), Summary { prompt, ..summary(v1_18_sections()) })
 }
 
 /// What both versions have in common.
-fn policy(preset: &str, tail: LastTurns, sections: Vec<Section>) -> Policy {
+fn policy(preset: &str, tail: LastTurns, summary: Summary) -> Policy {
     Policy {
         preset: preset.to_owned(),
         render_version: 2,
@@ -197,7 +200,7 @@ fn policy(preset: &str, tail: LastTurns, sections: Vec<Section>) -> Policy {
             notice: Notice::None,
             steps: vec![Step::Summarize(Box::new(Summarize {
                 tail: Tail::Turns(tail),
-                summary: summary(sections),
+                summary,
                 retained_first: false,
                 minimum_messages: 0,
                 fallback: Vec::new(),
@@ -234,6 +237,7 @@ fn summary(sections: Vec<Section>) -> Summary {
         carry_previous: true,
         verify: false,
         transcript: Transcript {
+            form: TranscriptForm::Paired,
             output_units: 2_000,
             output_marker: "\n[truncated]".to_owned(),
             reasoning: true,
@@ -241,6 +245,8 @@ fn summary(sections: Vec<Section>) -> Summary {
             media_note: "[Attached {mime}: {name}]".to_owned(),
         },
         attachments: None,
+        prompt: PromptStyle::default(),
+        facts_tokens: 0,
     }
 }
 
@@ -312,6 +318,7 @@ mod tests {
                 &format!("{tail}.turns"),
                 &format!("{tail}.budget_max_tokens"),
                 &format!("{rule}.summary.sections"),
+                &format!("{rule}.summary.prompt.previous_tag"),
             ]
         );
     }

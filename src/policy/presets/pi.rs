@@ -6,9 +6,9 @@ use super::Preset;
 use crate::policy::branch::BranchRules;
 use crate::policy::select::{LargeResults, Recent};
 use crate::policy::{
-    Bullet, CountPer, Counting, Guards, LengthUnit, Limit, MediaUnits, Notice, Policy, Rounding, Rung, Section, Step,
-    Summarize, Summary, SummaryFormat, SummaryRole, Tail, TextWeight, Threshold, Topic, Transcript, Trigger,
-    UsageCount, ViewStyle,
+    Bullet, CountPer, Counting, Guards, LengthUnit, Limit, MediaUnits, Notice, Policy, PromptStyle, Rounding, Rung,
+    Section, Step, Summarize, Summary, SummaryFormat, SummaryRole, Tail, TextWeight, Threshold, Topic, Transcript,
+    TranscriptForm, Trigger, UsageCount, ViewStyle,
 };
 
 /// `pi@0.73`.
@@ -83,6 +83,8 @@ const SOURCES: &[(&str, &str)] = &[
     ),
     ("auto.steps.0.summarize.summary.file_tags", "pi: formatFileOperations"),
     ("auto.steps.0.summarize.summary.split_turn_heading", "pi: how the summaries of a split turn are joined"),
+    ("auto.steps.0.summarize.summary.prompt", "pi: generateSummary and the prompt for the prefix of a turn"),
+    ("auto.steps.0.summarize.summary.facts_tokens", "pi has none"),
     ("auto.steps.0.summarize.summary.transcript", "pi: serializeConversation, in 1.5 without thoughts"),
     ("auto.steps.0.summarize.retained_first", "pi: a compaction's systemMessage stands before its summary"),
     ("auto.steps.0.summarize.fallback", "Longhand: the built-in summarizer"),
@@ -113,6 +115,10 @@ struct Version {
     summary_tokens: i64,
     /// Whether thoughts are written out for the summarizer.
     reasoning: bool,
+    /// The sections of the summary of a split turn's front.
+    split_turn_sections: fn() -> Vec<Section>,
+    /// Whether instructions by hand are told for that front too.
+    split_turn_instructions: bool,
 }
 
 /// The policy of `pi@0.73`.
@@ -123,6 +129,8 @@ pub fn v0_73() -> Policy {
         large_results: LargeResults::WithEverything,
         summary_tokens: 13_107,
         reasoning: true,
+        split_turn_sections: early_sections,
+        split_turn_instructions: false,
     })
 }
 
@@ -134,6 +142,8 @@ pub fn v1_5() -> Policy {
         large_results: LargeResults::WithCall,
         summary_tokens: 3_600,
         reasoning: false,
+        split_turn_sections: || PromptStyle::default().split_turn_sections,
+        split_turn_instructions: true,
     })
 }
 
@@ -201,6 +211,7 @@ fn summary(version: &Version) -> Summary {
         carry_previous: true,
         verify: false,
         transcript: Transcript {
+            form: TranscriptForm::InPlace,
             output_units: 2_000,
             output_marker: "\n\n[... {omitted} more characters truncated]".to_owned(),
             reasoning: version.reasoning,
@@ -208,7 +219,24 @@ fn summary(version: &Version) -> Summary {
             media_note: String::new(),
         },
         attachments: None,
+        prompt: PromptStyle {
+            split_turn_sections: (version.split_turn_sections)(),
+            split_turn_instructions: version.split_turn_instructions,
+            ..PromptStyle::default()
+        },
+        facts_tokens: 0,
     }
+}
+
+/// What 0.73 wants to know of the front of a split turn.
+fn early_sections() -> Vec<Section> {
+    let section =
+        |heading: &str, holds| Section { heading: heading.to_owned(), holds: Some(holds), bullet: Bullet::Dash };
+    vec![
+        section("## Original Request", Topic::Goal),
+        section("## Early Progress", Topic::Done),
+        section("## Context for Suffix", Topic::Context),
+    ]
 }
 
 fn sections() -> Vec<Section> {

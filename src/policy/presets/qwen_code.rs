@@ -6,8 +6,8 @@ use crate::policy::clear::{Count, Instead, Keep, Target, Tools, When, Words};
 use crate::policy::select::FractionCut;
 use crate::policy::{
     Attachments, Bullet, Clear, CountPer, Counting, FileText, FileTool, Guards, LengthUnit, Limit, MediaUnits, Notice,
-    Policy, Rounding, Rung, Section, Step, Summarize, Summary, Tail, TextWeight, Threshold, Topic, Trigger, UsageCount,
-    ViewStyle,
+    Policy, PromptStyle, Rounding, Rung, Section, Step, Summarize, Summary, Tail, TextWeight, Threshold, Topic,
+    Trigger, UsageCount, ViewStyle,
 };
 
 const UNREAD: &str = "The last request, results that no reply has read, open messages and running calls are never \
@@ -99,6 +99,7 @@ pub const V0_24: Preset = Preset {
         ("auto.notice", "Qwen Code: its line about a compression, in Longhand's words"),
         ("auto.steps.0.summarize.summary", "Qwen Code: the compression prompt"),
         ("auto.steps.0.summarize.summary.max_tokens", "Qwen Code: COMPACT_MAX_OUTPUT_TOKENS"),
+        ("auto.steps.0.summarize.summary.prompt.thoughts_tag", "Qwen Code: the analysis block, which it takes off"),
         ("auto.steps.0.summarize.summary.attachments", "Qwen Code: postCompactAttachments"),
         ("auto.steps.0.summarize.minimum_messages", "Qwen Code: a history of one message is left alone"),
         ("auto.steps.0.summarize.fallback", "Longhand: the built-in summarizer"),
@@ -300,6 +301,7 @@ fn summary() -> Summary {
                 file("replace", FileText::Nowhere {}),
             ],
         }),
+        prompt: PromptStyle { thoughts_tag: Some("analysis".to_owned()), ..PromptStyle::default() },
         ..gemini_cli::snapshot(sections)
     }
 }

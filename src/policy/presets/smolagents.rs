@@ -5,9 +5,9 @@
 
 use super::Preset;
 use crate::policy::{
-    Bullet, CountPer, Counting, Guards, LengthUnit, Limit, MediaUnits, Notice, Policy, Rounding, Rung, Section, Step,
-    Summarize, Summary, SummaryFormat, SummaryRole, Tail, TextWeight, Threshold, Topic, Transcript, Trigger, Truncate,
-    UsageCount, ViewStyle,
+    Bullet, CountPer, Counting, Guards, LengthUnit, Limit, MediaUnits, Notice, Policy, PromptStyle, Rounding, Rung,
+    Section, Step, Summarize, Summary, SummaryFormat, SummaryRole, Tail, TextWeight, Threshold, Topic, Transcript,
+    TranscriptForm, Trigger, Truncate, UsageCount, ViewStyle,
 };
 
 /// `smolagents`: 1.26.
@@ -111,6 +111,7 @@ fn summary() -> Summary {
         carry_previous: true,
         verify: false,
         transcript: Transcript {
+            form: TranscriptForm::Paired,
             output_units: 0,
             output_marker: String::new(),
             reasoning: false,
@@ -118,5 +119,7 @@ fn summary() -> Summary {
             media_note: "[{mime} {name}]".to_owned(),
         },
         attachments: None,
+        prompt: PromptStyle::default(),
+        facts_tokens: 0,
     }
 }

@@ -13,9 +13,9 @@ use crate::policy::fit::strip::Strip;
 use crate::policy::overflow::{ModelLimit, WindowStep};
 use crate::policy::tokens::ChatFormat;
 use crate::policy::{
-    Bullet, CountPer, Counting, Fit, Guards, LengthUnit, Limit, MediaUnits, Notice, Policy, Rounding, Rung, Section,
-    Step, Summarize, Summary, SummaryFormat, SummaryRole, Tail, TextWeight, Threshold, Topic, Transcript, Trigger,
-    UsageCount, ViewStyle,
+    Bullet, CountPer, Counting, Fit, Guards, LengthUnit, Limit, MediaUnits, Notice, Policy, PromptStyle, Rounding,
+    Rung, Section, Step, Summarize, Summary, SummaryFormat, SummaryRole, Tail, TextWeight, Threshold, Topic,
+    Transcript, TranscriptForm, Trigger, UsageCount, ViewStyle,
 };
 
 /// `suna@2025-04`.
@@ -348,6 +348,7 @@ fn summary() -> Summary {
         carry_previous: false,
         verify: false,
         transcript: Transcript {
+            form: TranscriptForm::Paired,
             output_units: 0,
             output_marker: String::new(),
             reasoning: false,
@@ -355,5 +356,7 @@ fn summary() -> Summary {
             media_note: String::new(),
         },
         attachments: None,
+        prompt: PromptStyle::default(),
+        facts_tokens: 0,
     }
 }

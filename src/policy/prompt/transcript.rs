@@ -1,115 +1,320 @@
-//! History as text: one entry a message, in the words of the agent whose policy it is.
+//! History as text, as the policy wants it written out.
 
 use super::cut;
-use crate::model::message::{MessageKind, Role};
+use crate::model::message::{Message, MessageKind, Role};
 use crate::model::part::{Media, Part, PartBody, ResultStatus, ToolCall, ToolResult};
 use crate::model::view::SourceMessage;
-use crate::policy::{LengthUnit, Summary, tokens};
+use crate::policy::{LengthUnit, Transcript, TranscriptForm, tokens};
 use serde_json::Value;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
-/// Whose way of writing a transcript.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Style {
-    /// OpenCode's: a result right behind its call, reasoning and attachments named, cleared outputs by placeholder.
-    OpenCode,
-    /// pi's: results where they stand, calls as functions with named arguments, no reasoning, no media.
-    Pi,
-}
-
-impl Style {
-    /// The style that goes with the rules of a summary: only pi gives the front of a split turn a summary of its own.
-    pub fn of(rules: &Summary) -> Self {
-        if rules.split_turn_heading.is_some() { Self::Pi } else { Self::OpenCode }
-    }
-}
-
-/// How much of what tools were given and gave back is told, in UTF-16 units.
+/// How much of what tools were given and gave back is told, in UTF-16 units; none: all of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Detail {
     /// Of an output.
-    pub output_units: usize,
-    /// Of an input; none: all of it.
+    pub output_units: Option<usize>,
+    /// Of an input.
     pub input_units: Option<usize>,
 }
 
 impl Detail {
-    /// What both agents tell: outputs up to 2 000 characters, inputs whole.
-    pub const FULL: Self = Self { output_units: 2_000, input_units: None };
     /// As little as is still worth telling.
-    pub const LEAST: Self = Self { output_units: 120, input_units: Some(240) };
-    /// What is tried in turn until the transcript fits.
-    pub const LADDER: [Self; 3] = [Self::FULL, Self { output_units: 500, input_units: Some(1_000) }, Self::LEAST];
+    pub const LEAST: Self = Self { output_units: Some(120), input_units: Some(240) };
+
+    /// As much as the policy says; inputs whole.
+    pub fn full(rules: &Transcript) -> Self {
+        let units = usize::try_from(rules.output_units).unwrap_or(usize::MAX);
+        Self { output_units: (units > 0).then_some(units), input_units: None }
+    }
+
+    /// What is tried in turn until the transcript fits; never more than the policy says.
+    pub fn ladder(rules: &Transcript) -> [Self; 3] {
+        let full = Self::full(rules);
+        let at_most = |units: usize| Some(full.output_units.map_or(units, |most| most.min(units)));
+        [
+            full,
+            Self { output_units: at_most(500), input_units: Some(1_000) },
+            Self { output_units: at_most(120), ..Self::LEAST },
+        ]
+    }
 }
 
-/// What OpenCode shows of an output that was cleared.
+/// What stands for an output that was cleared.
 const CLEARED: &str = "[Old tool result content cleared]";
 
 /// The entries of a transcript, oldest first. Messages in which there is nothing to tell have none.
-pub fn entries(style: Style, detail: Detail, messages: &[&SourceMessage]) -> Vec<String> {
-    let texts: Vec<String> = match style {
-        Style::OpenCode => open_code(detail, messages),
-        Style::Pi => messages.iter().flat_map(|source| pi(detail, source)).collect(),
+pub fn entries(rules: &Transcript, detail: Detail, messages: &[&SourceMessage]) -> Vec<String> {
+    let writer = Writer { rules, detail };
+    let messages = messages.iter().copied().filter(|source| source.message.kind != MessageKind::Record);
+    let messages: Vec<&SourceMessage> = messages.collect();
+    let texts: Vec<String> = match rules.form {
+        TranscriptForm::Paired => writer.paired(&messages),
+        TranscriptForm::InPlace => messages.iter().flat_map(|source| writer.in_place(&source.message)).collect(),
+        TranscriptForm::Digest => writer.digest(&messages),
+        TranscriptForm::Lines => messages.iter().map(|source| writer.lines(source)).collect(),
     };
     texts.into_iter().filter(|text| !text.is_empty()).collect()
 }
 
-/// The entries as OpenCode writes them: every result stands behind its call, wherever it came.
-fn open_code(detail: Detail, messages: &[&SourceMessage]) -> Vec<String> {
-    let mut results: HashMap<&str, (&ToolResult, bool)> = HashMap::new();
-    let mut calls: HashSet<&str> = HashSet::new();
-    for source in messages {
-        for part in &source.message.parts {
-            match &part.body {
-                PartBody::ToolCall(call) => _ = calls.insert(call.call_id.as_str()),
-                PartBody::ToolResult(result) => {
+/// What holds for all entries.
+struct Writer<'a> {
+    rules: &'a Transcript,
+    detail: Detail,
+}
+
+impl Writer<'_> {
+    /// Every result stands behind its call, wherever it came.
+    fn paired(&self, messages: &[&SourceMessage]) -> Vec<String> {
+        let calls = calls(messages);
+        let mut results: HashMap<&str, (&ToolResult, bool)> = HashMap::new();
+        for source in messages {
+            for part in &source.message.parts {
+                if let PartBody::ToolResult(result) = &part.body {
                     results.insert(result.call_id.as_str(), (result, is_cleared(source, part)));
                 }
-                PartBody::Text(_)
-                | PartBody::Reasoning(_)
-                | PartBody::Media(_)
-                | PartBody::Marker(_)
-                | PartBody::Step(_)
-                | PartBody::Opaque(_)
-                | PartBody::Record(_) => {}
+            }
+        }
+        let entry = |source: &&SourceMessage| {
+            let mut lines = Vec::new();
+            let mut attached = Vec::new();
+            if source.message.role == Role::User {
+                let texts: Vec<&str> = source.message.parts.iter().filter_map(|part| words(&part.body)).collect();
+                if !texts.is_empty() {
+                    lines.push(format!("[User]: {}", texts.join("\n")));
+                }
+            }
+            for part in &source.message.parts {
+                match &part.body {
+                    PartBody::ToolCall(call) if self.rules.calls => {
+                        lines.push(format!("[Assistant tool call]: {}({})", call.tool, self.input(call)));
+                        if let Some((result, cleared)) = results.get(call.call_id.as_str()) {
+                            lines.push(self.paired_result(result, *cleared));
+                        }
+                    }
+                    PartBody::ToolResult(result)
+                        if self.rules.calls && !calls.contains_key(result.call_id.as_str()) =>
+                    {
+                        lines.push(self.paired_result(result, is_cleared(source, part)));
+                    }
+                    PartBody::Reasoning(text) if self.rules.reasoning && !text.is_empty() => {
+                        lines.push(format!("[Assistant reasoning]: {text}"));
+                    }
+                    PartBody::Media(media) => attached.extend(self.note(media)),
+                    PartBody::Text(_) | PartBody::Marker(_) => match (words(&part.body), source.message.role) {
+                        (None, _) | (_, Role::User) => {}
+                        (Some(text), Role::Assistant | Role::Tool) => lines.push(format!("[Assistant]: {text}")),
+                        (Some(text), Role::System) => lines.push(format!("[System]: {text}")),
+                    },
+                    PartBody::ToolCall(_)
+                    | PartBody::ToolResult(_)
+                    | PartBody::Reasoning(_)
+                    | PartBody::Step(_)
+                    | PartBody::Opaque(_)
+                    | PartBody::Record(_) => {}
+                }
+            }
+            lines.extend(attached);
+            lines.join("\n")
+        };
+        messages.iter().map(entry).collect()
+    }
+
+    fn paired_result(&self, result: &ToolResult, cleared: bool) -> String {
+        let label = match result.status {
+            ResultStatus::Completed => "[Tool result]",
+            ResultStatus::Error | ResultStatus::Interrupted => "[Tool error]",
+        };
+        if cleared {
+            return format!("{label}: {CLEARED}");
+        }
+        let told = self.told(result);
+        // OpenCode cuts what a tool gave back, and not why it failed.
+        let is_cut = result.status == ResultStatus::Completed || self.detail != Detail::full(self.rules);
+        if is_cut { format!("{label}: {}", self.output(&told)) } else { format!("{label}: {told}") }
+    }
+
+    /// The entries of one message: thoughts, words, calls as functions with named arguments, results where they stand.
+    fn in_place(&self, message: &Message) -> Vec<String> {
+        let mut entries = Vec::new();
+        if self.rules.reasoning && message.role == Role::Assistant {
+            let thoughts: Vec<&str> = message.parts.iter().filter_map(|part| thought(&part.body)).collect();
+            if !thoughts.is_empty() {
+                entries.push(format!("[Assistant thinking]: {}", thoughts.join("\n")));
+            }
+        }
+        let texts: Vec<&str> = message.parts.iter().filter_map(|part| any_words(&part.body)).collect();
+        match message.role {
+            Role::User if texts.iter().all(|text| text.is_empty()) => {}
+            Role::User => entries.push(format!("[User]: {}", texts.concat())),
+            Role::Assistant if texts.is_empty() => {}
+            Role::Assistant => entries.push(format!("[Assistant]: {}", texts.join("\n"))),
+            // pi's results hold their texts themselves, and its system messages are no part of a transcript.
+            Role::Tool | Role::System => {}
+        }
+        let calls = message.parts.iter().filter(|_| self.rules.calls).filter_map(|part| match &part.body {
+            PartBody::ToolCall(call) => Some(self.function(call)),
+            _ => None,
+        });
+        let calls: Vec<String> = calls.collect();
+        if !calls.is_empty() {
+            entries.push(format!("[Assistant tool calls]: {}", calls.join("; ")));
+        }
+        for part in &message.parts {
+            match &part.body {
+                PartBody::ToolResult(result) if self.rules.calls && !result.output.is_empty() => {
+                    entries.push(format!("[Tool result]: {}", self.output(&result.output)));
+                }
+                PartBody::Media(media) => entries.extend(self.note(media)),
+                _ => {}
+            }
+        }
+        entries
+    }
+
+    /// What was said, and of what tools did a sentence each.
+    fn digest(&self, messages: &[&SourceMessage]) -> Vec<String> {
+        let calls = calls(messages);
+        let entry = |source: &&SourceMessage| {
+            let mut said: Vec<&str> = Vec::new();
+            let mut tools = Vec::new();
+            let mut attached = Vec::new();
+            let mut performed = false;
+            for part in &source.message.parts {
+                match &part.body {
+                    PartBody::Reasoning(text) if self.rules.reasoning => said.push(text),
+                    PartBody::Media(media) => attached.extend(self.note(media)),
+                    PartBody::ToolCall(_) => performed = true,
+                    PartBody::ToolResult(result) if self.rules.calls => {
+                        let tool = calls.get(result.call_id.as_str()).copied().unwrap_or("unknown");
+                        tools.push(if result.output.is_empty() || is_cleared(source, part) {
+                            format!("Tool {tool} executed successfully")
+                        } else {
+                            format!("Tool {tool} executed: {}", self.output(&result.output))
+                        });
+                    }
+                    other => said.extend(words(other)),
+                }
+            }
+            said.retain(|text| !text.trim().is_empty());
+            let mut lines = Vec::new();
+            match source.message.role {
+                Role::Assistant if said.is_empty() && performed && self.rules.calls => {
+                    lines.push("[Assistant performed tool operations]".to_owned());
+                }
+                _ if said.is_empty() => {}
+                Role::Assistant | Role::Tool => lines.push(format!("[Assistant]: {}", said.join("\n"))),
+                Role::User => lines.push(format!("[User]: {}", said.join("\n"))),
+                Role::System => lines.push(format!("[System]: {}", said.join("\n"))),
+            }
+            if !tools.is_empty() {
+                lines.push(format!("[Tool Results Summary: {}]", tools.join("; ")));
+            }
+            lines.extend(attached);
+            lines.join("\n")
+        };
+        messages.iter().map(entry).collect()
+    }
+
+    /// One message as goose writes it: the role, and a line for each thing in it.
+    fn lines(&self, source: &SourceMessage) -> String {
+        let mut lines = Vec::new();
+        for part in &source.message.parts {
+            match &part.body {
+                PartBody::ToolCall(call) if self.rules.calls => {
+                    lines.push(format!("tool_request({}): {}", call.tool, self.input(call)));
+                }
+                PartBody::ToolResult(_) if self.rules.calls && is_cleared(source, part) => {
+                    lines.push(format!("tool_response: {CLEARED}"));
+                }
+                PartBody::ToolResult(result) if self.rules.calls => {
+                    lines.push(format!("tool_response: {}", self.output(&self.told(result))));
+                }
+                PartBody::Reasoning(text) if self.rules.reasoning && !text.is_empty() => lines.push(text.clone()),
+                PartBody::Media(media) => lines.extend(self.note(media)),
+                other => lines.extend(words(other).map(str::to_owned)),
+            }
+        }
+        let role = match source.message.role {
+            // A result is something that the user's side says.
+            Role::User | Role::Tool => "user",
+            Role::Assistant => "assistant",
+            Role::System => "system",
+        };
+        if lines.is_empty() { String::new() } else { format!("[{role}]: {}", lines.join("\n")) }
+    }
+
+    /// What stands for a media item, if anything does.
+    fn note(&self, media: &Media) -> Option<String> {
+        let name = if media.name.is_empty() { "file" } else { &media.name };
+        let note = self.rules.media_note.replace("{mime}", &media.mime_type).replace("{name}", name);
+        (!note.is_empty()).then_some(note)
+    }
+
+    /// An output with notes for what is attached to it.
+    fn told(&self, result: &ToolResult) -> String {
+        let mut lines = vec![result.output.clone()];
+        lines.extend(result.attachments.iter().filter_map(|media| self.note(media)));
+        lines.join("\n")
+    }
+
+    /// An output, cut. What is left out is counted from the limit on, even where a character stood across it.
+    fn output(&self, output: &str) -> String {
+        let Some(units) = self.detail.output_units else { return output.to_owned() };
+        match cut(output, units) {
+            (_, false) => output.to_owned(),
+            (kept, true) => {
+                let left_out = tokens::length(LengthUnit::Utf16, output).saturating_sub(units);
+                let marker = match self.rules.output_marker.as_str() {
+                    "" => UNMARKED,
+                    marker => marker,
+                };
+                format!("{kept}{}", marker.replace("{omitted}", &left_out.to_string()))
             }
         }
     }
-    let entry = |source: &&SourceMessage| {
-        let mut lines = Vec::new();
-        let mut attached = Vec::new();
-        if source.message.role == Role::User {
-            let texts: Vec<&str> = source.message.parts.iter().filter_map(|part| words(&part.body)).collect();
-            if !texts.is_empty() {
-                lines.push(format!("[User]: {}", texts.join("\n")));
+
+    /// A call's input as compact JSON, cut if need be.
+    fn input(&self, call: &ToolCall) -> String {
+        let json = match serde_json::from_str::<Value>(&call.input_json) {
+            Ok(value) => script_json(&value),
+            Err(_) if call.input_json.trim().is_empty() => "{}".to_owned(),
+            Err(_) => call.input_json.clone(),
+        };
+        self.shortened(json)
+    }
+
+    /// A call as a function with named arguments.
+    fn function(&self, call: &ToolCall) -> String {
+        let told = match serde_json::from_str::<Value>(&call.input_json) {
+            Ok(Value::Object(fields)) => {
+                let argument = |(name, value): (&String, &Value)| format!("{name}={}", script_json(value));
+                fields.iter().map(argument).collect::<Vec<_>>().join(", ")
             }
+            Ok(Value::Null) => String::new(),
+            Ok(_) | Err(_) => call.input_json.clone(),
+        };
+        format!("{}({})", call.tool, self.shortened(told))
+    }
+
+    fn shortened(&self, text: String) -> String {
+        match self.detail.input_units.map(|units| cut(&text, units)) {
+            Some((kept, true)) => format!("{kept} [truncated]"),
+            Some((_, false)) | None => text,
         }
-        for part in &source.message.parts {
-            match &part.body {
-                PartBody::ToolCall(call) => {
-                    lines.push(format!("[Assistant tool call]: {}({})", call.tool, input(detail, call)));
-                    if let Some((result, cleared)) = results.get(call.call_id.as_str()) {
-                        lines.push(open_code_result(detail, result, *cleared));
-                    }
-                }
-                PartBody::ToolResult(result) if !calls.contains(result.call_id.as_str()) => {
-                    lines.push(open_code_result(detail, result, is_cleared(source, part)));
-                }
-                PartBody::ToolResult(_) | PartBody::Step(_) | PartBody::Opaque(_) | PartBody::Record(_) => {}
-                PartBody::Reasoning(text) if text.is_empty() => {}
-                PartBody::Reasoning(text) => lines.push(format!("[Assistant reasoning]: {text}")),
-                PartBody::Media(media) => attached.push(attachment(media)),
-                PartBody::Text(_) | PartBody::Marker(_) => match (words(&part.body), source.message.role) {
-                    (None, _) | (_, Role::User) => {}
-                    (Some(text), Role::Assistant | Role::Tool) => lines.push(format!("[Assistant]: {text}")),
-                    (Some(text), Role::System) => lines.push(format!("[System]: {text}")),
-                },
-            }
-        }
-        lines.extend(attached);
-        lines.join("\n")
+    }
+}
+
+/// What stands behind a cut output where the policy cuts none, and too long a transcript had to become shorter.
+const UNMARKED: &str = "\n[truncated]";
+
+/// The tool of each call, by the call's id.
+fn calls<'a>(messages: &[&'a SourceMessage]) -> HashMap<&'a str, &'a str> {
+    let parts = messages.iter().flat_map(|source| &source.message.parts);
+    let call = |part: &'a Part| match &part.body {
+        PartBody::ToolCall(call) => Some((call.call_id.as_str(), call.tool.as_str())),
+        _ => None,
     };
-    messages.iter().filter(|source| source.message.kind != MessageKind::Record).map(entry).collect()
+    parts.filter_map(call).collect()
 }
 
 /// Whether a prune mark took the part out of views.
@@ -134,82 +339,8 @@ fn words(body: &PartBody) -> Option<&str> {
     }
 }
 
-fn attachment(media: &Media) -> String {
-    let name = if media.name.is_empty() { "file" } else { &media.name };
-    format!("[Attached {}: {name}]", media.mime_type)
-}
-
-fn open_code_result(detail: Detail, result: &ToolResult, cleared: bool) -> String {
-    let label = match result.status {
-        ResultStatus::Completed => "[Tool result]",
-        ResultStatus::Error | ResultStatus::Interrupted => "[Tool error]",
-    };
-    if cleared {
-        return format!("{label}: {CLEARED}");
-    }
-    let mut lines = vec![result.output.clone()];
-    lines.extend(result.attachments.iter().map(attachment));
-    let told = lines.join("\n");
-    // OpenCode cuts what a tool gave back, and not why it failed.
-    let is_cut = result.status == ResultStatus::Completed || detail != Detail::FULL;
-    match cut(&told, detail.output_units) {
-        (kept, true) if is_cut => format!("{label}: {kept}\n[truncated]"),
-        _ => format!("{label}: {told}"),
-    }
-}
-
-/// A call's input as compact JSON, cut if need be.
-fn input(detail: Detail, call: &ToolCall) -> String {
-    let json = match serde_json::from_str::<Value>(&call.input_json) {
-        Ok(value) => script_json(&value),
-        Err(_) if call.input_json.trim().is_empty() => "{}".to_owned(),
-        Err(_) => call.input_json.clone(),
-    };
-    shortened(detail, json)
-}
-
-fn shortened(detail: Detail, text: String) -> String {
-    match detail.input_units.map(|units| cut(&text, units)) {
-        Some((kept, true)) => format!("{kept} [truncated]"),
-        Some((_, false)) | None => text,
-    }
-}
-
-/// The entries of one message as pi writes them.
-fn pi(detail: Detail, source: &SourceMessage) -> Vec<String> {
-    let message = &source.message;
-    if message.kind == MessageKind::Record {
-        return Vec::new();
-    }
-    let mut entries = Vec::new();
-    let texts: Vec<&str> = message.parts.iter().filter_map(|part| pi_text(&part.body)).collect();
-    match message.role {
-        Role::User if texts.iter().all(|text| text.is_empty()) => {}
-        Role::User => entries.push(format!("[User]: {}", texts.concat())),
-        Role::Assistant if texts.is_empty() => {}
-        Role::Assistant => entries.push(format!("[Assistant]: {}", texts.join("\n"))),
-        // pi's results hold their texts themselves, and its system messages are no part of a transcript.
-        Role::Tool | Role::System => {}
-    }
-    let calls: Vec<String> = message
-        .parts
-        .iter()
-        .filter_map(|part| if let PartBody::ToolCall(call) = &part.body { Some(pi_call(detail, call)) } else { None })
-        .collect();
-    if !calls.is_empty() {
-        entries.push(format!("[Assistant tool calls]: {}", calls.join("; ")));
-    }
-    for part in &message.parts {
-        if let PartBody::ToolResult(result) = &part.body
-            && !result.output.is_empty()
-        {
-            entries.push(format!("[Tool result]: {}", pi_output(detail, &result.output)));
-        }
-    }
-    entries
-}
-
-fn pi_text(body: &PartBody) -> Option<&str> {
+/// What a text or a marker says, also if it says nothing in a text.
+fn any_words(body: &PartBody) -> Option<&str> {
     match body {
         PartBody::Text(text) => Some(text),
         PartBody::Marker(marker) if !marker.text.is_empty() => Some(&marker.text),
@@ -224,26 +355,11 @@ fn pi_text(body: &PartBody) -> Option<&str> {
     }
 }
 
-fn pi_call(detail: Detail, call: &ToolCall) -> String {
-    let told = match serde_json::from_str::<Value>(&call.input_json) {
-        Ok(Value::Object(fields)) => {
-            let argument = |(name, value): (&String, &Value)| format!("{name}={}", script_json(value));
-            fields.iter().map(argument).collect::<Vec<_>>().join(", ")
-        }
-        Ok(Value::Null) => String::new(),
-        Ok(_) | Err(_) => call.input_json.clone(),
-    };
-    format!("{}({})", call.tool, shortened(detail, told))
-}
-
-/// An output as pi cuts it. What is left out is counted from the limit on, even where a character stood across it.
-fn pi_output(detail: Detail, output: &str) -> String {
-    match cut(output, detail.output_units) {
-        (_, false) => output.to_owned(),
-        (kept, true) => {
-            let left_out = tokens::length(LengthUnit::Utf16, output).saturating_sub(detail.output_units);
-            format!("{kept}\n\n[... {left_out} more characters truncated]")
-        }
+/// A thought.
+fn thought(body: &PartBody) -> Option<&str> {
+    match body {
+        PartBody::Reasoning(text) => Some(text),
+        _ => None,
     }
 }
 

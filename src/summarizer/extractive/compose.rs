@@ -70,16 +70,16 @@ pub(super) struct Material<'a> {
 
 /// How long texts are, and how much there may be.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Room {
+pub(in crate::summarizer) struct Room {
     /// What a length counts.
-    pub(super) unit: LengthUnit,
+    pub(in crate::summarizer) unit: LengthUnit,
     /// How many of those there may be.
-    pub(super) units: usize,
+    pub(in crate::summarizer) units: usize,
 }
 
 impl Room {
     /// The room that a number of tokens gives.
-    pub(super) fn of(counting: &Counting, tokens: i64) -> Self {
+    pub(in crate::summarizer) fn of(counting: &Counting, tokens: i64) -> Self {
         let per_token = match &counting.text {
             TextWeight::Length | TextWeight::Mixed { .. } => counting.units_per_token.max(1),
             TextWeight::Bpe { .. } | TextWeight::Vocabulary { .. } => EXACT_UNITS,
@@ -90,7 +90,7 @@ impl Room {
     }
 
     /// How long a text is.
-    pub(super) fn measure(self, text: &str) -> usize {
+    pub(in crate::summarizer) fn measure(self, text: &str) -> usize {
         match self.unit {
             LengthUnit::Utf16 => text.chars().map(char::len_utf16).sum(),
             LengthUnit::CodePoints => text.chars().count(),

@@ -50,7 +50,7 @@ static TAG: LazyLock<Regex> = LazyLock::new(|| {
 static MARKUP: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"\*\*|__|~~").expect("a fixed pattern"));
 
 /// Takes terminal escapes and control characters away, and characters that reorder or hide text; line breaks stay.
-pub(super) fn clean(text: &str) -> Cow<'_, str> {
+pub(in crate::summarizer) fn clean(text: &str) -> Cow<'_, str> {
     if !text.contains(|letter: char| letter != '\n' && (letter.is_control() || is_invisible(letter))) {
         return Cow::Borrowed(text);
     }
@@ -88,7 +88,7 @@ pub(super) fn spoken(text: &str) -> String {
 }
 
 /// One line: every run of white space becomes a blank.
-pub(super) fn one_line(text: &str) -> String {
+pub(in crate::summarizer) fn one_line(text: &str) -> String {
     let mut line = String::with_capacity(text.len());
     for word in text.split_whitespace() {
         if !line.is_empty() {

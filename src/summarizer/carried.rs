@@ -1,0 +1,107 @@
+//! What follows the words of every summary, whoever wrote them: facts from the history, and the files it touched.
+
+use super::extractive::{self, Room, clean, one_line};
+use super::{SummaryInput, SummaryOutput};
+use crate::model::part::PartBody;
+use crate::policy::files::{self, FileOperations, FileTools};
+use crate::policy::{Bullet, PromptStyle, Section, Summary, SummaryFormat, Topic};
+use std::cmp::Reverse;
+use std::collections::{HashMap, HashSet};
+
+/// Which part of the budget the file lists may take, in percent.
+const LISTS_SHARE: usize = 25;
+
+/// The heading over the facts that follow a model's summary.
+const FACTS: &str = "# Facts from the record";
+
+/// The summary with what the policy puts behind it. One that is empty stays empty, for its caller to refuse.
+pub(super) fn complete(input: &SummaryInput, output: SummaryOutput) -> SummaryOutput {
+    if output.text.trim().is_empty() {
+        return output;
+    }
+    // Lists that a model copied from the previous summary would stand there twice.
+    let mut text = if input.rules.file_tags { files::strip_tags(&output.text) } else { output.text };
+    if output.summarizer != extractive::NAME
+        && let Some(facts) = facts(input)
+    {
+        text = format!("{}\n\n{facts}", text.trim_end());
+    }
+    text.push_str(&file_lists(input));
+    SummaryOutput { text, ..output }
+}
+
+/// What the built-in summarizer has to say of files, commands, errors and open points; none where the policy wants none
+/// of it, or where there is nothing.
+fn facts(input: &SummaryInput) -> Option<String> {
+    if input.rules.facts_tokens <= 0 {
+        return None;
+    }
+    let section = |heading: &str, holds, bullet| Section { heading: heading.to_owned(), holds: Some(holds), bullet };
+    let sections = vec![
+        section("## Files and names", Topic::Files, Bullet::Dash),
+        section("## Commands and changes", Topic::Done, Bullet::Dash),
+        section("## Errors", Topic::Blocked, Bullet::Dash),
+        section("## Open points", Topic::NextSteps, Bullet::Unchecked),
+    ];
+    let rules = Summary {
+        format: SummaryFormat::Headings,
+        sections,
+        file_tags: false,
+        split_turn_heading: None,
+        prompt: PromptStyle::default(),
+        ..input.rules.clone()
+    };
+    let budget_tokens = input.rules.facts_tokens;
+    let text = extractive::write(&SummaryInput { rules, budget_tokens, ..input.clone() });
+    let says_something = text.lines().any(|line| line.starts_with("- ") && line != format!("- {}", input.rules.filler));
+    says_something.then(|| format!("{FACTS}\n\n{text}"))
+}
+
+/// The file lists that follow the text, empty where the policy has none. Where not all fit, modified files come before
+/// read ones, newer before older.
+pub(super) fn file_lists(input: &SummaryInput) -> String {
+    if !input.rules.file_tags {
+        return String::new();
+    }
+    let room = Room::of(&input.counting, input.budget_tokens);
+    let mut operations = FileOperations::default();
+    let mut newest: HashMap<String, usize> = HashMap::new();
+    if let Some(previous) = &input.previous {
+        let (read, modified) = files::parse_tags(previous);
+        operations.inherit(read, modified);
+    }
+    for (at, source) in input.messages.iter().chain(&input.split_turn).enumerate() {
+        for part in &source.message.parts {
+            if let PartBody::ToolCall(call) = &part.body
+                && let Some((_, path)) = files::operation(FileTools::Any, call)
+            {
+                operations.add(FileTools::Any, call);
+                newest.insert(path, at + 1);
+            }
+        }
+    }
+    let (mut read, mut modified) = operations.lists();
+    let frame = room.measure(&files::tags(&[String::new()], &[String::new()]));
+    let mut left = (room.units * LISTS_SHARE / 100).saturating_sub(frame);
+    for paths in [&mut modified, &mut read] {
+        let mut order: Vec<&String> = paths.iter().filter(|path| is_plain(path)).collect();
+        order.sort_by_key(|path| Reverse(newest.get(*path).copied().unwrap_or(0)));
+        let mut kept: HashSet<String> = HashSet::new();
+        for path in order {
+            let cost = room.measure(path) + 1;
+            if cost > left {
+                break;
+            }
+            left -= cost;
+            kept.insert(path.clone());
+        }
+        paths.retain(|path| kept.contains(path));
+    }
+    files::tags(&read, &modified)
+}
+
+/// Whether a path is safe in a list of lines between tags: a name that could be taken for a tag, or for two names, is
+/// left out.
+fn is_plain(path: &str) -> bool {
+    one_line(&clean(path)) == path && !path.contains(['<', '>'])
+}
