@@ -32,7 +32,7 @@ impl Wanted {
 }
 
 /// The rung that a request by hand takes, if the policy has it.
-fn rung_by_hand<'a>(policy: &'a Policy, wanted: &Wanted) -> Option<(Level, &'a Rung)> {
+pub(super) fn rung_by_hand<'a>(policy: &'a Policy, wanted: &Wanted) -> Option<(Level, &'a Rung)> {
     let levels = match wanted.level {
         Some(level) => vec![level],
         None => vec![Level::Auto, Level::Deep, Level::Micro],
@@ -97,9 +97,7 @@ impl Longhand {
         };
         let rung = rung_by_hand(&policy, &wanted).filter(|_| wanted.kind != CompactionKind::Prune);
         let work = match rung {
-            Some((_, rung)) => {
-                plan::climb(scene, &Rung { stop_when_enough: false, ..rung.clone() }, info.context_tokens)
-            }
+            Some((_, rung)) => plan::climb(scene, &plan::by_hand(rung), info.context_tokens),
             None if wanted.kind == CompactionKind::Prune => plan::clear_all(scene),
             None => plan::Work::default(),
         };

@@ -72,6 +72,8 @@ pub struct Context {
     pub covered: Option<Covered>,
     /// What marks leave out.
     pub omitted: Vec<Omitted>,
+    /// For each of these the reduction that leaves it out; none for a rewind or an edit.
+    pub omitted_by: Vec<Option<CompactionId>>,
     /// What this call left out to fit.
     pub left_out: Vec<RevisionRange>,
 }
@@ -137,6 +139,8 @@ impl Longhand {
         if shortened && whole_hash != Some(hash) {
             self.shared.shortened.remember(hash);
         }
+        let marks: Vec<Revision> = built.source.layout.omitted.iter().map(|omitted| omitted.mark).collect();
+        let omitted_by = self.store().reductions_at(key, &marks).await?;
         Ok(Context {
             revision: built.source.at,
             hash,
@@ -149,6 +153,7 @@ impl Longhand {
             pending: built.pending,
             covered: built.source.layout.covered,
             omitted: built.source.layout.omitted,
+            omitted_by,
             left_out,
             messages: built.view.messages.into_iter().skip(known_count).collect(),
         })

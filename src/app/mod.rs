@@ -8,6 +8,8 @@ pub mod context;
 pub mod cursor;
 pub mod error;
 pub mod events;
+pub mod expand;
+pub mod preview;
 mod recall;
 pub mod sessions;
 mod shortened;

@@ -2,7 +2,7 @@
 
 use super::event_text::{failure, kind, outcome, rewrite, trigger};
 use super::output::{Align, Output, Table, time, word};
-use super::{Client, Globals};
+use super::{Client, Globals, plan_text};
 use crate::pb;
 use std::process::ExitCode;
 
@@ -27,6 +27,9 @@ pub(super) struct StartArguments {
     /// Wait for its end
     #[arg(long)]
     wait: bool,
+    /// Only print what would be done: what is shortened, covered, left out and kept, and what a model would be asked
+    #[arg(long, conflicts_with = "wait")]
+    dry_run: bool,
 }
 
 /// A rung of the ladder.
@@ -85,10 +88,16 @@ pub(super) async fn start(globals: &Globals, arguments: StartArguments) -> anyho
         instructions: arguments.instructions,
         request_id: String::new(),
         level: arguments.level.map_or(pb::CompactionLevel::Unspecified, Level::proto).into(),
+        validate_only: arguments.dry_run,
     };
     // The stream begins first, so that the end cannot pass unseen.
     let frames = if arguments.wait { Some(subscribe(&mut client, &arguments.session).await?) } else { None };
     let started = client.compactions.start_compaction(request).await?.into_inner();
+    if let Some(plan) = &started.plan {
+        plan_text::print(&mut output, plan)?;
+        output.flush()?;
+        return Ok(ExitCode::SUCCESS);
+    }
     let mut compaction = started.compaction.unwrap_or_default();
     if let Some(frames) = frames {
         compaction = wait(&mut client, frames, compaction).await?;

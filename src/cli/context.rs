@@ -147,7 +147,8 @@ fn account(end: &pb::ContextEnd) -> Vec<String> {
     for omitted in &end.omitted {
         let reason = word(omitted.reason().as_str_name(), "OMIT_REASON_");
         let ranges = omitted.range.as_ref().map(range).unwrap_or_default();
-        lines.push(format!("omitted ({reason}): revisions {ranges}"));
+        let by = omitted.compaction_id.as_ref().map_or(String::new(), |id| format!(" by {id}"));
+        lines.push(format!("omitted ({reason}{by}): revisions {ranges}"));
     }
     lines
 }
@@ -190,6 +191,7 @@ mod tests {
                 range: Some(pb::RevisionRange { first_revision: 10, last_revision: 12 }),
                 mark_revision: 13,
                 reason: pb::OmitReason::Rewound.into(),
+                compaction_id: None,
             }],
         };
         assert_eq!(account(&end), ["covered by msg_9 of cmp_1: revisions 1–7", "omitted (rewound): revisions 10–12"]);

@@ -9,13 +9,17 @@ mod client;
 mod compactions;
 mod context;
 mod demo;
+mod diff;
+mod evaluate;
 mod event_text;
 mod events;
+mod expand;
 mod failure;
 mod import;
 mod json;
 mod message_text;
 mod output;
+mod plan_text;
 mod presets;
 mod replay;
 mod serve;
@@ -79,6 +83,10 @@ enum Command {
     Show(show::Arguments),
     /// Print a session's view: what a model should see
     Context(context::Arguments),
+    /// Print the originals behind an id that stands in a view
+    Expand(expand::Arguments),
+    /// Say how a session's view changed between two revisions: what was dropped, what stands for it, what came
+    Diff(diff::Arguments),
     /// List events, or follow them
     Events(events::Arguments),
     /// Follow what happens now, with the words of open messages and of summaries as they come
@@ -101,6 +109,8 @@ enum Command {
     Presets(presets::Arguments),
     /// Run a transcript through presets, without a daemon and without a model, to choose one
     Simulate(simulate::Arguments),
+    /// Measure on transcripts what a compaction keeps of what the rest goes on to use
+    Evaluate(evaluate::Arguments),
     /// Check hash chains, or export their heads
     Audit(audit::Arguments),
     /// Say what the daemon is and how it fares
@@ -134,6 +144,8 @@ async fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Sessions(arguments) => sessions::run(globals, arguments).await,
         Command::Show(arguments) => show::run(globals, arguments).await,
         Command::Context(arguments) => context::run(globals, arguments).await,
+        Command::Expand(arguments) => expand::run(globals, arguments).await,
+        Command::Diff(arguments) => diff::run(globals, arguments).await,
         Command::Events(arguments) => events::run(globals, arguments).await,
         Command::Watch(arguments) => watch::run(globals, arguments).await,
         Command::Replay(arguments) => replay::run(globals, arguments).await,
@@ -145,6 +157,7 @@ async fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Confirm(arguments) => compactions::confirm(globals, arguments).await,
         Command::Presets(arguments) => presets::run(globals, arguments).await,
         Command::Simulate(arguments) => simulate::run(globals, arguments),
+        Command::Evaluate(arguments) => evaluate::run(globals, arguments).await,
         Command::Audit(arguments) => audit::run(globals, arguments).await,
         Command::Status => status::run(globals).await,
     }

@@ -2,7 +2,7 @@
 
 use super::caller;
 use super::convert::compaction::{
-    changed, compaction, read_kind, read_level, read_overflow, read_summary, summary_request,
+    changed, compaction, plan, read_kind, read_level, read_overflow, read_summary, summary_request,
 };
 use crate::app::Longhand;
 use crate::app::compactions::Wanted;
@@ -28,10 +28,16 @@ impl CompactionService for Compactions {
         request: Request<pb::StartCompactionRequest>,
     ) -> Result<Response<pb::StartCompactionResponse>, Status> {
         let caller = caller(&request, &request.get_ref().request_id)?;
-        let pb::StartCompactionRequest { session_id, kind, instructions, level, .. } = request.into_inner();
+        let pb::StartCompactionRequest { session_id, kind, instructions, level, validate_only, .. } =
+            request.into_inner();
         let wanted = Wanted { kind: read_kind(kind)?, level: read_level(level)?, instructions };
+        if validate_only {
+            let planned = self.app.plan_compaction(&session_id, &wanted).await?;
+            let plan = Some(plan(planned));
+            return Ok(Response::new(pb::StartCompactionResponse { plan, ..pb::StartCompactionResponse::default() }));
+        }
         let (started, joined) = self.app.start_compaction(&session_id, wanted, caller).await?;
-        Ok(Response::new(pb::StartCompactionResponse { compaction: Some(compaction(started)), joined }))
+        Ok(Response::new(pb::StartCompactionResponse { compaction: Some(compaction(started)), joined, plan: None }))
     }
 
     async fn report_overflow(

@@ -99,6 +99,18 @@ impl MessageService for Messages {
         Ok(Response::new(pb::GetMessageResponse { message: Some(message(found)), drafts }))
     }
 
+    async fn expand_message(
+        &self,
+        request: Request<pb::ExpandMessageRequest>,
+    ) -> Result<Response<pb::ExpandMessageResponse>, Status> {
+        let pb::ExpandMessageRequest { session_id, id, page_size, page_token } = request.into_inner();
+        let page = self.app.expand(&session_id, &id, page_size.into(), &page_token).await?;
+        Ok(Response::new(pb::ExpandMessageResponse {
+            messages: page.messages.into_iter().map(message).collect(),
+            next_page_token: page.next_page_token,
+        }))
+    }
+
     async fn list_messages(
         &self,
         request: Request<pb::ListMessagesRequest>,

@@ -155,6 +155,11 @@ pub fn climb(scene: Scene<'_>, rung: &Rung, context_tokens: i64) -> Work {
     steps(scene, &rung.steps, context_tokens, enough)
 }
 
+/// The rung as somebody takes it by hand: all of its steps, also when fewer would be enough.
+pub fn by_hand(rung: &Rung) -> Rung {
+    Rung { stop_when_enough: false, ..rung.clone() }
+}
+
 /// What the routine's steps come to.
 pub fn routine(scene: Scene<'_>) -> Work {
     steps(scene, &scene.policy.routine, 0, None)

@@ -1,7 +1,7 @@
 //! Summaries by clients: a task is offered before the configured summarizers are asked, and what a client brings is
 //! checked like any other summary.
 
-use super::worker::{Draft, Refusal, Worker, failure, no_gain};
+use super::worker::{Draft, Refusal, Worker, failure, least_gain, no_gain};
 use crate::model::compaction::Failure;
 use crate::model::ids::{MessageId, SessionId};
 use crate::model::view::SourceMessage;
@@ -20,14 +20,14 @@ pub(super) struct Assignment {
 
 impl Assignment {
     /// What a plan comes to for its writer.
-    pub(super) fn of(claim: &Claim, scene: Scene<'_>, plan: &SummaryPlan) -> Self {
+    pub(super) fn of(scene: Scene<'_>, plan: &SummaryPlan, instructions: &str) -> Self {
         let input = SummaryInput {
             messages: plan.head.clone(),
             split_turn: plan.split_turn.clone(),
             previous: plan.previous.clone(),
             rules: plan.rules.clone(),
             counting: scene.policy.counting.clone(),
-            instructions: claim.request.instructions.clone(),
+            instructions: instructions.to_owned(),
             budget_tokens: plan.rules.max_tokens,
         };
         Self { plan: plan.clone(), input, details_json: None }
@@ -147,7 +147,7 @@ fn check(scene: Scene<'_>, work: &Work, assignment: &Assignment, reply: TaskRepl
     let output = SummaryOutput { text, summarizer, usage: reply.usage };
     // A summary of the client's own stands as it is; an answer to the request is taken like that of any other model.
     let output = if reply.supplied { output } else { answer(&assignment.input, output)? };
-    let least = scene.policy.guards.minimum_gain_tokens.max(1);
+    let least = least_gain(scene.policy);
     match Draft::of(scene, &work.cuts, Some((plan, &output))) {
         Some(draft) if draft.gain() >= least => {
             Ok(draft.with_details(assignment.details_json.clone()).supplied(reply.supplied))

@@ -12,6 +12,7 @@ mod live;
 #[cfg(test)]
 mod model;
 mod patience;
+mod preview;
 mod recover;
 mod rule;
 mod step;
@@ -38,6 +39,7 @@ use worker::Worker;
 
 pub use index::index;
 pub use live::SummaryDelta;
+pub use preview::Preview;
 pub use rule::{rule, totals};
 
 /// What the scheduler cannot go on without.
@@ -83,12 +85,13 @@ pub struct Scheduler {
 }
 
 /// Tells the scheduler that there may be work which no commit has announced.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub struct SchedulerHandle {
     woken: Arc<Notify>,
     noted: index::Noted,
     live: live::Live,
     tasks: Tasks,
+    summarizers: Levels,
 }
 
 impl SchedulerHandle {
@@ -106,8 +109,13 @@ impl SchedulerHandle {
 impl Scheduler {
     /// A scheduler over a store; nothing happens until it runs.
     pub fn new(store: Store, clock: Clock, summarizers: Levels, options: Options) -> Self {
-        let tasks = Tasks::new(options.client_wait);
-        let handle = SchedulerHandle { tasks, ..SchedulerHandle::default() };
+        let handle = SchedulerHandle {
+            woken: Arc::default(),
+            noted: index::Noted::default(),
+            live: live::Live::default(),
+            tasks: Tasks::new(options.client_wait),
+            summarizers: summarizers.clone(),
+        };
         Self { store, clock, summarizers, options, handle }
     }
 

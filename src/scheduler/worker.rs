@@ -242,8 +242,7 @@ impl Worker {
         let scene = scene(policy, &claim.window, source, now);
         let by_hand = claim.request.trigger == Trigger::Manual;
         let tokens = plan::view(policy, &source.messages).estimated_tokens.max(claim.context_tokens);
-        let rungs =
-            if by_hand { vec![Rung { stop_when_enough: false, ..rung.clone() }] } else { plan::narrowings(rung) };
+        let rungs = if by_hand { vec![plan::by_hand(rung)] } else { plan::narrowings(rung) };
         // What a provider refused is reduced as if its media were gone, and loses them in the same reduction.
         let media = match claim.request.trigger {
             Trigger::Overflow => plan::without_media(scene),
@@ -265,7 +264,7 @@ impl Worker {
                 }
                 Err(why @ Refusal::Hook(_)) => return self.end(claim, Terms::of(policy), why).await,
                 Err(why) => {
-                    stand_in = stand_in.or_else(|| self.stand_in(scene, &work));
+                    stand_in = stand_in.or_else(|| instead(scene, &work));
                     let is_lost = matches!(why, Refusal::Retry(..));
                     refused = Some(why);
                     if is_lost {
@@ -281,16 +280,6 @@ impl Worker {
         }
     }
 
-    /// What is done in place of a summary that cannot be made.
-    fn stand_in<'a>(&self, scene: Scene<'a>, work: &Work) -> Option<Draft> {
-        let summary = work.summary.as_ref()?;
-        let fallback = plan::fallback(scene, &summary.fallback);
-        // Cuts of what the summary would have retained mean nothing without it.
-        let mut others = work.cuts.clone();
-        others.parts.retain(|(part, _)| !summary.cuts.parts.iter().any(|(other, _)| other == part));
-        Draft::of(scene, &fallback.cuts, None).or_else(|| Draft::of(scene, &others, None))
-    }
-
     /// Has the summary of a rung's work written, if it has one, and measures what all of it would do. Clients are asked
     /// for the first proposal of an attempt only.
     async fn propose(
@@ -301,7 +290,7 @@ impl Worker {
         is_first: bool,
     ) -> Result<Option<Draft>, Refusal> {
         let Some(planned) = &work.summary else { return Ok(Draft::of(scene, &work.cuts, None)) };
-        let mut assignment = Assignment::of(claim, scene, planned);
+        let mut assignment = Assignment::of(scene, planned, &claim.request.instructions);
         if is_first {
             self.pre_compact(claim, &mut assignment).await?;
             match self.ask_clients(claim, scene, work, assignment).await? {
@@ -310,7 +299,7 @@ impl Worker {
             }
         }
         let Assignment { plan, input, details_json } = assignment;
-        let least = scene.policy.guards.minimum_gain_tokens.max(1);
+        let least = least_gain(scene.policy);
         let measure = |output: &SummaryOutput| Draft::of(scene, &work.cuts, Some((&plan, output)));
         let accept = |output: &SummaryOutput| match measure(output) {
             Some(draft) if draft.gain() >= least => Ok(()),
@@ -444,13 +433,28 @@ fn request(
     (CompactionRequest { kind, trigger, level, instructions: String::new(), notice }, confirm_until)
 }
 
+/// The tokens that a summary has to free.
+pub(super) fn least_gain(policy: &Policy) -> i64 {
+    policy.guards.minimum_gain_tokens.max(1)
+}
+
+/// What is done in place of a summary that cannot be made.
+pub(super) fn instead(scene: Scene<'_>, work: &Work) -> Option<Draft> {
+    let summary = work.summary.as_ref()?;
+    let fallback = plan::fallback(scene, &summary.fallback);
+    // Cuts of what the summary would have retained mean nothing without it.
+    let mut others = work.cuts.clone();
+    others.parts.retain(|(part, _)| !summary.cuts.parts.iter().any(|(other, _)| other == part));
+    Draft::of(scene, &fallback.cuts, None).or_else(|| Draft::of(scene, &others, None))
+}
+
 /// A reduction, measured, on its way into the history.
 pub(super) struct Draft {
-    reduction: Reduction,
-    tokens_before: i64,
-    tokens_after: i64,
+    pub(super) reduction: Reduction,
+    pub(super) tokens_before: i64,
+    pub(super) tokens_after: i64,
     routine: RoutineTotals,
-    first_changed_index: i64,
+    pub(super) first_changed_index: i64,
 }
 
 impl Draft {

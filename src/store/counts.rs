@@ -6,6 +6,7 @@
 use super::error::{Error, Result};
 use super::lineage::Reader;
 use super::tx::Tx;
+use super::{Command, Store};
 use crate::model::ids::MessageId;
 use crate::model::view::{Counts, PartCounts};
 use prost::Message as _;
@@ -30,6 +31,18 @@ pub struct Counted {
     pub counting: Arc<str>,
     /// What it says.
     pub counts: Counts,
+}
+
+impl Store {
+    /// What is kept of what these messages weigh, by the name of a counting.
+    pub async fn counts(&self, counting: &str, messages: Vec<MessageId>) -> Result<HashMap<MessageId, Counts>> {
+        self.reading(async |reader| kept(reader, counting, &messages).await).await
+    }
+
+    /// Keeps what sealed messages weigh.
+    pub async fn keep_counts(&self, counts: Vec<(MessageId, Counted)>) -> Result<()> {
+        self.done(Command::KeepCounts(KeepCounts(counts))).await
+    }
 }
 
 /// Counts on their way to disk.

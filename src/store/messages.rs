@@ -5,6 +5,7 @@ use super::error::{Error, Kind, Result};
 use super::lineage::{self, Lineage, Reader, Stretch};
 use crate::limits;
 use crate::model::Revision;
+use crate::model::compaction::RevisionRange;
 use crate::model::ids::{CompactionId, MessageId, PartId, SessionId};
 use crate::model::layout::{Layout, Place, Span};
 use crate::model::message::{Finish, Message, MessageKind, Role};
@@ -421,21 +422,60 @@ pub(crate) async fn page(
     lineage: &Lineage,
     page: &PageOf,
 ) -> Result<(Vec<Message>, Option<Revision>)> {
+    page_until(reader, lineage, page, i64::MAX, &mut Budget::of(limits::PAGE_BYTES_MAX)).await
+}
+
+/// A page of the messages of some ranges, ascending and disjoint, from a revision on; and where the next one begins.
+pub(crate) async fn page_of_ranges(
+    reader: &mut Reader<'_>,
+    lineage: &Lineage,
+    ranges: &[RevisionRange],
+    from: Revision,
+    limit: i64,
+) -> Result<(Vec<Message>, Option<Revision>)> {
+    let mut budget = Budget::of(limits::PAGE_BYTES_MAX);
+    let mut messages = Vec::new();
+    for range in ranges.iter().filter(|range| range.last >= from) {
+        let room = limit.saturating_sub(i64::try_from(messages.len()).unwrap_or(i64::MAX));
+        let page = PageOf {
+            from: from.max(range.first),
+            at: lineage.revision,
+            backward: false,
+            limit: room,
+            derived: false,
+            records: false,
+        };
+        let (found, next) = page_until(reader, lineage, &page, range.last, &mut budget).await?;
+        messages.extend(found);
+        if next.is_some() {
+            return Ok((messages, next));
+        }
+    }
+    Ok((messages, None))
+}
+
+/// A page of what stands up to a revision; backward pages end where they want to.
+async fn page_until(
+    reader: &mut Reader<'_>,
+    lineage: &Lineage,
+    page: &PageOf,
+    until: Revision,
+    budget: &mut Budget,
+) -> Result<(Vec<Message>, Option<Revision>)> {
     let lanes = lanes(page);
     let limit = usize::try_from(page.limit).unwrap_or(usize::MAX);
-    let mut budget = Budget::of(limits::PAGE_BYTES_MAX);
     let mut from = page.from;
     let mut messages: Vec<Message> = Vec::new();
     loop {
         let stretch = if page.backward {
             lineage.stretch_to(reader, from).await?
-        } else if from > page.at {
+        } else if from > page.at.min(until) {
             None
         } else {
             Some(lineage.stretch_from(reader, from).await?)
         };
         let Some(stretch) = stretch else { break };
-        let range = if page.backward { (0, from) } else { (from, i64::MAX) };
+        let range = if page.backward { (0, from) } else { (from, until) };
         // One more than asked for tells whether another page follows; its parts are not read.
         let room = limit - messages.len();
         let most = i64::try_from(room).unwrap_or(i64::MAX).saturating_add(1).min(limits::PAGE_READ_MESSAGES);
@@ -443,7 +483,7 @@ pub(crate) async fn page(
         let full = i64::try_from(found.len()).unwrap_or(i64::MAX) == most;
         let seen = page.at.min(stretch.sealed_by.unwrap_or(i64::MAX));
         let wanted = found.len().min(room);
-        let (filled, _) = fill_parts(reader, &mut found[..wanted], seen, &mut budget).await?;
+        let (filled, _) = fill_parts(reader, &mut found[..wanted], seen, budget).await?;
         let next = found.get(filled).map(|found| found.message.revision);
         let last = found.last().map(|found| found.message.revision);
         messages.extend(found.into_iter().take(filled).map(|found| found.message));

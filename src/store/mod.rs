@@ -8,6 +8,7 @@ mod codec;
 mod counts;
 mod error;
 mod events;
+mod expand;
 mod head;
 mod jobs;
 mod lineage;
@@ -50,11 +51,10 @@ use crate::model::session::Session;
 use crate::model::summary_request::SummaryRequest;
 use crate::model::time::Timestamp;
 use crate::model::usage::ModelWindow;
-use crate::model::view::{Counts, SourceMessage};
+use crate::model::view::SourceMessage;
 use crate::model::{Revision, Seq};
 use lineage::{Lineage, Reader};
 use sqlx::SqlitePool;
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use tokio::sync::{mpsc, watch};
@@ -370,18 +370,6 @@ impl Store {
             Ok(Source { session, at, newest: lineage.revision, layout, policy, messages })
         })
         .await
-    }
-
-    // ---- counts ----
-
-    /// What is kept of what these messages weigh, by the name of a counting.
-    pub async fn counts(&self, counting: &str, messages: Vec<MessageId>) -> Result<HashMap<MessageId, Counts>> {
-        self.reading(async |reader| counts::kept(reader, counting, &messages).await).await
-    }
-
-    /// Keeps what sealed messages weigh.
-    pub async fn keep_counts(&self, counts: Vec<(MessageId, Counted)>) -> Result<()> {
-        self.done(Command::KeepCounts(counts::KeepCounts(counts))).await
     }
 
     // ---- search ----

@@ -15,6 +15,7 @@ fn statements() -> Vec<&'static str> {
         append::STATEMENTS,
         counts::STATEMENTS,
         events::STATEMENTS,
+        expand::STATEMENTS,
         head::STATEMENTS,
         jobs::STATEMENTS,
         lineage::STATEMENTS,

@@ -2,7 +2,7 @@
 
 use super::tally::Tally;
 use super::witness::{Nobody, Witness};
-use super::{Error, Extractive, Summarizer, SummaryInput, SummaryOutput};
+use super::{Error, Extractive, Foreseen, Summarizer, SummaryInput, SummaryOutput};
 use futures::future::{BoxFuture, FutureExt as _};
 use std::sync::Arc;
 
@@ -65,5 +65,9 @@ impl Summarizer for Chain {
         witness: &'a dyn Witness,
     ) -> BoxFuture<'a, Result<SummaryOutput, Error>> {
         self.write(input, witness).boxed()
+    }
+
+    fn foresee(&self, input: &SummaryInput) -> Foreseen {
+        self.members.first().map_or_else(|| Extractive.foresee(input), |member| member.foresee(input))
     }
 }

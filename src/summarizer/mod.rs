@@ -25,6 +25,7 @@ pub use witness::{Call, Nobody, Texts, Witness};
 use crate::model::usage::Usage;
 use crate::model::view::SourceMessage;
 use crate::policy;
+use crate::policy::prompt::Prompt;
 use futures::future::BoxFuture;
 
 /// What a summarizer works on.
@@ -62,6 +63,21 @@ impl SummaryOutput {
     pub fn completed(self, input: &SummaryInput) -> Self {
         carried::complete(input, self)
     }
+}
+
+/// What a summary would ask of a model, as far as it is known before.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Foreseen {
+    /// Who would write it.
+    pub summarizer: String,
+    /// The requests it would begin with, word for word; none without a model.
+    pub requests: Vec<Prompt>,
+    /// Tokens that these hold, by an estimate that suits any model.
+    pub request_tokens: i64,
+    /// Whether they are about pieces of a history that is too long for one, and more requests merge the answers.
+    pub chunked: bool,
+    /// About what it would cost, in millionths of a US dollar; none where no prices are known.
+    pub cost_micros: Option<i64>,
 }
 
 /// Why there is no summary.
@@ -104,5 +120,10 @@ pub trait Summarizer: Send + Sync {
     ) -> BoxFuture<'a, Result<SummaryOutput, Error>> {
         witness.begins(self.name());
         self.summarize(input)
+    }
+
+    /// What it would ask of a model. Nothing is sent.
+    fn foresee(&self, _input: &SummaryInput) -> Foreseen {
+        Foreseen { summarizer: self.name().to_owned(), ..Foreseen::default() }
     }
 }

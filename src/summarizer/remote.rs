@@ -4,7 +4,8 @@ use super::provider::Provider;
 use super::provider::fault::{Class, Fault};
 use super::tally::Tally;
 use super::witness::{Nobody, Witness};
-use super::{Error, Summarizer, SummaryInput, SummaryOutput};
+use super::{Error, Foreseen, Summarizer, SummaryInput, SummaryOutput};
+use crate::model::usage::Usage;
 use crate::model::view::SourceMessage;
 use crate::policy::prompt::{self, Material, NO_HISTORY, Prompt, Request, Scope, weight};
 use futures::future::{BoxFuture, FutureExt as _};
@@ -56,6 +57,34 @@ impl<'a> Effort<'a> {
         // A summary that is checked is read along with what it is about.
         let draft = if self.input.rules.verify { (self.room / 4).min(self.input.budget_tokens) } else { 0 };
         self.room.saturating_sub(weigh(&empty)).saturating_sub(draft).max(ROOM_MIN)
+    }
+
+    /// The history in pieces that fit a request each, the previous summary where it stays beside them, and the room of a
+    /// piece.
+    fn pieces<'b>(
+        &self,
+        scope: Scope,
+        messages: &[&SourceMessage],
+        previous: Option<&'b str>,
+    ) -> (Vec<String>, Option<&'b str>, i64) {
+        // A previous summary that leaves too little room is read like the rest, in its place.
+        let (lead, previous) = match previous {
+            Some(previous) if weight(previous) > self.room / 2 => (Some(previous), None),
+            other => (None, other),
+        };
+        let room = self.room_beside(scope, previous);
+        (prompt::pieces(&self.input.rules.transcript, self.skip, messages, lead, room), previous, room)
+    }
+
+    /// The requests that a summary of these messages begins with.
+    fn first_requests(&self, scope: Scope, messages: &[&SourceMessage], previous: Option<&str>) -> Vec<Prompt> {
+        let (pieces, previous, _) = self.pieces(scope, messages, previous);
+        let ask = |request: Request<'_>| prompt::prompt(&self.input.rules, &request);
+        if let [whole] = pieces.as_slice() {
+            return vec![ask(self.request(scope, Material::Whole(whole), previous))];
+        }
+        let numbered = (1..).zip(&pieces);
+        numbered.map(|(at, piece)| ask(self.request(scope, Material::Piece(piece, at, pieces.len()), None))).collect()
     }
 }
 
@@ -157,13 +186,7 @@ impl Remote {
         messages: &[&SourceMessage],
         previous: Option<&str>,
     ) -> Result<Option<String>, Fault> {
-        // A previous summary that leaves too little room is read like the rest, in its place.
-        let (lead, previous) = match previous {
-            Some(previous) if weight(previous) > effort.room / 2 => (Some(previous), None),
-            other => (None, other),
-        };
-        let room = effort.room_beside(scope, previous);
-        let pieces = prompt::pieces(&effort.input.rules.transcript, effort.skip, messages, lead, room);
+        let (pieces, previous, room) = effort.pieces(scope, messages, previous);
         let ask = |material, previous| effort.request(scope, material, previous);
         match pieces.as_slice() {
             [] => return Ok(None),
@@ -257,6 +280,52 @@ impl Summarizer for Remote {
         witness: &'a dyn Witness,
     ) -> BoxFuture<'a, Result<SummaryOutput, Error>> {
         self.write(input, witness).boxed()
+    }
+
+    fn foresee(&self, input: &SummaryInput) -> Foreseen {
+        let budget = input.budget_tokens.min(self.max_output).max(0);
+        let effort = Effort {
+            input,
+            witness: &Nobody,
+            skip: 0,
+            words: prompt::words(budget),
+            room: self.window.saturating_sub(self.max_output),
+            heaviest: AtomicI64::new(0),
+        };
+        let is_split = input.rules.split_turn_heading.is_some() && !input.split_turn.is_empty();
+        let front: Vec<&SourceMessage> = input.split_turn.iter().collect();
+        let mut messages: Vec<&SourceMessage> = input.messages.iter().collect();
+        if !is_split {
+            messages.extend(&front);
+        }
+        let mut requests = Vec::new();
+        if !messages.is_empty() {
+            requests = effort.first_requests(Scope::History, &messages, input.previous.as_deref());
+        }
+        let mut chunked = requests.len() > 1;
+        if is_split {
+            let of_front = effort.first_requests(Scope::TurnFront, &front, None);
+            chunked |= of_front.len() > 1;
+            requests.extend(of_front);
+        }
+        let request_tokens: i64 = requests.iter().map(weigh).sum();
+        // Every answer is taken to be as long as the summary may be, and those about pieces are read once more.
+        let answers = budget.saturating_mul(i64::try_from(requests.len()).unwrap_or(i64::MAX));
+        let (again, last) = if chunked { (answers, budget) } else { (0, 0) };
+        let mut usage =
+            Usage { input: again.saturating_add(request_tokens), output: answers + last, ..Usage::default() };
+        // A summary that is checked is read along with what it is about, and written again.
+        if input.rules.verify {
+            usage.input = usage.input.saturating_add(request_tokens).saturating_add(answers);
+            usage.output += answers;
+        }
+        Foreseen {
+            summarizer: self.name().to_owned(),
+            requests,
+            request_tokens,
+            chunked,
+            cost_micros: self.provider.priced(usage).cost_micros(),
+        }
     }
 }
 

@@ -18,7 +18,7 @@ use std::path::PathBuf;
 const PACKAGE: &str = "longhand.v1";
 
 /// What an RPC's name begins with.
-const VERBS: [&str; 26] = [
+const VERBS: [&str; 27] = [
     "Append",
     "Archive",
     "Cancel",
@@ -28,6 +28,7 @@ const VERBS: [&str; 26] = [
     "Create",
     "Delegate",
     "Edit",
+    "Expand",
     "Extend",
     "Fail",
     "Finish",
@@ -55,10 +56,12 @@ const NO_WORDS: [&str; 13] =
 const UNITS: [&str; 6] = ["tokens", "bytes", "ms", "count", "usd", "json"];
 
 /// Fields that read as if they broke rule 5, and why they do not.
-const NAMES: [(&str, &str); 12] = [
+const NAMES: [(&str, &str); 14] = [
     ("Compaction.instructions", "one text"),
     ("Compaction.tokens_at_request", "the noun is `tokens`; the rest says when"),
     ("CompactionOutcome.tokens_before", "the noun is `tokens`; the rest says when"),
+    ("CompactionPlan.tokens_before", "the noun is `tokens`; the rest says when"),
+    ("CompactionPlan.tokens_after", "the noun is `tokens`; the rest says when"),
     ("CompactionOutcome.tokens_after", "the noun is `tokens`; the rest says when"),
     ("CompactionOutcome.covered", "a participle: the ranges covered"),
     ("ContextEnd.omitted", "a participle: the ranges omitted"),

@@ -4,13 +4,15 @@ pub(crate) mod fake;
 
 use crate::support::{Line, ScriptedSummarizer, TestApp, soon, turns};
 use fake::{Asked, FakeProvider, Protocol, Scene};
+use longhand::app::compactions::Wanted;
 use longhand::clock::Clock;
 use longhand::config::Config;
-use longhand::model::compaction::Level;
+use longhand::model::compaction::{CompactionKind, Level};
 use longhand::model::event::{EventBody, EventKind};
 use longhand::model::part::PartBody;
 use longhand::model::summary_request::Spending;
 use longhand::policy::presets;
+use longhand::store::Caller;
 use longhand::summarizer::{Call, Error, Levels, Nobody, Summarizer, SummaryInput, SummaryOutput, Witness, levels};
 use std::sync::{Arc, Mutex};
 
@@ -572,5 +574,33 @@ async fn every_request_is_on_the_books_of_its_reduction() {
             let refused = sqlx::raw_sql(statement).execute(&mut database).await.expect_err(statement).to_string();
             assert!(refused.contains("never") || refused.contains("is never"), "{refused}");
         }
+    }
+}
+
+#[tokio::test]
+async fn a_plan_has_the_requests_that_a_model_then_gets() {
+    for (window, pieces) in [(20_000, 1), (3_500, 3)] {
+        let fake = FakeProvider::playing(Protocol::Chat, std::iter::repeat_n(say(), 30)).await;
+        let test = TestApp::with(configured(&fake, Protocol::Chat, PATIENT, window, "").auto).await;
+        let session = test.quiet_session().await;
+        test.append(&session, &turns(1, 9, 1_100)).await;
+        let wanted =
+            || Wanted { instructions: "Dwell on the café.".to_owned(), ..Wanted::of(CompactionKind::Summary) };
+        let plan = test.app.plan_compaction(&session, &wanted()).await.expect("a plan");
+        assert!(fake.asked().is_empty(), "a plan asks nobody");
+        let foreseen = plan.foreseen.expect("a summary");
+        test.app.start_compaction(&session, wanted(), Caller::default()).await.expect("started");
+        test.settled().await;
+        let mut asked: Vec<String> = fake.asked().into_iter().map(|asked| asked.words).collect();
+        assert_eq!(foreseen.chunked, pieces > 1);
+        assert!(foreseen.requests.len() >= pieces, "{} requests", foreseen.requests.len());
+        asked.truncate(foreseen.requests.len());
+        // Requests about pieces are on their way at the same time.
+        asked.sort();
+        let mut planned: Vec<String> = foreseen.requests.iter().map(|request| request.user.clone()).collect();
+        planned.sort();
+        assert_eq!(asked, planned);
+        assert!(planned.iter().all(|words| words.contains("Dwell on the café.")));
+        assert!(foreseen.cost_micros.is_some_and(|cost| cost > 1_000), "{:?}", foreseen.cost_micros);
     }
 }

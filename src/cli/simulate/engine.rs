@@ -28,7 +28,7 @@ const SHORTER_MAX: usize = 4;
 
 /// Something that a transcript holds, as far as a simulation cares.
 #[derive(Debug, Clone)]
-pub(super) enum Happening {
+pub(in crate::cli) enum Happening {
     /// A message was written.
     Message(Box<NewMessage>),
     /// The agent itself compacted: what replies report from here on is about a context that no policy here has made.
@@ -116,6 +116,61 @@ pub(super) fn simulate(policy: &Policy, window: &ModelWindow, happenings: &[Happ
     Outcome { due_tokens: overflow::due_at(policy, window), firings: session.firings, fill: session.fill }
 }
 
+/// Where a policy first puts a summary in place of history.
+#[derive(Debug, Clone)]
+pub(in crate::cli) struct FirstSummary {
+    /// The summary that is to be made.
+    pub(in crate::cli) plan: SummaryPlan,
+    /// What was written before the first message that stays behind the summary.
+    pub(in crate::cli) before: Vec<Message>,
+    /// Those of it that an id in the view brings back: they are covered or left out, or parts of them are shortened.
+    pub(in crate::cli) expandable: Vec<Message>,
+}
+
+/// Plays a conversation under a policy until the first summary; none when it comes to none.
+pub(in crate::cli) fn first_summary(
+    policy: &Policy,
+    window: &ModelWindow,
+    happenings: &[Happening],
+) -> Option<FirstSummary> {
+    let mut session = Session::new(policy, window);
+    for happening in happenings {
+        match happening {
+            Happening::Message(message) => {
+                session.append(message);
+                session.reduce();
+            }
+            Happening::Compaction => session.usage_counts = false,
+        }
+        if let Some(plan) = session.first_summary.take() {
+            let stands_before = |message: &&Message| message.kind.is_inline() && message.revision < plan.tail_start;
+            let before: Vec<Message> = session.history.values().filter(stands_before).cloned().collect();
+            let covered = session.layout.covered.iter().flat_map(|covered| &covered.ranges);
+            let behind: Vec<_> = covered.chain(session.layout.omitted.iter().map(|omitted| &omitted.range)).collect();
+            let can_be_expanded = |message: &&Message| {
+                behind.iter().any(|range| range.contains(message.revision))
+                    || message.parts.iter().any(|part| session.pruned.contains_key(&part.id))
+            };
+            let expandable = before.iter().filter(can_be_expanded).cloned().collect();
+            return Some(FirstSummary { plan, before, expandable });
+        }
+    }
+    None
+}
+
+/// What a summarizer is given for a planned summary.
+pub(in crate::cli) fn input_of(policy: &Policy, planned: &SummaryPlan) -> SummaryInput {
+    SummaryInput {
+        messages: planned.head.clone(),
+        split_turn: planned.split_turn.clone(),
+        previous: planned.previous.clone(),
+        rules: planned.rules.clone(),
+        counting: policy.counting.clone(),
+        instructions: String::new(),
+        budget_tokens: planned.rules.max_tokens,
+    }
+}
+
 /// The state of a conversation: what a daemon keeps of one session.
 struct Session<'a> {
     policy: &'a Policy,
@@ -147,6 +202,8 @@ struct Session<'a> {
     cool_until: Option<Timestamp>,
     firings: Vec<Firing>,
     fill: Vec<Point>,
+    /// The first summary that came into force.
+    first_summary: Option<SummaryPlan>,
 }
 
 /// What ends a loop, as the store keeps it beside a session.
@@ -192,6 +249,7 @@ impl<'a> Session<'a> {
             cool_until: None,
             firings: Vec::new(),
             fill: Vec::new(),
+            first_summary: None,
         }
     }
 
@@ -374,15 +432,7 @@ impl<'a> Session<'a> {
     /// What a rung's work comes to, with its summary written; none when that frees too little.
     fn propose(&self, work: &Work) -> Option<Draft> {
         let Some(planned) = &work.summary else { return self.draft(work.cuts.clone(), None) };
-        let mut input = SummaryInput {
-            messages: planned.head.clone(),
-            split_turn: planned.split_turn.clone(),
-            previous: planned.previous.clone(),
-            rules: planned.rules.clone(),
-            counting: self.policy.counting.clone(),
-            instructions: String::new(),
-            budget_tokens: planned.rules.max_tokens,
-        };
+        let mut input = input_of(self.policy, planned);
         let least = self.policy.guards.minimum_gain_tokens.max(1);
         for _ in 0..SHORTER_MAX {
             let text = extract(&input);
@@ -442,6 +492,9 @@ impl<'a> Session<'a> {
             omitted: cuts.omitted.len(),
             reread_tokens: tokens::estimate_messages(self.policy, changed),
         };
+        if self.first_summary.is_none() {
+            self.first_summary = summary.as_ref().map(|(plan, _)| plan.clone());
+        }
         self.write(cuts, summary);
         self.view_tokens = after.estimated_tokens;
         // What replies report is about what the agent itself showed its model, which is no longer this view.

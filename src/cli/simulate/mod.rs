@@ -1,6 +1,6 @@
 //! `longhand simulate`: a transcript under several policies, without a daemon and without a model.
 
-mod engine;
+pub(super) mod engine;
 mod plot;
 mod report;
 
@@ -67,7 +67,7 @@ pub(super) fn run(globals: &Globals, arguments: Arguments) -> anyhow::Result<Exi
 }
 
 /// The presets of these names, each once; all of them when there are no names.
-fn chosen(names: &[String]) -> Result<Vec<Preset>, Usage> {
+pub(super) fn chosen(names: &[String]) -> Result<Vec<Preset>, Usage> {
     if names.is_empty() {
         return Ok(presets::all());
     }
@@ -84,7 +84,7 @@ fn chosen(names: &[String]) -> Result<Vec<Preset>, Usage> {
 }
 
 /// What a policy sees of a transcript's current branch. Records are never in a view.
-fn happenings(transcript: Transcript) -> Vec<Happening> {
+pub(super) fn happenings(transcript: Transcript) -> Vec<Happening> {
     let main = transcript.branches.into_iter().next();
     let entries = main.into_iter().flat_map(|branch| branch.entries);
     entries
@@ -97,7 +97,7 @@ fn happenings(transcript: Transcript) -> Vec<Happening> {
 }
 
 /// The model that wrote the most messages; of equals the one that began. Empty when none is named.
-fn main_model(happenings: &[Happening]) -> String {
+pub(super) fn main_model(happenings: &[Happening]) -> String {
     let mut counts: Vec<(&str, usize)> = Vec::new();
     for happening in happenings {
         let Happening::Message(message) = happening else { continue };

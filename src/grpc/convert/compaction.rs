@@ -4,9 +4,11 @@ use super::session::read_window;
 use super::{id, range, read_enum, time, usage};
 use crate::app::Result;
 use crate::app::compactions::{NewSummary, Overflow};
+use crate::app::preview::{Plan, PlannedCut};
 use crate::app::undo::Reversed;
 use crate::model::compaction::{Compaction, CompactionKind, CompactionState, Failure, Level, Outcome, Trigger};
 use crate::model::event::Rewrite;
+use crate::model::ids::MessageId;
 use crate::model::summary_request::{Spending, SummaryRequest};
 use crate::pb;
 
@@ -165,6 +167,44 @@ pub(super) fn outcome(outcome: Outcome) -> pb::CompactionOutcome {
         usage: outcome.usage.map(usage),
         duration_ms: outcome.duration_ms,
         supplied: outcome.supplied,
+    }
+}
+
+/// What a reduction by hand would do.
+pub(in crate::grpc) fn plan(plan: Plan) -> pb::CompactionPlan {
+    let foreseen = plan.foreseen.unwrap_or_default();
+    let ids = |ids: Vec<MessageId>| ids.into_iter().map(|id| id.to_string()).collect();
+    let cut = |cut: PlannedCut| pb::CompactionCut {
+        message_id: cut.message.to_string(),
+        part_id: cut.part.to_string(),
+        original_bytes: cut.original_bytes,
+        shown_bytes: cut.shown_bytes,
+    };
+    pb::CompactionPlan {
+        kind: kind(plan.kind).into(),
+        level: level(plan.level).into(),
+        base_revision: plan.base,
+        cuts: plan.cuts.into_iter().map(cut).collect(),
+        omitted_ranges: plan.omitted.into_iter().map(range).collect(),
+        omitted_count: plan.omitted_count,
+        covered_ranges: plan.covered.into_iter().map(range).collect(),
+        covered_count: plan.covered_count,
+        tail_start_message_id: id(plan.tail_start),
+        retained_message_ids: ids(plan.retained),
+        pinned_message_ids: ids(plan.pinned),
+        tokens_before: plan.tokens_before,
+        tokens_after: plan.tokens_after,
+        summary_tokens: plan.summary_tokens,
+        first_changed_index: plan.first_changed_index,
+        summarizer: foreseen.summarizer,
+        requests: foreseen
+            .requests
+            .into_iter()
+            .map(|request| pb::PlannedRequest { system: request.system, user: request.user })
+            .collect(),
+        request_tokens: foreseen.request_tokens,
+        chunked: foreseen.chunked,
+        cost_micro_usd: foreseen.cost_micros,
     }
 }
 

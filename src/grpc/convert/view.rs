@@ -6,7 +6,7 @@ use crate::app::Result;
 use crate::app::context::{Context, ContextRequest, OverflowAction};
 use crate::limits;
 use crate::model::compaction::RevisionRange;
-use crate::model::ids::MessageId;
+use crate::model::ids::{CompactionId, MessageId};
 use crate::model::layout::{Covered, OmitReason, Omitted};
 use crate::model::view::{Shortened, Standing, ViewMessage, ViewPart};
 use crate::pb;
@@ -68,18 +68,23 @@ fn covered(covered: Covered, summary: Option<MessageId>) -> pb::CoveredHistory {
     }
 }
 
-fn omitted(omitted: &Omitted) -> pb::OmittedHistory {
+fn omitted((omitted, by): (&Omitted, &Option<CompactionId>)) -> pb::OmittedHistory {
     let reason = match omitted.reason {
         OmitReason::Rewound => pb::OmitReason::Rewound,
         OmitReason::Edited => pb::OmitReason::Edited,
         OmitReason::Reduced => pb::OmitReason::Reduced,
     };
-    pb::OmittedHistory { range: Some(range(omitted.range)), mark_revision: omitted.mark, reason: reason.into() }
+    pb::OmittedHistory {
+        range: Some(range(omitted.range)),
+        mark_revision: omitted.mark,
+        reason: reason.into(),
+        compaction_id: id(*by),
+    }
 }
 
 fn left_out(left_out: RevisionRange) -> pb::OmittedHistory {
     let reason = pb::OmitReason::Shortened.into();
-    pb::OmittedHistory { range: Some(range(left_out)), mark_revision: 0, reason }
+    pb::OmittedHistory { range: Some(range(left_out)), mark_revision: 0, reason, compaction_id: None }
 }
 
 /// The frames of a view: a header, the messages, an end. Messages are converted as they are sent, so that a long view
@@ -106,7 +111,7 @@ pub(in crate::grpc) fn frames(context: Context, summary: Option<MessageId>) -> F
         shortened: context.shortened,
         pending_compaction_id: id(context.pending),
     };
-    let marks = context.omitted.iter().map(omitted);
+    let marks = context.omitted.iter().zip(&context.omitted_by).map(omitted);
     let end = pb::ContextEnd {
         covered: context.covered.map(|stood_for| covered(stood_for, summary)),
         omitted: marks.chain(context.left_out.into_iter().map(left_out)).collect(),

@@ -343,7 +343,8 @@ impl Provider {
         }
     }
 
-    fn priced(&self, usage: Usage) -> Usage {
+    /// Usage with what it costs, as far as the provider has said or prices are configured.
+    pub(super) fn priced(&self, usage: Usage) -> Usage {
         Usage { cost_usd: usage.cost_usd.or_else(|| self.prices.map(|prices| prices.cost_usd(&usage))), ..usage }
     }
 

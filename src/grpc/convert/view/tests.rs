@@ -44,6 +44,7 @@ fn context(messages: Vec<ViewMessage>) -> Context {
             Omitted { range: RevisionRange { first: 21, last: 22 }, mark: 23, reason: OmitReason::Rewound },
             Omitted { range: RevisionRange { first: 24, last: 24 }, mark: 25, reason: OmitReason::Edited },
         ],
+        omitted_by: vec![None, Some(CompactionId(Uuid::from_u128(6)))],
         left_out: vec![RevisionRange { first: 26, last: 26 }],
     }
 }
@@ -80,6 +81,7 @@ fn a_view_begins_with_its_header_and_ends_with_what_it_leaves_out() {
         range: Some(pb::RevisionRange { first_revision, last_revision }),
         mark_revision,
         reason: reason.into(),
+        compaction_id: (mark_revision == 25).then(|| "cmp_00000000000000000000000000000006".to_owned()),
     };
     let end = pb::ContextEnd {
         covered: Some(pb::CoveredHistory {

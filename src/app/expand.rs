@@ -1,0 +1,53 @@
+//! The originals behind the ids that stand in a view.
+
+use super::error::{Error, Reason, Result};
+use super::{Longhand, cursor, page_size};
+use crate::model::ids::{CompactionId, PartId};
+use crate::model::message::{Message, MessageKind};
+
+/// A page of what stands behind an id.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Expanded {
+    /// The messages as they were written, oldest first.
+    pub messages: Vec<Message>,
+    /// Where the next page begins; empty at the end.
+    pub next_page_token: String,
+}
+
+impl Longhand {
+    /// The originals behind an id of a view: for a message that message, for a part its message with that part alone, for
+    /// a summary, a marker or a reduction every message that it covers, leaves out or shortens. Reductions that were
+    /// undone can be expanded like the others; one that has taken nothing away has nothing to show.
+    pub async fn expand(&self, session: &str, id: &str, size: i64, token: &str) -> Result<Expanded> {
+        let limit = page_size(size)?;
+        let scope = format!("expand {session} {id}");
+        let from = cursor::page_start(token, &scope)?.unwrap_or(0);
+        let key = self.store().find_session(session).await?;
+        let alone = |message| Expanded { messages: vec![message], next_page_token: String::new() };
+        if let Ok(part) = id.parse::<PartId>() {
+            let found = self.store().part(key, part).await?;
+            let missing =
+                || Error::new(Reason::MessageNotFound, format!("no message has the part {id}")).with("part_id", id);
+            return found.map(alone).ok_or_else(missing);
+        }
+        let reduction = match id.parse::<CompactionId>() {
+            Ok(reduction) => reduction,
+            Err(_) => {
+                let message = self.store().message(key, id).await?;
+                let stands_for = match message.kind {
+                    MessageKind::Summary | MessageKind::Marker => {
+                        self.store().reduction_of(key, message.revision).await?
+                    }
+                    MessageKind::Normal | MessageKind::Record | MessageKind::Edit => None,
+                };
+                match stands_for {
+                    Some(reduction) => reduction,
+                    None => return Ok(alone(message)),
+                }
+            }
+        };
+        let (messages, next) = self.store().taken_by(key, reduction, from, limit).await?;
+        let next_page_token = next.map(|next| cursor::page_token(next, &scope)).unwrap_or_default();
+        Ok(Expanded { messages, next_page_token })
+    }
+}

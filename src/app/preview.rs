@@ -1,0 +1,161 @@
+//! Reductions by hand, looked at before anything is done.
+
+use super::compactions::{Wanted, rung_by_hand};
+use super::error::{Error, Reason, Result};
+use super::{Longhand, validate};
+use crate::model::Revision;
+use crate::model::compaction::{CompactionKind, Level, RevisionRange};
+use crate::model::ids::{MessageId, PartId};
+use crate::model::layout::Place;
+use crate::model::part::{MediaSource, PartBody};
+use crate::model::session::SessionState;
+use crate::model::view::SourceMessage;
+use crate::policy::plan::{self, Scene};
+use crate::scheduler::Preview;
+use crate::store::Reduction;
+use crate::summarizer::Foreseen;
+
+/// What a reduction by hand would do to the view of now.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Plan {
+    /// What it would do at most.
+    pub kind: CompactionKind,
+    /// The rung that it would take; none for a prune.
+    pub level: Option<Level>,
+    /// The revision whose view it is about.
+    pub base: Revision,
+    /// The parts that it would shorten.
+    pub cuts: Vec<PlannedCut>,
+    /// The messages that it would leave out; sorted and disjoint.
+    pub omitted: Vec<RevisionRange>,
+    /// How many messages that is.
+    pub omitted_count: i64,
+    /// Every message that the summary would stand for, those of the summaries before it included.
+    pub covered: Vec<RevisionRange>,
+    /// How many messages it would cover anew.
+    pub covered_count: i64,
+    /// The first message kept verbatim beside the summary, if one is.
+    pub tail_start: Option<MessageId>,
+    /// Covered messages that the view would show all the same.
+    pub retained: Vec<MessageId>,
+    /// Messages that stay because they are pinned.
+    pub pinned: Vec<MessageId>,
+    /// Tokens of the view before, by the policy's estimate.
+    pub tokens_before: i64,
+    /// Tokens of the view after, by the same estimate; a summary is taken to be as long as it may be.
+    pub tokens_after: i64,
+    /// The most that the summary may weigh, in tokens; zero without one.
+    pub summary_tokens: i64,
+    /// Index of the first view message that would change.
+    pub first_changed_index: i64,
+    /// What the summary would ask of a model; none without a summary.
+    pub foreseen: Option<Foreseen>,
+}
+
+/// A part that would be shortened.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PlannedCut {
+    /// Its message.
+    pub message: MessageId,
+    /// The part.
+    pub part: PartId,
+    /// Bytes of the original.
+    pub original_bytes: i64,
+    /// Bytes of what a view would show instead.
+    pub shown_bytes: i64,
+}
+
+/// The words of a part, and its bytes, which for media are more than the words.
+fn weigh(body: &PartBody) -> (&str, usize) {
+    let words = match body {
+        PartBody::Text(text) | PartBody::Reasoning(text) => text.as_str(),
+        PartBody::ToolCall(call) => &call.input_json,
+        PartBody::ToolResult(result) => &result.output,
+        PartBody::Media(media) => {
+            return match &media.source {
+                MediaSource::Bytes(bytes) => ("", bytes.len()),
+                MediaSource::Uri(uri) => ("", uri.len()),
+            };
+        }
+        PartBody::Opaque(opaque) => return ("", opaque.data.len()),
+        PartBody::Marker(_) | PartBody::Step(_) | PartBody::Record(_) => "",
+    };
+    (words, words.len())
+}
+
+/// What a reduction would shorten.
+fn planned_cuts(reduction: &Reduction, sources: &[SourceMessage]) -> Vec<PlannedCut> {
+    let bytes = |length: usize| i64::try_from(length).unwrap_or(i64::MAX);
+    let parts = sources.iter().flat_map(|source| &source.message.parts);
+    let by_id: std::collections::HashMap<PartId, &PartBody> = parts.map(|part| (part.id, &part.body)).collect();
+    let planned = |(message, part, cut): &(MessageId, PartId, crate::model::cut::Cut)| {
+        let (words, original) = by_id.get(part).map_or(("", 0), |body| weigh(body));
+        let shown_bytes = bytes(cut.apply(words).len());
+        PlannedCut { message: *message, part: *part, original_bytes: bytes(original), shown_bytes }
+    };
+    reduction.parts.iter().map(planned).collect()
+}
+
+impl Longhand {
+    /// What a request by hand would do now. Nothing is written, and nothing is asked of any model.
+    pub async fn plan_compaction(&self, session: &str, wanted: &Wanted) -> Result<Plan> {
+        validate::instructions(&wanted.instructions)?;
+        let key = self.store().find_session(session).await?;
+        let (info, _) = self.store().session(key).await?;
+        if info.state == SessionState::Archived {
+            return Err(Error::new(Reason::SessionArchived, "the session is archived"));
+        }
+        let source = self.store().source(key, None).await?;
+        let policy = self.parse_policy(&source.policy)?;
+        let scene = Scene {
+            policy: &policy,
+            window: &info.window,
+            layout: &source.layout,
+            sources: &source.messages,
+            base: source.at,
+            now: self.shared.clock.now(),
+        };
+        let rung = rung_by_hand(&policy, wanted).filter(|_| wanted.kind != CompactionKind::Prune);
+        let level = rung.map(|(level, _)| level);
+        let has_way = level.is_some() || wanted.kind == CompactionKind::Prune;
+        let preview = if has_way {
+            self.shared.scheduler.preview(scene, level, &wanted.instructions, info.context_tokens)
+        } else {
+            None
+        };
+        let Some(preview) = preview else {
+            return Err(Error::new(Reason::NothingToCompact, "nothing in the view can be taken away"));
+        };
+        let kind = rung.map_or(CompactionKind::Prune, |(_, rung)| plan::kind(&rung.steps));
+        let source_layout = &source.layout;
+        let is_pinned = |source: &&SourceMessage| {
+            source.place == Some(Place::Pinned) || source_layout.pinned.contains(&source.message.revision)
+        };
+        let pinned = source.messages.iter().filter(is_pinned).map(|source| source.message.id).collect();
+        let by_revision = |revision: &Revision| {
+            let found = source.messages.iter().find(|source| source.message.revision == *revision);
+            found.map(|source| source.message.id)
+        };
+        let Preview { reduction, tokens_before, tokens_after, first_changed_index, summary_tokens, foreseen } = preview;
+        let cuts = planned_cuts(&reduction, &source.messages);
+        let summary = reduction.summary.as_ref();
+        Ok(Plan {
+            kind,
+            level,
+            base: source.at,
+            cuts,
+            omitted_count: reduction.omitted_count,
+            covered: summary.map(|summary| summary.covered.clone()).unwrap_or_default(),
+            covered_count: summary.map_or(0, |summary| summary.covered_count),
+            tail_start: summary.and_then(|summary| summary.tail_message),
+            retained: summary.iter().flat_map(|summary| &summary.retained).filter_map(by_revision).collect(),
+            pinned,
+            tokens_before,
+            tokens_after,
+            summary_tokens,
+            first_changed_index,
+            foreseen,
+            omitted: reduction.omitted,
+        })
+    }
+}

@@ -1,0 +1,344 @@
+//! `longhand diff`: how a session's view changed between two revisions.
+
+use super::Globals;
+use super::context::{heading, range};
+use super::output::{Output, count, shorten, word};
+use super::view::{View, fetch};
+use crate::pb;
+use crate::pb::part::Body;
+use serde::Serialize;
+use std::collections::{HashMap, HashSet};
+use std::process::ExitCode;
+
+/// How wide the beginning of a message is printed.
+const WIDTH: usize = 100;
+
+#[derive(Debug, clap::Args)]
+pub(super) struct Arguments {
+    /// The session, by id or client id
+    session: String,
+    /// The revision of the one view
+    from: i64,
+    /// The revision of the other; default: the newest
+    to: Option<i64>,
+}
+
+/// What became of a view.
+#[derive(Debug, Default, PartialEq, Eq, Serialize)]
+struct Diff {
+    from: Side,
+    to: Side,
+    /// Messages that only the first view shows.
+    dropped: Vec<Dropped>,
+    /// Parts that both show, and that the second shows otherwise.
+    changed: Vec<Changed>,
+    /// Messages that only the second view shows.
+    came: Vec<Shown>,
+}
+
+/// One of the two views.
+#[derive(Debug, Default, PartialEq, Eq, Serialize)]
+struct Side {
+    revision: i64,
+    messages: usize,
+    estimated_tokens: i64,
+}
+
+/// A message of a view.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+struct Shown {
+    revision: i64,
+    message_id: String,
+    /// Who speaks, and why the message stands there.
+    heading: String,
+    /// The beginning of its words.
+    words: String,
+}
+
+/// A message that is no longer shown.
+#[derive(Debug, PartialEq, Eq, Serialize)]
+struct Dropped {
+    #[serde(flatten)]
+    message: Shown,
+    /// `covered`, `omitted`, or `gone` when nothing stands for it.
+    how: &'static str,
+    /// The reason of an omission; empty for none.
+    reason: String,
+    /// The reduction that took it away, by which it can be expanded; empty for none.
+    compaction_id: String,
+    /// The message that stands for it; empty for none.
+    stands_for_it: String,
+}
+
+/// A part that is shown otherwise.
+#[derive(Debug, PartialEq, Eq, Serialize)]
+struct Changed {
+    revision: i64,
+    /// The part, by whose id the original can be expanded.
+    part_id: String,
+    /// How the second view shortens it; `whole` when it does not.
+    how: String,
+    characters_before: usize,
+    characters_after: usize,
+    /// The beginning of what stands there now.
+    words: String,
+}
+
+pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Result<ExitCode> {
+    let mut client = globals.client().await?;
+    let mut output = globals.output();
+    let request = |as_of_revision| pb::GetContextRequest {
+        session_id: arguments.session.clone(),
+        as_of_revision,
+        ..pb::GetContextRequest::default()
+    };
+    let before = fetch(&mut client, request(Some(arguments.from))).await?;
+    let after = fetch(&mut client, request(arguments.to)).await?;
+    let diff = compare(&before, &after);
+    if output.json() {
+        output.value(&diff)?;
+    } else {
+        print(&mut output, &diff)?;
+    }
+    output.flush()?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What tells a message of a view from the others: its id, or for one that nobody wrote what it is and says.
+fn key(message: &pb::ContextMessage) -> String {
+    if message.message_id.is_empty() {
+        format!("{} {} {}", message.role, message.standing, words(message))
+    } else {
+        format!("{} {}", message.message_id, message.standing)
+    }
+}
+
+fn body_words(body: &Body) -> &str {
+    match body {
+        Body::Text(text) => &text.text,
+        Body::Reasoning(reasoning) => &reasoning.text,
+        Body::ToolCall(call) => &call.input_json,
+        Body::ToolResult(result) => &result.output,
+        Body::Marker(marker) => &marker.text,
+        Body::Media(_) | Body::Step(_) | Body::Opaque(_) | Body::Record(_) => "",
+    }
+}
+
+fn part_words(part: &pb::ContextPart) -> &str {
+    part.part.as_ref().and_then(|part| part.body.as_ref()).map_or("", body_words)
+}
+
+fn words(message: &pb::ContextMessage) -> String {
+    let all = message.parts.iter().map(part_words).filter(|words| !words.is_empty()).collect::<Vec<_>>().join(" ");
+    shorten(&all, WIDTH)
+}
+
+fn shown(message: &pb::ContextMessage) -> Shown {
+    Shown {
+        revision: message.revision,
+        message_id: message.message_id.clone(),
+        heading: heading(message),
+        words: words(message),
+    }
+}
+
+fn side(view: &View) -> Side {
+    Side {
+        revision: view.header.revision,
+        messages: view.messages.len(),
+        estimated_tokens: view.header.estimated_tokens,
+    }
+}
+
+fn holds(range: &pb::RevisionRange, revision: i64) -> bool {
+    (range.first_revision..=range.last_revision).contains(&revision)
+}
+
+/// Why the second view does not show a message.
+fn dropped(message: &pb::ContextMessage, end: &pb::ContextEnd) -> Dropped {
+    let gone = Dropped {
+        message: shown(message),
+        how: "gone",
+        reason: String::new(),
+        compaction_id: String::new(),
+        stands_for_it: String::new(),
+    };
+    // What is made for a view has no place in the history.
+    if message.revision == 0 {
+        return gone;
+    }
+    let is_covered = |covered: &&pb::CoveredHistory| covered.ranges.iter().any(|range| holds(range, message.revision));
+    if let Some(covered) = end.covered.as_ref().filter(is_covered) {
+        let compaction_id = covered.compaction_id.clone();
+        return Dropped { how: "covered", compaction_id, stands_for_it: covered.summary_message_id.clone(), ..gone };
+    }
+    let is_omitted =
+        |omitted: &&pb::OmittedHistory| omitted.range.as_ref().is_some_and(|range| holds(range, message.revision));
+    match end.omitted.iter().find(is_omitted) {
+        Some(omitted) => Dropped {
+            how: "omitted",
+            reason: word(omitted.reason().as_str_name(), "OMIT_REASON_"),
+            compaction_id: omitted.compaction_id.clone().unwrap_or_default(),
+            ..gone
+        },
+        None => gone,
+    }
+}
+
+/// The parts that a message shows otherwise than before.
+fn changed(before: &pb::ContextMessage, after: &pb::ContextMessage) -> Vec<Changed> {
+    let part_id = |part: &pb::ContextPart| part.part.as_ref().map(|part| part.part_id.clone()).unwrap_or_default();
+    let known: HashMap<String, &pb::ContextPart> = before.parts.iter().map(|part| (part_id(part), part)).collect();
+    let change = |part: &pb::ContextPart| {
+        let id = part_id(part);
+        let old = known.get(&id).filter(|_| !id.is_empty())?;
+        (old.part != part.part).then(|| Changed {
+            revision: after.revision,
+            part_id: id,
+            how: match part.shortening() {
+                pb::Shortening::Unspecified => "whole".to_owned(),
+                shortening => word(shortening.as_str_name(), "SHORTENING_"),
+            },
+            characters_before: part_words(old).chars().count(),
+            characters_after: part_words(part).chars().count(),
+            words: shorten(part_words(part), WIDTH),
+        })
+    };
+    after.parts.iter().filter_map(change).collect()
+}
+
+fn compare(before: &View, after: &View) -> Diff {
+    let old: HashMap<String, &pb::ContextMessage> =
+        before.messages.iter().map(|message| (key(message), message)).collect();
+    let new: HashSet<String> = after.messages.iter().map(key).collect();
+    let left = before.messages.iter().filter(|message| !new.contains(&key(message)));
+    let mut diff = Diff { from: side(before), to: side(after), ..Diff::default() };
+    diff.dropped = left.map(|message| dropped(message, &after.end)).collect();
+    for message in &after.messages {
+        match old.get(&key(message)) {
+            Some(known) => diff.changed.extend(changed(known, message)),
+            None => diff.came.push(shown(message)),
+        }
+    }
+    diff
+}
+
+fn print(output: &mut Output, diff: &Diff) -> anyhow::Result<()> {
+    for line in lines(diff) {
+        output.line(&line)?;
+    }
+    Ok(())
+}
+
+fn lines(diff: &Diff) -> Vec<String> {
+    let number = |number: usize, thing: &str| count(i64::try_from(number).unwrap_or(i64::MAX), thing);
+    let mut lines = vec![format!(
+        "view at revision {} → {}: {} → {}, {} → {} by the policy's estimate",
+        diff.from.revision,
+        diff.to.revision,
+        diff.from.messages,
+        number(diff.to.messages, "message"),
+        diff.from.estimated_tokens,
+        count(diff.to.estimated_tokens, "token"),
+    )];
+    // Neighbours that went the same way are told together.
+    for run in diff.dropped.chunk_by(same_way) {
+        let (first, last) = (&run[0], &run[run.len() - 1]);
+        let revisions =
+            pb::RevisionRange { first_revision: first.message.revision, last_revision: last.message.revision };
+        lines.push(format!("- {}, revisions {}{}", number(run.len(), "message"), range(&revisions), why(first)));
+    }
+    for part in &diff.changed {
+        lines.push(format!(
+            "~ #{} {}: {}, {} → {}: {}",
+            part.revision,
+            part.part_id,
+            part.how,
+            part.characters_before,
+            number(part.characters_after, "character"),
+            part.words
+        ));
+    }
+    lines.extend(diff.came.iter().map(|message| format!("+ {}: {}", message.heading, message.words)));
+    lines
+}
+
+fn same_way(one: &Dropped, other: &Dropped) -> bool {
+    (one.how, &one.reason, &one.compaction_id) == (other.how, &other.reason, &other.compaction_id)
+}
+
+/// How a message went, and what stands for it.
+fn why(dropped: &Dropped) -> String {
+    let by = |id: &str| if id.is_empty() { String::new() } else { format!(" by {id}") };
+    match dropped.how {
+        "covered" => format!(": covered{}; {} stands for them", by(&dropped.compaction_id), dropped.stands_for_it),
+        "omitted" => format!(": omitted ({}{})", dropped.reason, by(&dropped.compaction_id)),
+        _ => ": no longer in the view".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn message(revision: i64, standing: pb::Standing, words: &str) -> pb::ContextMessage {
+        let body = Body::Text(pb::TextPart { text: words.to_owned() });
+        let part = pb::Part { part_id: format!("prt_{revision}"), body: Some(body), ..pb::Part::default() };
+        pb::ContextMessage {
+            message_id: format!("msg_{revision}"),
+            revision,
+            role: pb::Role::User.into(),
+            standing: standing.into(),
+            parts: vec![pb::ContextPart { part: Some(part), ..pb::ContextPart::default() }],
+        }
+    }
+
+    fn view(revision: i64, tokens: i64, messages: Vec<pb::ContextMessage>) -> View {
+        let header = pb::ContextHeader { revision, estimated_tokens: tokens, ..pb::ContextHeader::default() };
+        View { header, messages, end: pb::ContextEnd::default() }
+    }
+
+    #[test]
+    fn what_went_what_stands_for_it_and_what_came() {
+        let shown = pb::Standing::Shown;
+        let said = |revision: i64| message(revision, shown, &format!("words {revision}"));
+        let before = view(9, 90, [1, 2, 3, 5, 6].map(said).into());
+        let mut pruned = message(6, shown, "[cleared]");
+        pruned.parts[0].shortening = pb::Shortening::Pruned.into();
+        let summary = message(11, pb::Standing::Summary, "we talked");
+        let mut after = view(12, 40, vec![summary, pruned, said(12)]);
+        after.end = pb::ContextEnd {
+            covered: Some(pb::CoveredHistory {
+                compaction_id: "cmp_1".into(),
+                summary_message_id: "msg_11".into(),
+                ranges: vec![pb::RevisionRange { first_revision: 1, last_revision: 2 }],
+            }),
+            omitted: vec![pb::OmittedHistory {
+                range: Some(pb::RevisionRange { first_revision: 3, last_revision: 3 }),
+                reason: pb::OmitReason::Reduced.into(),
+                compaction_id: Some("cmp_2".into()),
+                ..pb::OmittedHistory::default()
+            }],
+        };
+        assert_eq!(
+            lines(&compare(&before, &after)),
+            [
+                "view at revision 9 → 12: 5 → 3 messages, 90 → 40 tokens by the policy's estimate",
+                "- 2 messages, revisions 1–2: covered by cmp_1; msg_11 stands for them",
+                "- 1 message, revisions 3–3: omitted (reduced by cmp_2)",
+                "- 1 message, revisions 5–5: no longer in the view",
+                "~ #6 prt_6: pruned, 7 → 9 characters: [cleared]",
+                "+ #11 user (summary) · msg_11: we talked",
+                "+ #12 user · msg_12: words 12",
+            ]
+        );
+    }
+
+    #[test]
+    fn the_same_view_has_no_differences() {
+        let one = view(9, 90, vec![message(1, pb::Standing::Shown, "words")]);
+        let diff = compare(&one, &one);
+        assert!(diff.dropped.is_empty() && diff.changed.is_empty() && diff.came.is_empty());
+        assert_eq!(lines(&diff).len(), 1);
+    }
+}

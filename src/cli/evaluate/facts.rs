@@ -1,0 +1,240 @@
+//! What a conversation is about in facts: files, identifiers, commands, errors, figures and open items, found by what they
+//! look like.
+//!
+//! Files and identifiers are those of an independent measure, so that figures can be compared: a file is the last
+//! segment of a path with an ending, an identifier is `snake_case`, `Dotted.Name` or `camelCase`.
+
+use crate::model::message::Message;
+use crate::model::part::PartBody;
+use regex::Regex;
+use serde_json::Value;
+use std::collections::BTreeSet;
+use std::sync::LazyLock;
+
+static PATH: LazyLock<Regex> = LazyLock::new(|| pattern(r"(?:/|\b)[\w.@~-]+(?:/[\w.@~-]+)+\.\w+"));
+static IDENTIFIER: LazyLock<Regex> =
+    LazyLock::new(|| pattern(r"\b(?:[a-z]+_[a-z_0-9]+|[A-Z][a-zA-Z0-9]+\.[A-Za-z_.]+|[a-z]+[A-Z]\w+)\b"));
+static ERROR: LazyLock<Regex> = LazyLock::new(|| {
+    pattern(r"(?i)\b(?:error|exception|panicked|fatal|failed|failure|undefined|denied|cannot|not found|no such)\b")
+});
+static FIGURE: LazyLock<Regex> =
+    LazyLock::new(|| pattern(r"\d+(?:[.,]\d+)*(?:\s?(?:%|(?:ms|kB|KB|MB|GB|KiB|MiB)\b))?"));
+static OPEN_ITEM: LazyLock<Regex> = LazyLock::new(|| pattern(r"(?m)^\s*[-*] \[ \] (.+)$"));
+
+fn pattern(text: &str) -> Regex {
+    Regex::new(text).expect("a constant pattern")
+}
+
+/// An error line says more than this many characters, …
+const ERROR_CHARS_MIN: usize = 12;
+/// … and of a longer one the beginning tells which it is.
+const ERROR_CHARS_MAX: usize = 80;
+/// Of a longer command the beginning tells which it is.
+const COMMAND_CHARS_MAX: usize = 120;
+/// A whole number with fewer digits is everywhere.
+const FIGURE_DIGITS_MIN: usize = 3;
+
+/// Kinds of facts, in the order of the report.
+pub(super) const KINDS: [&str; 6] = ["files", "identifiers", "commands", "errors", "figures", "to_dos"];
+
+/// The facts of some messages, a set for each kind.
+pub(super) type Facts = [BTreeSet<String>; KINDS.len()];
+
+/// What was said, called and got back in some messages.
+#[derive(Debug, Default)]
+struct Texts {
+    words: String,
+    inputs: String,
+    outputs: String,
+    commands: BTreeSet<String>,
+    /// The items that the newest list, or the newest words with one, left open.
+    open_items: BTreeSet<String>,
+}
+
+impl Texts {
+    fn of(messages: &[Message]) -> Self {
+        let mut texts = Self::default();
+        for part in messages.iter().flat_map(|message| &message.parts) {
+            match &part.body {
+                PartBody::Text(text) => {
+                    texts.words.push_str(text);
+                    texts.words.push('\n');
+                    texts.items_in_words(text);
+                }
+                PartBody::ToolCall(call) => {
+                    texts.inputs.push_str(&call.input_json);
+                    texts.inputs.push('\n');
+                    texts.call(&call.input_json);
+                }
+                PartBody::ToolResult(result) => {
+                    texts.outputs.push_str(&result.output);
+                    texts.outputs.push('\n');
+                }
+                PartBody::Reasoning(_)
+                | PartBody::Media(_)
+                | PartBody::Marker(_)
+                | PartBody::Step(_)
+                | PartBody::Opaque(_)
+                | PartBody::Record(_) => {}
+            }
+        }
+        texts
+    }
+
+    fn call(&mut self, input_json: &str) {
+        let Ok(Value::Object(fields)) = serde_json::from_str::<Value>(input_json) else { return };
+        let command = ["command", "cmd"].iter().find_map(|name| fields.get(*name)).and_then(Value::as_str);
+        self.commands.extend(command.and_then(command_head));
+        let list = ["todos", "items", "plan"].iter().find_map(|name| fields.get(*name)).and_then(Value::as_array);
+        if let Some(list) = list {
+            let open = |item: &Value| {
+                let status = item.get("status")?.as_str()?;
+                let words = ["content", "step", "title"].iter().find_map(|name| item.get(*name))?.as_str()?;
+                (!matches!(status, "completed" | "done" | "cancelled")).then(|| words.trim().to_owned())
+            };
+            self.open_items = list.iter().filter_map(open).collect();
+        }
+    }
+
+    fn items_in_words(&mut self, text: &str) {
+        let items: BTreeSet<String> =
+            OPEN_ITEM.captures_iter(text).map(|found| found[1].trim().trim_matches('*').to_owned()).collect();
+        if !items.is_empty() {
+            self.open_items = items;
+        }
+    }
+
+    fn everything(&self) -> String {
+        [self.words.as_str(), &self.inputs, &self.outputs].join(" ")
+    }
+}
+
+/// The program and its arguments, without what only says where it runs and where its output goes.
+fn command_head(command: &str) -> Option<String> {
+    let simple = command.split(['\n', ';', '|', '>']).flat_map(|piece| piece.split("&&")).map(str::trim);
+    let says_something = |piece: &&str| !piece.is_empty() && !piece.starts_with("cd ") && !piece.starts_with('#');
+    let words = simple.into_iter().find(says_something)?.split_whitespace().collect::<Vec<_>>().join(" ");
+    let words = words.trim_end_matches(" 2").to_owned();
+    // One word alone, such as `ls`, is in every conversation.
+    words.contains(' ').then(|| beginning(&words, COMMAND_CHARS_MAX).to_owned())
+}
+
+fn beginning(text: &str, chars: usize) -> &str {
+    text.char_indices().nth(chars).map_or(text, |(end, _)| &text[..end])
+}
+
+fn files(text: &str) -> BTreeSet<String> {
+    let paths = PATH.find_iter(text).filter_map(|found| found.as_str().rsplit('/').next());
+    paths.map(str::to_owned).collect()
+}
+
+fn identifiers(text: &str) -> BTreeSet<String> {
+    IDENTIFIER.find_iter(text).map(|found| found.as_str().to_owned()).collect()
+}
+
+fn errors(text: &str) -> BTreeSet<String> {
+    let lines = text.lines().map(str::trim).filter(|line| line.chars().count() >= ERROR_CHARS_MIN);
+    lines.filter(|line| ERROR.is_match(line)).map(|line| beginning(line, ERROR_CHARS_MAX).trim().to_owned()).collect()
+}
+
+/// Numbers that say something: with a unit or a fraction, or of some length; not those inside of names and paths.
+fn figures(text: &str) -> BTreeSet<String> {
+    let is_bound = |letter: Option<char>| {
+        letter.is_some_and(|letter| letter.is_alphanumeric() || matches!(letter, '_' | '/' | ':' | '.' | '-' | '#'))
+    };
+    let stands_alone = |start: usize, end: usize| {
+        let mut behind = text[end..].chars();
+        let next = behind.next().filter(|letter| *letter != '.' || is_bound(behind.next()));
+        !is_bound(text[..start].chars().next_back()) && !is_bound(next.filter(|letter| *letter != ':'))
+    };
+    let tells = |figure: &str| {
+        let digits = figure.chars().filter(char::is_ascii_digit).count();
+        digits >= FIGURE_DIGITS_MIN || figure.contains(['.', ',']) || !figure.ends_with(|c: char| c.is_ascii_digit())
+    };
+    let found = FIGURE.find_iter(text).filter(|found| stands_alone(found.start(), found.end()));
+    found.map(|found| found.as_str().to_owned()).filter(|figure| tells(figure)).collect()
+}
+
+/// What stood before a cut and is used again behind it: files in calls; identifiers and figures in words and calls;
+/// commands that are run again; lines about errors that come up again anywhere; items that were open at the cut and are
+/// spoken of or listed again.
+pub(super) fn used_again(before: &[Message], after: &[Message]) -> Facts {
+    let (before, after) = (Texts::of(before), Texts::of(after));
+    let everything = before.everything();
+    let said = format!("{}{}", after.words, after.inputs);
+    let both = |known: BTreeSet<String>, used: BTreeSet<String>| -> BTreeSet<String> {
+        known.intersection(&used).cloned().collect()
+    };
+    let all_after = after.everything();
+    let comes_up = |fact: &String| all_after.contains(fact.as_str());
+    [
+        both(files(&everything), files(&after.inputs)),
+        both(identifiers(&everything), identifiers(&said)),
+        both(before.commands, after.commands),
+        errors(&before.outputs).into_iter().filter(comes_up).collect(),
+        both(figures(&everything), figures(&said)),
+        before.open_items.into_iter().filter(comes_up).collect(),
+    ]
+}
+
+/// The words of messages, as far as a fact can be found in them.
+pub(super) fn words_of(messages: &[Message]) -> String {
+    Texts::of(messages).everything()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(found: BTreeSet<String>, expected: &[&str]) {
+        assert_eq!(found.iter().map(String::as_str).collect::<Vec<_>>(), expected);
+    }
+
+    #[test]
+    fn files_are_the_last_segments_of_paths() {
+        check(files("see /src/a/main.rs and lib/b.py, not c.rs or https"), &["b.py", "main.rs"]);
+    }
+
+    #[test]
+    fn identifiers_are_no_everyday_words() {
+        let text = "run parse_header, then readHeader of Http.Client in A word";
+        check(identifiers(text), &["Http.Client", "parse_header", "readHeader"]);
+    }
+
+    #[test]
+    fn commands_lose_what_is_around_them() {
+        for (command, expected) in [
+            ("cd /a && mix test  test/a_test.exs 2>&1 | tail -3", Some("mix test test/a_test.exs")),
+            ("cargo test --lib; echo done", Some("cargo test --lib")),
+            ("# look\nls -la", Some("ls -la")),
+            ("ls", None),
+            ("", None),
+        ] {
+            assert_eq!(command_head(command).as_deref(), expected, "{command}");
+        }
+    }
+
+    #[test]
+    fn errors_are_lines_that_say_so() {
+        let text = "ok\n  error[E0502]: cannot borrow `a`\nfine\nError\nthread panicked at src/a.rs:3";
+        check(errors(text), &["error[E0502]: cannot borrow `a`", "thread panicked at src/a.rs:3"]);
+    }
+
+    #[test]
+    fn figures_stand_alone_and_tell_something() {
+        let text = "it took 41 ms, 3 times, 99.5 % of 16384 bytes; see a.rs:812, v1_200, /tmp/900 and 1,250.";
+        check(figures(text), &["1,250", "16384", "41 ms", "99.5 %"]);
+    }
+
+    #[test]
+    fn the_newest_list_says_what_is_open() {
+        let mut texts = Texts::default();
+        texts.call(r#"{"todos": [{"content": "old", "status": "pending"}]}"#);
+        texts.call(
+            r#"{"todos": [{"content": "new", "status": "in_progress"}, {"content": "x", "status": "completed"}]}"#,
+        );
+        check(texts.open_items.clone(), &["new"]);
+        texts.items_in_words("Left:\n- [x] done\n- [ ] write the tests\n");
+        check(texts.open_items, &["write the tests"]);
+    }
+}

@@ -1,0 +1,158 @@
+//! What an evaluation tells: for each cut a table of what was kept, or JSON.
+
+use super::facts::{Facts, KINDS};
+use crate::cli::output::{Align, Output, Table, count};
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// What one summary keeps of the facts that are used again.
+#[derive(Debug, Serialize)]
+pub(super) struct Row {
+    /// The transcript's file, without its folder.
+    pub(super) file: String,
+    /// Where it was cut: `real` where the agent compacted, `simulated` where the preset would.
+    pub(super) cut: &'static str,
+    /// Messages before the cut.
+    pub(super) messages_before: usize,
+    /// Messages behind it.
+    pub(super) messages_after: usize,
+    /// The preset; none for the transcript's own summary.
+    pub(super) preset: Option<&'static str>,
+    /// Who wrote the summary: `extractive`, a summarizer of the configuration, or `transcript`.
+    pub(super) summarizer: String,
+    /// What is kept of the part before the cut, in tokens of four characters.
+    pub(super) tokens: usize,
+    /// For each kind of fact how many are kept, and how many are used again.
+    pub(super) kept: BTreeMap<&'static str, Kept>,
+    /// All kinds together.
+    pub(super) named: Kept,
+    /// The facts that are named, or that come back when ids in the view are expanded; none for a summary that was not
+    /// made here, which leaves no ids.
+    pub(super) named_or_expandable: Option<Kept>,
+    /// The summary.
+    pub(super) text: String,
+}
+
+/// So many of so many.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub(super) struct Kept {
+    /// How many are kept.
+    pub(super) kept: usize,
+    /// How many there are.
+    pub(super) all: usize,
+}
+
+impl Kept {
+    fn of<'a>(facts: impl IntoIterator<Item = &'a String>, holds: impl Fn(&str) -> bool) -> Self {
+        let mut sum = Self::default();
+        for fact in facts {
+            sum.all += 1;
+            sum.kept += usize::from(holds(fact));
+        }
+        sum
+    }
+
+    fn cell(self) -> String {
+        match self.all {
+            0 => "-".to_owned(),
+            all => format!("{}/{all} {} %", self.kept, self.kept * 100 / all),
+        }
+    }
+}
+
+/// Where a transcript was cut.
+#[derive(Debug, Clone)]
+pub(super) struct Cut {
+    /// The transcript's file, without its folder.
+    pub(super) file: String,
+    /// `real` or `simulated`.
+    pub(super) kind: &'static str,
+    /// Messages before it.
+    pub(super) before: usize,
+    /// Messages behind it.
+    pub(super) after: usize,
+}
+
+impl Row {
+    /// Looks for the facts in a summary's text, and in what can be expanded.
+    pub(super) fn of(
+        cut: &Cut,
+        preset: Option<&'static str>,
+        (summarizer, text): (String, String),
+        facts: &Facts,
+        expandable: Option<&str>,
+    ) -> Self {
+        let names = |fact: &str| text.contains(fact);
+        let kept = KINDS.iter().zip(facts).map(|(kind, facts)| (*kind, Kept::of(facts, names))).collect();
+        let everything = || facts.iter().flatten();
+        let comes_back = |originals: &str| Kept::of(everything(), |fact| names(fact) || originals.contains(fact));
+        Self {
+            file: cut.file.clone(),
+            cut: cut.kind,
+            messages_before: cut.before,
+            messages_after: cut.after,
+            preset,
+            summarizer,
+            tokens: text.chars().count() / 4,
+            kept,
+            named: Kept::of(everything(), names),
+            named_or_expandable: expandable.map(comes_back),
+            text,
+        }
+    }
+
+    fn title(&self) -> String {
+        let messages = |number: usize| count(i64::try_from(number).unwrap_or(i64::MAX), "message");
+        let (before, after) = (messages(self.messages_before), messages(self.messages_after));
+        match self.cut {
+            "real" => format!("{}, cut where it was compacted: {before} before, {after} behind", self.file),
+            _ => format!("{}, cut where the preset compacts: {before} before, {after} behind", self.file),
+        }
+    }
+
+    fn cells(&self) -> Vec<String> {
+        let mut cells = vec![
+            self.preset.unwrap_or("-").to_owned(),
+            self.summarizer.clone(),
+            self.tokens.to_string(),
+            self.named.cell(),
+        ];
+        cells.extend(KINDS.iter().map(|kind| self.kept.get(kind).copied().unwrap_or_default().cell()));
+        cells.push(self.named_or_expandable.map_or("-".to_owned(), Kept::cell));
+        cells
+    }
+}
+
+/// Prints the rows, for people in tables of those that are about the same cut.
+pub(super) fn print(output: &mut Output, rows: &[Row], with_text: bool) -> anyhow::Result<()> {
+    if output.json() {
+        return rows.iter().try_for_each(|row| output.value(row));
+    }
+    for group in rows.chunk_by(|one, other| one.title() == other.title()) {
+        output.line(&group[0].title())?;
+        let mut table = Table::new(&[
+            ("PRESET", Align::Left),
+            ("SUMMARIZER", Align::Left),
+            ("TOKENS", Align::Right),
+            ("NAMED", Align::Right),
+            ("FILES", Align::Right),
+            ("IDENTIFIERS", Align::Right),
+            ("COMMANDS", Align::Right),
+            ("ERRORS", Align::Right),
+            ("FIGURES", Align::Right),
+            ("TO-DOS", Align::Right),
+            ("WITH EXPAND", Align::Right),
+        ]);
+        group.iter().for_each(|row| table.row(row.cells()));
+        table.print(output)?;
+        output.line("")?;
+    }
+    if with_text {
+        for row in rows {
+            output.line(&format!("--- {}: {}, {} ---", row.file, row.preset.unwrap_or("-"), row.summarizer))?;
+            output.line(&row.text)?;
+            output.line("")?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,43 @@
+//! `longhand expand`: the originals behind an id that stands in a view.
+
+use super::Globals;
+use super::message_text;
+use crate::pb;
+use std::process::ExitCode;
+
+/// How many messages are asked for at a time.
+const PAGE_SIZE: i32 = 200;
+
+#[derive(Debug, clap::Args)]
+pub(super) struct Arguments {
+    /// The session, by id or client id
+    session: String,
+    /// What stands in the view: a message's id or client id, a part's id, or the id of a reduction or of its summary
+    id: String,
+}
+
+pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Result<ExitCode> {
+    let mut client = globals.client().await?;
+    let mut output = globals.output();
+    let mut request = pb::ExpandMessageRequest {
+        session_id: arguments.session,
+        id: arguments.id,
+        page_size: PAGE_SIZE,
+        page_token: String::new(),
+    };
+    loop {
+        let page = client.messages.expand_message(request.clone()).await?.into_inner();
+        for message in &page.messages {
+            if output.json() {
+                output.message(message)?;
+            } else {
+                message_text::print(&mut output, message, true)?;
+            }
+        }
+        output.flush()?;
+        if page.next_page_token.is_empty() {
+            return Ok(ExitCode::SUCCESS);
+        }
+        request.page_token = page.next_page_token;
+    }
+}

@@ -1,0 +1,149 @@
+//! Plans of reductions as people read them.
+
+use super::context::range;
+use super::event_text::{kind, level};
+use super::output::{Output, count};
+use crate::pb;
+
+/// Prints what a reduction would do, and the requests that a model would get.
+pub(super) fn print(output: &mut Output, plan: &pb::CompactionPlan) -> anyhow::Result<()> {
+    if output.json() {
+        return output.message(plan);
+    }
+    for line in lines(plan) {
+        output.line(&line)?;
+    }
+    for (at, request) in plan.requests.iter().enumerate() {
+        let which = format!("request {} of {}", at + 1, plan.requests.len());
+        for (part, text) in [("system", &request.system), ("user", &request.user)] {
+            output.line(&format!("\n--- {which}, {part} ---"))?;
+            output.line(text)?;
+        }
+    }
+    Ok(())
+}
+
+/// The plan without the requests.
+fn lines(plan: &pb::CompactionPlan) -> Vec<String> {
+    let (about, has_summary) = if plan.covered_ranges.is_empty() { ("", false) } else { ("at most ", true) };
+    let mut lines = vec![format!(
+        "{}{} of the view at revision {}: {} → {about}{}",
+        kind(plan.kind()),
+        level(plan.level()),
+        plan.base_revision,
+        plan.tokens_before,
+        count(plan.tokens_after, "token")
+    )];
+    if has_summary {
+        let behind =
+            plan.tail_start_message_id.as_ref().map_or("nothing".to_owned(), |id| format!("{id} and what follows"));
+        lines.push(format!(
+            "covers {}: revisions {}",
+            count(plan.covered_count, "more message"),
+            plan.covered_ranges.iter().map(range).collect::<Vec<_>>().join(", ")
+        ));
+        lines.push(format!("keeps {behind}, beside a summary of at most {}", count(plan.summary_tokens, "token")));
+    }
+    for (ids, why) in [(&plan.retained_message_ids, "retains"), (&plan.pinned_message_ids, "keeps as pinned")] {
+        if !ids.is_empty() {
+            lines.push(format!("{why} {}", ids.join(", ")));
+        }
+    }
+    if plan.omitted_count > 0 {
+        lines.push(format!(
+            "leaves out {}: revisions {}",
+            count(plan.omitted_count, "message"),
+            plan.omitted_ranges.iter().map(range).collect::<Vec<_>>().join(", ")
+        ));
+    }
+    if !plan.cuts.is_empty() {
+        lines.push(format!("shortens {}:", count(plan.cuts.len() as i64, "part")));
+        lines.extend(plan.cuts.iter().map(|cut| {
+            let (part, message) = (&cut.part_id, &cut.message_id);
+            format!("  {part} of {message}: {} → {}", cut.original_bytes, count(cut.shown_bytes, "byte"))
+        }));
+    }
+    lines.extend(asked(plan));
+    lines
+}
+
+/// Who writes the summary, and what that takes.
+fn asked(plan: &pb::CompactionPlan) -> Option<String> {
+    if plan.summarizer.is_empty() {
+        return None;
+    }
+    if plan.requests.is_empty() {
+        return Some(format!("written by {}, without a model", plan.summarizer));
+    }
+    let merged = if plan.chunked { ", and more to merge the answers" } else { "" };
+    let cost = plan.cost_micro_usd.map_or(String::new(), |micros| format!(", about ${:.4}", micros as f64 / 1e6));
+    let requests = count(plan.requests.len() as i64, "request");
+    let tokens = count(plan.request_tokens, "token");
+    Some(format!("written by {}: {requests} of {tokens} together{merged}{cost}", plan.summarizer))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_plan_says_what_goes_and_what_stays() {
+        let mut plan = pb::CompactionPlan {
+            kind: pb::CompactionKind::Summary.into(),
+            level: pb::CompactionLevel::Auto.into(),
+            base_revision: 9,
+            tokens_before: 900,
+            tokens_after: 400,
+            covered_ranges: vec![pb::RevisionRange { first_revision: 1, last_revision: 6 }],
+            covered_count: 5,
+            tail_start_message_id: Some("msg_7".into()),
+            summary_tokens: 100,
+            summarizer: "fake".into(),
+            requests: vec![pb::PlannedRequest::default()],
+            request_tokens: 700,
+            cost_micro_usd: Some(10_000),
+            ..pb::CompactionPlan::default()
+        };
+        assert_eq!(
+            lines(&plan),
+            [
+                "summary (auto) of the view at revision 9: 900 → at most 400 tokens",
+                "covers 5 more messages: revisions 1–6",
+                "keeps msg_7 and what follows, beside a summary of at most 100 tokens",
+                "written by fake: 1 request of 700 tokens together, about $0.0100",
+            ]
+        );
+        (plan.requests, plan.summarizer) = (Vec::new(), "extractive".into());
+        assert_eq!(lines(&plan).last().map(String::as_str), Some("written by extractive, without a model"));
+    }
+
+    #[test]
+    fn a_plan_without_a_summary_lists_the_parts() {
+        let plan = pb::CompactionPlan {
+            kind: pb::CompactionKind::Prune.into(),
+            base_revision: 9,
+            tokens_before: 900,
+            tokens_after: 400,
+            cuts: vec![pb::CompactionCut {
+                message_id: "msg_2".into(),
+                part_id: "prt_2".into(),
+                original_bytes: 2_000,
+                shown_bytes: 1,
+            }],
+            omitted_ranges: vec![pb::RevisionRange { first_revision: 3, last_revision: 4 }],
+            omitted_count: 2,
+            pinned_message_ids: vec!["msg_1".into()],
+            ..pb::CompactionPlan::default()
+        };
+        assert_eq!(
+            lines(&plan),
+            [
+                "prune of the view at revision 9: 900 → 400 tokens",
+                "keeps as pinned msg_1",
+                "leaves out 2 messages: revisions 3–4",
+                "shortens 1 part:",
+                "  prt_2 of msg_2: 2000 → 1 byte",
+            ]
+        );
+    }
+}

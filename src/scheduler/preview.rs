@@ -1,0 +1,74 @@
+//! What a reduction by hand would do: worked out by the code that does it, and written nowhere.
+
+use super::SchedulerHandle;
+use super::client::Assignment;
+use super::worker::{Draft, instead, least_gain};
+use crate::model::compaction::Level;
+use crate::policy::plan::{self, Scene};
+use crate::store::Reduction;
+use crate::summarizer::{Foreseen, SummaryOutput};
+
+/// A reduction as it would be, but for the words of its summary.
+pub struct Preview {
+    /// What it would do. The summary has no words yet.
+    pub reduction: Reduction,
+    /// Tokens of the view before, by the policy's estimate.
+    pub tokens_before: i64,
+    /// Tokens of the view after, by the same estimate; a summary is taken to be as long as it may be.
+    pub tokens_after: i64,
+    /// Index of the first view message that would change.
+    pub first_changed_index: i64,
+    /// The most that the summary may weigh, in tokens; zero without one.
+    pub summary_tokens: i64,
+    /// What the summary would ask of a model; none without one.
+    pub foreseen: Option<Foreseen>,
+}
+
+impl SchedulerHandle {
+    /// What somebody who asks by hand for a rung of the ladder, or for every clearing, would get. None when nothing could
+    /// be taken away.
+    pub fn preview(
+        &self,
+        scene: Scene<'_>,
+        level: Option<Level>,
+        instructions: &str,
+        context_tokens: i64,
+    ) -> Option<Preview> {
+        let policy = scene.policy;
+        let work = match level.and_then(|level| policy.rung(level)) {
+            Some(rung) => {
+                let tokens = plan::view(policy, scene.sources).estimated_tokens.max(context_tokens);
+                plan::climb(scene, &plan::by_hand(rung), tokens)
+            }
+            None => plan::clear_all(scene),
+        };
+        let without_summary = |draft: Draft| Preview {
+            reduction: draft.reduction,
+            tokens_before: draft.tokens_before,
+            tokens_after: draft.tokens_after,
+            first_changed_index: draft.first_changed_index,
+            summary_tokens: 0,
+            foreseen: None,
+        };
+        let Some(planned) = &work.summary else {
+            return Draft::of(scene, &work.cuts, None).map(without_summary);
+        };
+        // A blank has the place of a summary, and next to no weight.
+        let blank = SummaryOutput { text: " ".to_owned(), summarizer: String::new(), usage: None };
+        let draft = Draft::of(scene, &work.cuts, Some((planned, &blank)))?;
+        let most = draft.tokens_before - least_gain(policy);
+        if draft.tokens_after > most {
+            // Not the shortest summary would free enough.
+            return instead(scene, &work).map(without_summary);
+        }
+        let foreseen = self.summarizers.of(level).foresee(&Assignment::of(scene, planned, instructions).input);
+        let summary_tokens = planned.rules.max_tokens;
+        Some(Preview {
+            // One that would free too little is written again, shorter.
+            tokens_after: draft.tokens_after.saturating_add(summary_tokens).min(most),
+            summary_tokens,
+            foreseen: Some(foreseen),
+            ..without_summary(draft)
+        })
+    }
+}

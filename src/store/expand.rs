@@ -1,0 +1,159 @@
+//! What stands behind the ids of a view: the message of a part, and the messages that a reduction took away.
+
+use super::codec;
+use super::error::{Error, Kind, Result};
+use super::lineage::{self, Lineage, Reader};
+use super::{SessionKey, Store, messages};
+use crate::model::Revision;
+use crate::model::compaction::RevisionRange;
+use crate::model::ids::{CompactionId, MessageId, PartId};
+use crate::model::mark::MarkBody;
+use crate::model::message::Message;
+use sqlx::Row as _;
+
+const MESSAGE_OF_PART: &str =
+    "select m.public_id from part p join message m on m.id = p.message_id where p.public_id = $1";
+const END: &str = "select session_id, ended_revision from job where public_id = $1";
+const MARKS_BEFORE: &str = "select revision, kind, body from mark where session_id = $1 and revision <= $2 \
+     order by revision desc limit $3";
+const MARK_BEHIND: &str =
+    "select kind, body from mark where session_id = $1 and revision > $2 order by revision limit 1";
+const MARK: &str = "select kind, body from mark where session_id = $1 and revision = $2";
+const PRUNED_AT: &str = "select distinct m.revision from pruned q join part p on p.id = q.part_id \
+     join message m on m.id = p.message_id where q.session_id = $1 and q.revision = $2";
+
+/// The statements of this file, for the test that prepares them all.
+#[cfg(test)]
+pub(crate) const STATEMENTS: &[&str] = &[MESSAGE_OF_PART, END, MARKS_BEFORE, MARK_BEHIND, MARK, PRUNED_AT];
+
+/// A reduction writes at most this many marks, one right after the other: what it cut, and what it covered.
+const MARKS_OF_ONE: i64 = 2;
+
+impl Store {
+    /// The message of a history that a part belongs to, with that part alone; none when no message of it has the part.
+    pub async fn part(&self, session: SessionKey, id: PartId) -> Result<Option<Message>> {
+        self.reading(async |reader| {
+            let lineage = lineage::by_key(reader, session.0).await?;
+            part(reader, &lineage, id).await
+        })
+        .await
+    }
+
+    /// A page of the messages that a reduction of a history covers, leaves out or shortens, from a revision on, and
+    /// where the next one begins. Undoing it changes nothing here.
+    pub async fn taken_by(
+        &self,
+        session: SessionKey,
+        id: CompactionId,
+        from: Revision,
+        limit: i64,
+    ) -> Result<(Vec<Message>, Option<Revision>)> {
+        self.reading(async |reader| {
+            let lineage = lineage::by_key(reader, session.0).await?;
+            let ranges = taken_by(reader, &lineage, id).await?;
+            messages::page_of_ranges(reader, &lineage, &ranges, from, limit).await
+        })
+        .await
+    }
+
+    /// The reduction that wrote a summary or a marker, by the revision of that message.
+    pub async fn reduction_of(&self, session: SessionKey, derived: Revision) -> Result<Option<CompactionId>> {
+        self.reading(async |reader| {
+            let lineage = lineage::by_key(reader, session.0).await?;
+            reduction_of(reader, &lineage, derived).await
+        })
+        .await
+    }
+
+    /// The reductions that made these marks, in their order; none for a mark of another kind.
+    pub async fn reductions_at(&self, session: SessionKey, marks: &[Revision]) -> Result<Vec<Option<CompactionId>>> {
+        self.reading(async |reader| {
+            let lineage = lineage::by_key(reader, session.0).await?;
+            let mut reductions = Vec::with_capacity(marks.len());
+            for mark in marks {
+                reductions.push(reduction_at(reader, &lineage, *mark).await?);
+            }
+            Ok(reductions)
+        })
+        .await
+    }
+}
+
+/// The message of a history that a part belongs to, with that part alone; none when no message has it.
+async fn part(reader: &mut Reader<'_>, lineage: &Lineage, id: PartId) -> Result<Option<Message>> {
+    let row = reader.one(sqlx::query(MESSAGE_OF_PART).bind(id.0.as_bytes().to_vec())).await?;
+    let Some(row) = row else { return Ok(None) };
+    let message = MessageId(codec::uuid(row.try_get(0)?)?);
+    match messages::get(reader, lineage, &message.to_string()).await {
+        Ok(mut message) => {
+            message.parts.retain(|part| part.id == id);
+            Ok((!message.parts.is_empty()).then_some(message))
+        }
+        Err(Error::NotFound { .. }) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// The messages that a reduction of this history covers, leaves out or shortens, undone or not; ascending and disjoint.
+/// None for one that has ended without effect, or has not ended.
+async fn taken_by(reader: &mut Reader<'_>, lineage: &Lineage, id: CompactionId) -> Result<Vec<RevisionRange>> {
+    let not_found = || Error::not_found(Kind::Compaction, id);
+    let row = reader.one(sqlx::query(END).bind(id.0.as_bytes().to_vec())).await?.ok_or_else(not_found)?;
+    let (owner, ended): (i64, Option<Revision>) = (row.try_get(0)?, row.try_get(1)?);
+    let Some(ended) = ended else {
+        return if owner == lineage.key { Ok(Vec::new()) } else { Err(not_found()) };
+    };
+    lineage.contains(reader, owner, ended).await?.ok_or_else(not_found)?;
+    let mut ranges = Vec::new();
+    for row in reader.all(sqlx::query(MARKS_BEFORE).bind(owner).bind(ended).bind(MARKS_OF_ONE)).await? {
+        match codec::decode_mark(row.try_get(1)?, row.try_get(2)?)? {
+            MarkBody::Compacted(mark) if mark.compaction == id => ranges.extend(mark.covered),
+            MarkBody::Pruned { compaction, omitted, .. } if compaction == id => {
+                ranges.extend(omitted);
+                let at: Revision = row.try_get(0)?;
+                for row in reader.all(sqlx::query(PRUNED_AT).bind(owner).bind(at)).await? {
+                    let revision = row.try_get(0)?;
+                    ranges.push(RevisionRange { first: revision, last: revision });
+                }
+            }
+            _ => {}
+        }
+    }
+    Ok(disjoint(ranges))
+}
+
+/// The reduction that wrote a summary or a marker of this history.
+async fn reduction_of(reader: &mut Reader<'_>, lineage: &Lineage, derived: Revision) -> Result<Option<CompactionId>> {
+    let owner = lineage.owner_at(reader, derived).await?.owner;
+    let row = reader.one(sqlx::query(MARK_BEHIND).bind(owner).bind(derived)).await?;
+    Ok(match row.map(|row| codec::decode_mark(row.try_get(0)?, row.try_get(1)?)).transpose()? {
+        Some(MarkBody::Compacted(mark)) if mark.summary == derived || mark.marker == Some(derived) => {
+            Some(mark.compaction)
+        }
+        _ => None,
+    })
+}
+
+/// The reduction that made a mark of this history, if one did.
+async fn reduction_at(reader: &mut Reader<'_>, lineage: &Lineage, mark: Revision) -> Result<Option<CompactionId>> {
+    let owner = lineage.owner_at(reader, mark).await?.owner;
+    let row = reader.one(sqlx::query(MARK).bind(owner).bind(mark)).await?;
+    Ok(match row.map(|row| codec::decode_mark(row.try_get(0)?, row.try_get(1)?)).transpose()? {
+        Some(MarkBody::Compacted(mark)) => Some(mark.compaction),
+        Some(MarkBody::Pruned { compaction, .. }) => Some(compaction),
+        _ => None,
+    })
+}
+
+/// Ranges in order, those that share a revision as one.
+fn disjoint(mut ranges: Vec<RevisionRange>) -> Vec<RevisionRange> {
+    ranges.sort_by_key(|range| range.first);
+    let mut merged: Vec<RevisionRange> = Vec::new();
+    for range in ranges {
+        match merged.last_mut() {
+            Some(last) if range.first <= last.last => last.last = last.last.max(range.last),
+            _ => merged.push(range),
+        }
+    }
+    merged
+}

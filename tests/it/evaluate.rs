@@ -1,0 +1,184 @@
+//! `longhand evaluate`, as its binary: what summaries keep, on a transcript with one fact of each kind, and on real ones.
+
+use serde_json::{Value, json};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+fn evaluate(arguments: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_longhand"));
+    // An address that nobody listens at: an evaluation asks no daemon.
+    command.env("LONGHAND_SERVER", "http://127.0.0.1:9").arg("evaluate").args(arguments);
+    command.output().expect("the binary runs")
+}
+
+fn rows(arguments: &[&str]) -> Vec<Value> {
+    let run = evaluate(&[arguments, &["--json"]].concat());
+    assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));
+    let text = String::from_utf8(run.stdout).expect("text");
+    text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
+}
+
+/// Writes a pi session, entry by entry.
+struct Talk {
+    lines: Vec<String>,
+    parent: Value,
+}
+
+impl Talk {
+    fn new() -> Self {
+        let head = json!({"type": "session", "version": 3, "id": "s1", "timestamp": "2026-01-01T00:00:00.000Z", "cwd": "/src"});
+        Self { lines: vec![head.to_string()], parent: Value::Null }
+    }
+
+    fn entry(&mut self, mut entry: Value) -> String {
+        let id = format!("{:08x}", self.lines.len());
+        entry["id"] = json!(id);
+        entry["parentId"] = self.parent.clone();
+        entry["timestamp"] = json!("2026-01-01T00:00:01.000Z");
+        self.parent = json!(id);
+        self.lines.push(entry.to_string());
+        id
+    }
+
+    fn user(&mut self, words: &str) -> String {
+        let content = json!([{"type": "text", "text": words}]);
+        self.entry(json!({"type": "message", "message": {"role": "user", "content": content, "timestamp": 1}}))
+    }
+
+    fn reply(&mut self, content: &Value, reason: &str) {
+        let message = json!({"role": "assistant", "content": content, "model": "m", "provider": "p",
+            "stopReason": reason, "timestamp": 1});
+        self.entry(json!({"type": "message", "message": message}));
+    }
+
+    fn says(&mut self, words: &str) {
+        self.reply(&json!([{"type": "text", "text": words}]), "stop");
+    }
+
+    fn call(&mut self, tool: &str, arguments: Value, output: &str, is_error: bool) {
+        let id = format!("c{}", self.lines.len());
+        self.reply(&json!([{"type": "toolCall", "id": id, "name": tool, "arguments": arguments}]), "toolUse");
+        let content = json!([{"type": "text", "text": output}]);
+        let message = json!({"role": "toolResult", "toolCallId": id, "toolName": tool, "content": content,
+            "isError": is_error, "timestamp": 1});
+        self.entry(json!({"type": "message", "message": message}));
+    }
+
+    fn write(self, folder: &Path) -> String {
+        let path = folder.join("talk.jsonl");
+        std::fs::write(&path, self.lines.join("\n")).expect("the session can be written");
+        path.to_string_lossy().into_owned()
+    }
+}
+
+const ERROR: &str = "error[E0502]: cannot borrow `tokens` as mutable";
+
+/// The first half of a session, with one fact of each kind.
+fn first_half(talk: &mut Talk) {
+    talk.user("Please make parse_header in /src/http/parser.rs accept 16384 bytes.");
+    talk.call("read", json!({"path": "/src/http/parser.rs"}), "fn parse_header() {}\n", false);
+    talk.call("bash", json!({"command": "cd /src && cargo test --lib parser"}), ERROR, true);
+    let todos = json!([{"content": "write the benchmark", "status": "pending"},
+        {"content": "read the parser", "status": "completed"}]);
+    talk.call("todowrite", json!({"todos": todos}), "ok", false);
+    talk.says("The borrow is the problem.");
+}
+
+/// The second half, which uses all of them, and some that did not stand before.
+fn second_half(talk: &mut Talk) {
+    talk.says("As parse_header takes 16384 bytes, next I write the benchmark for new_name and 77777.");
+    talk.call("edit", json!({"path": "/src/http/parser.rs"}), "done", false);
+    talk.call("edit", json!({"path": "/src/http/other.rs"}), "done", false);
+    talk.call("bash", json!({"command": "cargo test --lib parser | tail"}), ERROR, true);
+}
+
+fn kept(row: &Value, kind: &str) -> (u64, u64) {
+    let of = |field: &str| row["kept"][kind][field].as_u64().unwrap_or_else(|| panic!("{kind} in {row}"));
+    (of("kept"), of("all"))
+}
+
+#[test]
+fn each_kind_of_fact_is_found_and_looked_for() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut talk = Talk::new();
+    first_half(&mut talk);
+    let until = talk.user("Go on.");
+    let own = "The work is about parser.rs, 16384 bytes and a borrow.";
+    talk.entry(json!({"type": "compaction", "summary": own, "firstKeptEntryId": until, "tokensBefore": 900}));
+    second_half(&mut talk);
+    let file = talk.write(folder.path());
+    let rows = rows(&[&file, "--preset", "opencode@seed", "--preset", "pi@1.5", "--tokens", "600"]);
+    assert_eq!(rows.len(), 3, "{rows:?}");
+    let (own, made) = (&rows[0], &rows[1..]);
+    assert_eq!((own["summarizer"].as_str(), own["cut"].as_str()), (Some("transcript"), Some("real")));
+    assert_eq!(own["named_or_expandable"], Value::Null, "such a summary leaves no ids");
+    for (kind, expected) in [
+        ("files", (1, 1)),
+        ("identifiers", (0, 1)),
+        ("commands", (0, 1)),
+        ("errors", (0, 1)),
+        ("figures", (1, 1)),
+        ("to_dos", (0, 1)),
+    ] {
+        assert_eq!(kept(own, kind), expected, "{kind} of the transcript's own");
+        for row in made {
+            assert_eq!(kept(row, kind), (1, 1), "{kind} in\n{}", row["text"].as_str().expect("a text"));
+        }
+    }
+    for row in made {
+        assert_eq!(row["named_or_expandable"], json!({"kept": 6, "all": 6}), "{row}");
+        assert!(row["tokens"].as_u64().expect("tokens") <= 600, "{row}");
+    }
+    let run = evaluate(&[&file, "--preset", "opencode@seed", "--text"]);
+    let text = String::from_utf8_lossy(&run.stdout).into_owned();
+    assert!(text.starts_with("talk.jsonl, cut where it was compacted: 8 messages before, "), "{text}");
+    assert!(text.contains("WITH EXPAND") && text.contains("1/1 100 %") && text.contains("## Goal"), "{text}");
+}
+
+#[test]
+fn a_transcript_without_a_compaction_is_cut_where_the_preset_would() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut talk = Talk::new();
+    first_half(&mut talk);
+    for number in 0..12 {
+        talk.user(&format!("Tell me about topic {number}."));
+        talk.says(&"It is a long story, and here it goes. ".repeat(60));
+    }
+    second_half(&mut talk);
+    let file = talk.write(folder.path());
+    let window = ["--window", "6000", "--output", "500"];
+    let rows =
+        rows(&[&[file.as_str(), "--preset", "opencode@seed", "--preset", "claude-code@seed"], &window[..]].concat());
+    assert!(!rows.is_empty());
+    for row in &rows {
+        assert_eq!(row["cut"], "simulated", "{row}");
+        assert_eq!(kept(row, "files"), (1, 1), "{row}");
+        let all = &row["named_or_expandable"];
+        assert_eq!((&all["kept"], &row["named"]["all"]), (&all["all"], &all["all"]), "{row}");
+    }
+    // In a large window nothing is compacted, and that is told.
+    let run = evaluate(&[&file, "--preset", "opencode@seed"]);
+    assert!(run.status.success() && run.stdout.is_empty());
+    assert!(String::from_utf8_lossy(&run.stderr).contains("comes to no summary in a window of 200000"));
+    let run = evaluate(&["nowhere.jsonl"]);
+    assert!(!run.status.success() && String::from_utf8_lossy(&run.stderr).contains("nowhere.jsonl"));
+}
+
+/// The session that was compacted in reality, counted as `recall.py` counts it.
+#[test]
+fn the_real_compaction_has_the_known_figures() {
+    let name = "../shared/data/claude-code/compacted/258c7280-ae70-4798-800f-63464d01a85d.jsonl";
+    let path: PathBuf = Path::new(env!("CARGO_MANIFEST_DIR")).join(name);
+    if !path.exists() {
+        println!("skipped: the transcript {name} is not here");
+        return;
+    }
+    let rows = rows(&[&path.to_string_lossy(), "--preset", "opencode@seed"]);
+    let (own, made) = (&rows[0], &rows[1]);
+    assert_eq!(own["tokens"], 3_629);
+    assert_eq!((kept(own, "files"), kept(own, "identifiers")), ((4, 15), (18, 69)));
+    let (files, names) = (kept(made, "files"), kept(made, "identifiers"));
+    assert!(files.0 >= 12 && files.1 == 15, "{files:?}");
+    assert!(names.0 * 2 >= names.1 && names.1 == 69, "{names:?}");
+    assert!(made["tokens"].as_u64().expect("tokens") <= 3_629, "{made}");
+}

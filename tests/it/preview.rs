@@ -1,0 +1,121 @@
+//! What a reduction by hand would do is what it then does.
+
+use crate::expand::long_session;
+use crate::support::TestApp;
+use longhand::app::Reason;
+use longhand::app::compactions::Wanted;
+use longhand::app::preview::Plan;
+use longhand::model::Revision;
+use longhand::model::compaction::{CompactionKind, CompactionState, Level, RevisionRange};
+use longhand::model::event::EventBody;
+use longhand::model::ids::PartId;
+use longhand::model::message::MessageKind;
+use longhand::policy::presets;
+use longhand::store::Caller;
+use std::collections::BTreeSet;
+
+/// Every way to ask by hand.
+fn ways() -> Vec<Wanted> {
+    let level = |level| Wanted { level, ..Wanted::of(CompactionKind::Summary) };
+    let mut ways: Vec<Wanted> = [None, Some(Level::Micro), Some(Level::Auto), Some(Level::Deep)].map(level).into();
+    ways.push(Wanted::of(CompactionKind::Prune));
+    ways
+}
+
+/// The parts that the newest reduction shortened, by the log, and the ranges that the view says it left out.
+async fn done(test: &TestApp, session: &str, after: Revision) -> (BTreeSet<PartId>, Vec<RevisionRange>) {
+    let mut parts = BTreeSet::new();
+    for event in test.events().await.into_iter().filter(|event| event.revision > after) {
+        if event.session_id.to_string() == session
+            && let EventBody::PartsPruned { parts: pruned, .. } = event.body
+        {
+            parts.extend(pruned);
+        }
+    }
+    let omitted = test.context(session).await.omitted.into_iter().map(|omitted| omitted.range).collect();
+    (parts, omitted)
+}
+
+/// Asks for a reduction, and compares what it did with its plan.
+async fn check(test: &TestApp, session: &str, wanted: Wanted, plan: &Plan, what: &str) {
+    let before = test.revision(session).await;
+    assert_eq!(plan.base, before, "{what}");
+    let (asked, _) = test.app.start_compaction(session, wanted, Caller::default()).await.expect(what);
+    test.settled().await;
+    let compaction = test.app.get_compaction(&asked.id.to_string()).await.expect(what);
+    assert_eq!(compaction.state, CompactionState::Done, "{what}: {:?}", compaction.failure);
+    assert_eq!((compaction.request.kind, compaction.request.level), (plan.kind, plan.level), "{what}");
+    let outcome = compaction.outcome.expect(what);
+    assert_eq!((&outcome.covered, outcome.covered_count), (&plan.covered, plan.covered_count), "{what}");
+    assert_eq!(outcome.tail_start, plan.tail_start, "{what}");
+    assert_eq!((outcome.tokens_before, outcome.first_changed_index), (plan.tokens_before, plan.first_changed_index));
+    assert_eq!(outcome.omitted_count, plan.omitted_count, "{what}");
+    assert!(outcome.tokens_after <= plan.tokens_after, "{what}: {} and {}", outcome.tokens_after, plan.tokens_after);
+    let (parts, omitted) = done(test, session, before).await;
+    assert_eq!(parts, plan.cuts.iter().map(|cut| cut.part).collect(), "{what}");
+    assert_eq!(omitted, plan.omitted, "{what}");
+    let view = test.context(session).await;
+    let shown: BTreeSet<_> = view.messages.iter().filter_map(|message| message.source).collect();
+    assert!(plan.retained.iter().chain(&plan.tail_start).all(|id| shown.contains(id)), "{what}");
+    if plan.foreseen.is_none() {
+        assert_eq!(outcome.tokens_after, plan.tokens_after, "{what}");
+    }
+}
+
+#[tokio::test]
+async fn a_plan_is_what_a_reduction_then_does() {
+    let test = TestApp::start().await;
+    let (mut summaries, mut cuts, mut omissions) = (0, 0, 0);
+    for name in
+        ["opencode@seed", "pi@1.5", "claude-code@seed", "neovate@2026", "suna@2026", "qwen-code@0.24", "goose@0.8"]
+    {
+        let preset = presets::find(name).unwrap_or_else(|| panic!("no {name}"));
+        for wanted in ways() {
+            let what = format!("{name} {:?} {:?}", wanted.kind, wanted.level);
+            let session = long_session(&test, preset.name).await;
+            let (head, view) = (test.app.store().head_seq(), test.context(&session).await.hash);
+            let plan = test.app.plan_compaction(&session, &wanted).await;
+            assert_eq!(test.app.store().head_seq(), head, "{what}: a plan writes nothing");
+            assert_eq!(test.context(&session).await.hash, view, "{what}");
+            match plan {
+                Ok(plan) => {
+                    check(&test, &session, wanted, &plan, &what).await;
+                    summaries += usize::from(!plan.covered.is_empty());
+                    cuts += usize::from(!plan.cuts.is_empty());
+                    omissions += usize::from(!plan.omitted.is_empty());
+                }
+                Err(error) => {
+                    assert_eq!(error.reason, Reason::NothingToCompact, "{what}");
+                    let refused = test.app.start_compaction(&session, wanted, Caller::default()).await;
+                    assert_eq!(refused.expect_err(&what).reason, Reason::NothingToCompact, "{what}");
+                }
+            }
+        }
+    }
+    assert!(summaries > 6 && cuts > 4 && omissions > 0, "{summaries} summaries, {cuts} cuts, {omissions} omissions");
+}
+
+#[tokio::test]
+async fn a_plan_names_what_is_pinned_and_refuses_what_a_reduction_refuses() {
+    let test = TestApp::start().await;
+    let session = long_session(&test, "opencode@seed").await;
+    test.app.pin(&session, "u2", false, Caller::default()).await.expect("pinned");
+    let wanted = || Wanted::of(CompactionKind::Summary);
+    let plan = test.app.plan_compaction(&session, &wanted()).await.expect("a plan");
+    let history = test.history(&session).await;
+    let pinned = history.iter().find(|message| message.client_id.as_deref() == Some("u2")).expect("u2");
+    assert_eq!((plan.pinned.as_slice(), pinned.kind), ([pinned.id].as_slice(), MessageKind::Normal));
+    assert_eq!(plan.foreseen.as_ref().map(|foreseen| foreseen.summarizer.as_str()), Some("extractive"));
+    check(&test, &session, wanted(), &plan, "with a pin").await;
+    let empty = test.quiet_session().await;
+    test.app.archive_session(&session, false, Caller::default()).await.expect("archived");
+    let long = Wanted { instructions: "x".repeat(16 * 1024 + 1), ..wanted() };
+    for (session, wanted, reason) in [
+        (empty.as_str(), wanted(), Reason::NothingToCompact),
+        (&session, wanted(), Reason::SessionArchived),
+        (&empty, long, Reason::LimitExceeded),
+        ("nobody", wanted(), Reason::SessionNotFound),
+    ] {
+        assert_eq!(test.app.plan_compaction(session, &wanted).await.expect_err("refused").reason, reason);
+    }
+}
