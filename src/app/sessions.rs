@@ -141,6 +141,17 @@ fn with_override(policy: Policy, json: &str) -> Result<Policy> {
     })
 }
 
+/// Refuses values that somebody chose and that make no sense in the window.
+fn fits(policy: &Policy, window: &ModelWindow) -> Result<()> {
+    match crate::policy::validate::validate_for(policy, window).into_iter().next() {
+        Some(violation) => {
+            let message = format!("{}: {}", violation.field, violation.message);
+            Err(Error::new(Reason::PolicyInvalid, message).with("field", violation.field))
+        }
+        None => Ok(()),
+    }
+}
+
 fn policy_text(policy: &Policy) -> Result<PolicyText> {
     let json = serde_json::to_string(policy).map_err(Error::internal)?;
     Ok(PolicyText { preset: policy.preset.clone(), json })
@@ -160,6 +171,9 @@ impl Longhand {
             start_policy(&new.preset, &new.policy_json)?
         };
         let policy = self.usable(with_override(start, &new.policy_override_json)?)?;
+        if !new.policy_json.is_empty() || !new.policy_override_json.is_empty() {
+            fits(&policy, &new.window)?;
+        }
         let parent = match &new.parent {
             Some(parent) => Some(self.store().find_session(parent).await?),
             None => None,
@@ -289,6 +303,12 @@ impl Longhand {
         };
         let policy = with_override(start, change.policy_override_json.as_deref().unwrap_or_default())?;
         let policy = self.usable(policy)?;
+        if change.policy_json.is_some() || change.policy_override_json.is_some() {
+            match &change.window {
+                Some(window) => fits(&policy, window)?,
+                None => fits(&policy, &self.store().session(key).await?.0.window)?,
+            }
+        }
         update.policy = Some(policy_text(&policy)?);
         Ok(update)
     }

@@ -162,9 +162,22 @@ impl Clear {
             &format!("{path}.inputs"),
             "must be absent unless outputs are cleared",
         );
+        for (tools, field) in [(Some(&self.only_tools), "only_tools"), (self.inputs.as_ref(), "inputs")] {
+            let Some(Tools::These(names)) = tools else { continue };
+            let path = format!("{path}.{field}.these");
+            check.that(!names.is_empty(), &path, "must name a tool");
+            check_names(check, names, &path);
+        }
+        check_names(check, &self.protected_tools, &format!("{path}.protected_tools"));
         let is_words = matches!(self.instead, Instead::Words(_));
         check.that(is_words || is_outputs, &format!("{path}.instead"), "must be words unless outputs are cleared");
     }
+}
+
+/// Names of tools: none is empty or has blanks around it, which no tool of any agent has.
+fn check_names(check: &mut Check, names: &[String], path: &str) {
+    let is_name = |name: &String| !name.is_empty() && name.trim() == name;
+    check.that(names.iter().all(is_name), path, "must be names of tools");
 }
 
 /// What a clearing would do. Empty when nothing is to be done.

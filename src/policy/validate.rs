@@ -1,6 +1,8 @@
 //! What makes a policy unusable.
 
+use super::overflow;
 use super::{Fit, Limit, Policy, Rung, Section, Step, Summarize, Summary, SummaryFormat, Tail, Truncate};
+use crate::model::usage::ModelWindow;
 use std::collections::HashSet;
 
 /// A value that a policy may not have.
@@ -34,6 +36,28 @@ pub fn validate(policy: &Policy) -> Vec<Violation> {
     check.not_negative(policy.guards.minimum_gain_tokens, "guards.minimum_gain_tokens");
     check.that(policy.guards.breaker_failures >= 1, "guards.breaker_failures", "must be at least 1");
     check.that(policy.guards.attempts_max >= 1, "guards.attempts_max", "must be at least 1");
+    check.violations
+}
+
+/// What is wrong with the policy under a window: a tail that leaves no room in it. Empty when the window is not known.
+///
+/// A preset is what its agent has, whatever the window; this is for values that somebody chose.
+pub fn validate_for(policy: &Policy, window: &ModelWindow) -> Vec<Violation> {
+    let mut check = Check::default();
+    let Some(room) = overflow::room(window) else { return check.violations };
+    for (level, rung) in policy.ladder() {
+        for (index, step) in rung.steps.iter().enumerate() {
+            let Step::Summarize(rule) = step else { continue };
+            let (field, tokens) = match &rule.tail {
+                Tail::Recent(tail) => ("recent.keep_tokens", tail.keep_tokens),
+                Tail::Turns(tail) => ("turns.budget_min_tokens", tail.budget_min_tokens),
+                Tail::Requests(tail) => ("requests.keep_tokens", tail.keep_tokens.unwrap_or(0)),
+                Tail::Nothing {} | Tail::Whole { .. } | Tail::Fraction(_) | Tail::Last(_) => continue,
+            };
+            let path = format!("{}.steps.{index}.summarize.tail.{field}", level.name());
+            check.that(tokens < room, &path, &format!("must be less than the {room} tokens of the window"));
+        }
+    }
     check.violations
 }
 
@@ -206,8 +230,9 @@ fn is_name(text: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::policy::presets;
+    use crate::policy::clear::Tools;
     use crate::policy::select::{LargeResults, LastTurns, Recent};
+    use crate::policy::{Clear, presets};
 
     /// Applies changes to a preset and names the fields that are then wrong.
     fn check(preset: &str, change: fn(&mut Policy), expected: &[&str]) {
@@ -222,6 +247,16 @@ mod tests {
         for preset in presets::all() {
             assert_eq!(validate(&preset.policy()), [], "{}", preset.name);
         }
+    }
+
+    /// Names of tools of which one is none.
+    fn unnamed() -> Vec<String> {
+        vec!["read".to_owned(), String::new()]
+    }
+
+    fn clear(policy: &mut Policy) -> &mut Clear {
+        let Some(Step::Clear(clear)) = policy.routine.first_mut() else { panic!("a clearing") };
+        clear
     }
 
     fn summarize(policy: &mut Policy) -> &mut Summarize {
@@ -247,6 +282,21 @@ mod tests {
         check("pi@1.5", |policy| policy.guards.attempts_max = 0, &["guards.attempts_max"]);
         check("pi@1.5", |policy| policy.guards.breaker_failures = 0, &["guards.breaker_failures"]);
         check("pi@1.5", |policy| policy.auto.as_mut().expect("a rung").steps.clear(), &["auto.steps"]);
+        check(
+            "opencode@seed",
+            |policy| clear(policy).protected_tools = unnamed(),
+            &["routine.0.clear.protected_tools"],
+        );
+        check(
+            "opencode@seed",
+            |policy| clear(policy).only_tools = Tools::These(unnamed()),
+            &["routine.0.clear.only_tools.these"],
+        );
+        check(
+            "opencode@seed",
+            |policy| clear(policy).only_tools = Tools::These(Vec::new()),
+            &["routine.0.clear.only_tools.these"],
+        );
         check("pi@1.5", |policy| summarize(policy).summary.max_tokens = 0, &[&format!("{summary}.max_tokens")]);
         check("pi@1.5", |policy| summarize(policy).summary.sections.clear(), &[&format!("{summary}.sections")]);
         check(
@@ -328,6 +378,26 @@ mod tests {
                 Tail::Turns(LastTurns { turns: Some(1), budget_ratio, budget_min_tokens, budget_max_tokens });
             let fields: Vec<_> = validate(&policy).into_iter().map(|violation| violation.field).collect();
             assert_eq!(fields, expected.map(path).into_iter().collect::<Vec<_>>(), "{budget_ratio}");
+        }
+    }
+
+    #[test]
+    fn a_tail_must_leave_room_in_the_window() {
+        let field = |preset: &str, tokens: &str| format!("{preset} auto.steps.0.summarize.tail.{tokens}");
+        for (preset, context, expected) in [
+            ("pi@1.5", 20_000, vec![field("pi@1.5", "recent.keep_tokens")]),
+            ("pi@1.5", 36_001, vec![field("pi@1.5", "recent.keep_tokens")]),
+            ("pi@1.5", 36_002, vec![]),
+            ("codex@2026-08", 36_001, vec![field("codex@2026-08", "requests.keep_tokens")]),
+            ("opencode@1.18", 18_001, vec![field("opencode@1.18", "turns.budget_min_tokens")]),
+            ("opencode@1.18", 18_002, vec![]),
+            ("claude-code@seed", 17_000, vec![]),
+            ("pi@1.5", 0, vec![]),
+        ] {
+            let policy = presets::find(preset).expect("a preset").policy();
+            let window = ModelWindow { context, output: Some(16_001.min(context)), ..ModelWindow::default() };
+            let found = validate_for(&policy, &window).into_iter().map(|found| format!("{preset} {}", found.field));
+            assert_eq!(found.collect::<Vec<_>>(), expected, "{preset} in {context}");
         }
     }
 }

@@ -31,6 +31,10 @@ async fn a_session_is_made_once_and_found_by_either_id() {
     assert_eq!(test.number("select count(*) from session").await, 1);
 }
 
+/// A tail that a window of 4 000 tokens does not hold.
+const TAIL: &str =
+    "{\"auto\": {\"steps\": {\"0\": {\"summarize\": {\"tail\": {\"turns\": {\"budget_min_tokens\": 2000}}}}}}}";
+
 #[tokio::test]
 async fn what_makes_no_session_is_refused() {
     let test = TestApp::start().await;
@@ -42,6 +46,8 @@ async fn what_makes_no_session_is_refused() {
         (preset("nobody@1"), Reason::PresetNotFound),
         (policy("{\"nonsense\": 1}"), Reason::PolicyInvalid),
         (policy("{\"truncate\": {\"max_units\": \"many\"}}"), Reason::PolicyInvalid),
+        (NewSession { window: window(4_000, 2_000), ..policy(TAIL) }, Reason::PolicyInvalid),
+        (policy("{\"routine\": {\"0\": {\"clear\": {\"protected_tools\": [\"\"]}}}}"), Reason::PolicyInvalid),
         (NewSession { window: window(-1, 0), ..NewSession::default() }, Reason::InvalidField),
         (NewSession { metadata_json: Some("{".to_owned()), ..NewSession::default() }, Reason::InvalidField),
         (NewSession { parent: Some("nobody".to_owned()), ..NewSession::default() }, Reason::SessionNotFound),
