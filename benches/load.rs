@@ -7,9 +7,14 @@
 //! daemon against a provider that takes 8 requests at a time, and prints the daemon's largest resident memory. It fails
 //! when a reduction is lost or doubled, or when a session gets its second turn before another has had its first.
 
+//!
+//! `cargo bench --bench load -- history` instead prints what views and appends read once everything but the last hundred
+//! messages is under a summary, at 1 000, 100 000 and 1 000 000 messages, and fails when the rows differ.
+
 #[path = "load/fleet.rs"]
 mod fleet;
 
+use longhand::app::compactions::NewSummary;
 use longhand::app::context::ContextRequest;
 use longhand::app::sessions::NewSession;
 use longhand::app::{self, Longhand};
@@ -99,6 +104,41 @@ async fn views(app: &Longhand, id: &str, times: usize) -> Duration {
     median(all)
 }
 
+/// What is read of a long history that is under a summary.
+async fn history(app: &Longhand, store: &Store) {
+    let mut rows_of_all = Vec::new();
+    for length in [1_000, 100_000, 1_000_000_usize] {
+        let id = session(app, &format!("history-{length}"), 0).await;
+        let append = async |messages| {
+            app.append(&id, messages, None, None, Caller::default()).await.expect("an append");
+        };
+        let words = |index: usize| NewMessage {
+            parts: vec![NewPart::new(PartBody::Text(format!("message {index}")))],
+            ..message(index)
+        };
+        let tail = NewMessage { client_id: Some("tail".to_owned()), ..words(0) };
+        for start in (1..length).step_by(512) {
+            append((start..length.min(start + 512)).map(words).collect()).await;
+        }
+        append(vec![tail]).await;
+        let summary = NewSummary { text: "so far".to_owned(), tail_start: "tail".to_owned(), ..NewSummary::default() };
+        app.supply_summary(&id, summary, Caller::default()).await.expect("a summary");
+        append((0..100).map(words).collect()).await;
+        let before = store.rows_read();
+        let p50 = views(app, &id, 50).await;
+        let of_view = (store.rows_read() - before) / 50;
+        let before = store.rows_read();
+        for index in 0..50 {
+            append(vec![words(index)]).await;
+        }
+        let of_append = (store.rows_read() - before) / 50;
+        let millis = p50.as_secs_f64() * 1e3;
+        println!("  {length:>8} messages  view {millis:>6.1} ms, {of_view:>4} rows  append {of_append:>3} rows");
+        rows_of_all.push((of_view, of_append));
+    }
+    assert!(rows_of_all.iter().all(|rows| *rows == rows_of_all[0]), "reads grow with the history: {rows_of_all:?}");
+}
+
 /// So many sessions at once, as the command line says.
 fn fleet_sessions() -> Option<usize> {
     let mut arguments = std::env::args().skip_while(|argument| argument != "compactions");
@@ -140,6 +180,12 @@ async fn main() {
     let app = Longhand::new(store.clone(), scheduler.handle(), &clock, options);
     tokio::spawn(scheduler.run(stopping.clone()));
 
+    if std::env::args().any(|argument| argument == "history") {
+        println!("a history under a summary, and a hundred messages behind it");
+        history(&app, &store).await;
+        stopping.cancel();
+        return;
+    }
     println!("durable appends of one message of {BODY_BYTES} bytes, each acknowledged");
     for (writers, each) in [(1, 2_000), (8, 1_000), (64, 250)] {
         let (rate, p50) = appends(&app, writers, each).await;
