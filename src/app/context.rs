@@ -10,10 +10,11 @@ use crate::model::layout::{Covered, Omitted};
 use crate::model::message::Role;
 use crate::model::part::{MediaSource, PartBody};
 use crate::model::usage::ModelWindow;
-use crate::model::view::{Shortened, Standing, View, ViewMessage};
+use crate::model::view::{Provenance, Shortened, Standing, View, ViewMessage};
 use crate::policy::plan::{self, Scene};
 use crate::policy::{Policy, overflow, recall, shorten};
 use crate::store::{Caller, Condition, SessionKey, Source};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// What to do when a view does not fit.
@@ -70,6 +71,8 @@ pub struct Context {
     pub pending: Option<CompactionId>,
     /// What the live summary stands for.
     pub covered: Option<Covered>,
+    /// Whose words the live summary's are.
+    pub provenance: Option<Arc<Provenance>>,
     /// What marks leave out.
     pub omitted: Vec<Omitted>,
     /// For each of these the reduction that leaves it out; none for a rewind or an edit.
@@ -84,6 +87,7 @@ struct Built {
     policy: Policy,
     window: ModelWindow,
     view: View,
+    provenance: Option<Arc<Provenance>>,
     context_tokens: i64,
     pending: Option<CompactionId>,
 }
@@ -152,6 +156,7 @@ impl Longhand {
             shortened,
             pending: built.pending,
             covered: built.source.layout.covered,
+            provenance: built.provenance,
             omitted: built.source.layout.omitted,
             omitted_by,
             left_out,
@@ -165,7 +170,8 @@ impl Longhand {
         let (session, _) = self.store().session(key).await?;
         let source = self.store().source(key, request.as_of).await?;
         let policy = self.parse_policy(&source.policy)?;
-        let view = self.view_of(&source, &policy).await?;
+        let mut view = self.view_of(&source, &policy).await?;
+        let provenance = self.sign(key, source.layout.covered.as_ref(), &mut view).await?;
         let window = window_in_force(&session.window, request.window.as_ref()).clone();
         // Usage is about the view of now; an older view has the policy's estimate.
         let now = request.as_of.is_none_or(|at| at == session.revision);
@@ -174,7 +180,7 @@ impl Longhand {
         } else {
             view.estimated_tokens
         };
-        Ok(Built { source, policy, window, view, context_tokens, pending })
+        Ok(Built { source, policy, window, view, provenance, context_tokens, pending })
     }
 
     /// A view that is too large for the caller's window deserves a reduction, whatever the session's own window says.

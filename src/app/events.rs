@@ -322,7 +322,8 @@ impl Longhand {
         let mut frames = vec![Frame::SnapshotSession(Box::new(SessionInfo { session, policy_json: policy.json }))];
         let source = self.store().source(key, Some(revision)).await?;
         let policy = self.parse_policy(&source.policy)?;
-        let view = self.view_of(&source, &policy).await?;
+        let mut view = self.view_of(&source, &policy).await?;
+        self.sign(key, source.layout.covered.as_ref(), &mut view).await?;
         frames.extend(view.messages.into_iter().map(|message| Frame::SnapshotMessage(Box::new(message))));
         Ok(frames)
     }

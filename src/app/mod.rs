@@ -10,6 +10,7 @@ pub mod error;
 pub mod events;
 pub mod expand;
 pub mod preview;
+mod provenance;
 mod recall;
 pub mod sessions;
 mod shortened;

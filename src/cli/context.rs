@@ -117,8 +117,21 @@ pub(super) fn heading(message: &pb::ContextMessage) -> String {
         pb::Standing::Retrieved => format!("{speaker} (brought back from earlier)"),
         standing @ (pb::Standing::Marker | pb::Standing::Summary) => {
             let standing = word(standing.as_str_name(), "STANDING_");
-            format!("#{} {speaker} ({standing}) · {}", message.revision, message.message_id)
+            let written = message.provenance.as_ref().map(written).unwrap_or_default();
+            format!("#{} {speaker} ({standing}{written}) · {}", message.revision, message.message_id)
         }
+    }
+}
+
+/// Who wrote a summary.
+fn written(provenance: &pb::Provenance) -> String {
+    let name = provenance.summarizer.as_str();
+    match (provenance.author(), name) {
+        (pb::SummaryAuthor::Unspecified, _) => String::new(),
+        (pb::SummaryAuthor::BuiltIn, _) => " by the built-in summarizer".to_owned(),
+        (pb::SummaryAuthor::Model, name) => format!(" by {name}"),
+        (pb::SummaryAuthor::Client, "") => " by a client".to_owned(),
+        (pb::SummaryAuthor::Client, name) => format!(" by a client, {name}"),
     }
 }
 
@@ -180,12 +193,37 @@ mod tests {
     }
 
     #[test]
+    fn a_summary_says_who_wrote_it() {
+        for (author, summarizer, expected) in [
+            (pb::SummaryAuthor::BuiltIn, "extractive", "#4 assistant (summary by the built-in summarizer) · msg_1"),
+            (pb::SummaryAuthor::Model, "strong/m", "#4 assistant (summary by strong/m) · msg_1"),
+            (pb::SummaryAuthor::Client, "pi", "#4 assistant (summary by a client, pi) · msg_1"),
+            (pb::SummaryAuthor::Client, "", "#4 assistant (summary by a client) · msg_1"),
+        ] {
+            let summary = pb::ContextMessage {
+                message_id: "msg_1".into(),
+                revision: 4,
+                role: pb::Role::Assistant.into(),
+                standing: pb::Standing::Summary.into(),
+                provenance: Some(pb::Provenance {
+                    compaction_id: "cmp_1".into(),
+                    author: author.into(),
+                    summarizer: summarizer.into(),
+                }),
+                ..pb::ContextMessage::default()
+            };
+            assert_eq!(heading(&summary), expected);
+        }
+    }
+
+    #[test]
     fn what_is_not_shown_is_accounted_for() {
         let end = pb::ContextEnd {
             covered: Some(pb::CoveredHistory {
                 compaction_id: "cmp_1".into(),
                 summary_message_id: "msg_9".into(),
                 ranges: vec![pb::RevisionRange { first_revision: 1, last_revision: 7 }],
+                provenance: None,
             }),
             omitted: vec![pb::OmittedHistory {
                 range: Some(pb::RevisionRange { first_revision: 10, last_revision: 12 }),

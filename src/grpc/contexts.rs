@@ -30,14 +30,6 @@ impl ContextService for Contexts {
         let mut request = request.into_inner();
         let session = std::mem::take(&mut request.session_id);
         let context = self.app.context(&session, read_request(request)?).await?;
-        // The layout knows the summary's place; its id may lie among the messages that the caller has already.
-        let summary = match &context.covered {
-            Some(covered) => {
-                let compaction = self.app.get_compaction(&covered.compaction.to_string()).await?;
-                compaction.outcome.and_then(|outcome| outcome.summary_message)
-            }
-            None => None,
-        };
-        Ok(Response::new(stream::iter(frames(context, summary).map(Ok)).boxed()))
+        Ok(Response::new(stream::iter(frames(context).map(Ok)).boxed()))
     }
 }

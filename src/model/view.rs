@@ -102,6 +102,33 @@ pub struct ViewMessage {
     pub standing: Standing,
     /// What it says.
     pub parts: Vec<ViewPart>,
+    /// Whose words a summary's are; none for other messages. It is said beside the view and no part of its hash.
+    pub provenance: Option<Arc<Provenance>>,
+}
+
+/// Whose words a summary's are, and what put them into the view.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Provenance {
+    /// The reduction that put the summary there.
+    pub compaction: CompactionId,
+    /// The summary message.
+    pub summary: Option<MessageId>,
+    /// Who wrote it.
+    pub author: Author,
+    /// What that one is called: a summarizer of the configuration with its model, or what a client calls itself; may be
+    /// empty for a client.
+    pub summarizer: String,
+}
+
+/// Who wrote a summary.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Author {
+    /// The built-in summarizer, which takes sentences out of the history.
+    BuiltIn,
+    /// A model that was asked.
+    Model,
+    /// A client that brought it along, whoever wrote it there.
+    Client,
 }
 
 /// What a view message is.

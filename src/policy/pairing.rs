@@ -38,8 +38,11 @@ fn take_apart(messages: Vec<ViewMessage>) -> (Pieces, Vec<Option<Answer>>) {
     let mut pieces = Pieces::default();
     let mut answers = Vec::new();
     for (from, message) in messages.into_iter().enumerate() {
-        let ViewMessage { source, revision, role, standing, parts } = message;
-        let header = |role| ViewMessage { source, revision, role, standing, parts: Vec::new() };
+        let ViewMessage { source, revision, role, standing, parts, provenance } = message;
+        let header = |role| {
+            let provenance = provenance.clone();
+            ViewMessage { source, revision, role, standing, parts: Vec::new(), provenance }
+        };
         // Words beside results cannot stay in a tool message; of the other roles, the user is nearest to a tool.
         let role_of_words = if role == Role::Tool { Role::User } else { role };
         for part in parts {
@@ -180,7 +183,14 @@ fn interrupted(text: &str, call_id: &str) -> ViewMessage {
         end_time: None,
     };
     let part = ViewPart { source: None, body: PartBody::ToolResult(result), shortened: None };
-    ViewMessage { source: None, revision: 0, role: Role::Tool, standing: Standing::Paired, parts: vec![part] }
+    ViewMessage {
+        source: None,
+        revision: 0,
+        role: Role::Tool,
+        standing: Standing::Paired,
+        parts: vec![part],
+        provenance: None,
+    }
 }
 
 /// A result without a call, as words for the model; media that came with it follow.

@@ -229,7 +229,14 @@ pub fn recall(policy: &Policy, words: &[String], messages: &[Message]) -> Option
     let heading = ViewPart { source: None, body: PartBody::Text(rule.heading.clone()), shortened: None };
     let parts = std::iter::once(heading).filter(|_| !rule.heading.is_empty()).chain(chosen.into_iter().map(view_part));
     let parts = parts.collect();
-    Some(ViewMessage { source: None, revision: 0, role: Role::User, standing: Standing::Retrieved, parts })
+    Some(ViewMessage {
+        source: None,
+        revision: 0,
+        role: Role::User,
+        standing: Standing::Retrieved,
+        parts,
+        provenance: None,
+    })
 }
 
 fn view_part(passage: Passage) -> ViewPart {

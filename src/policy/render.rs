@@ -53,7 +53,7 @@ fn view_message(policy: &Policy, source: &SourceMessage) -> ViewMessage {
             message.role
         }
     };
-    ViewMessage { source: Some(message.id), revision: message.revision, role, standing, parts }
+    ViewMessage { source: Some(message.id), revision: message.revision, role, standing, parts, provenance: None }
 }
 
 /// Puts the policy's words around the text of a summary.
@@ -98,7 +98,8 @@ fn answer_summary(policy: &Policy, messages: &mut Vec<ViewMessage>) {
 /// A message that nobody wrote.
 fn filler(role: Role, words: &str) -> ViewMessage {
     let part = ViewPart { source: None, body: PartBody::Text(words.to_owned()), shortened: None };
-    ViewMessage { source: None, revision: 0, role, standing: Standing::Filler, parts: vec![part] }
+    let standing = Standing::Filler;
+    ViewMessage { source: None, revision: 0, role, standing, parts: vec![part], provenance: None }
 }
 
 /// What a view shows of one part, if anything.

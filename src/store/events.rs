@@ -190,6 +190,15 @@ pub(crate) async fn hash_at(reader: &mut Reader<'_>, lineage: &Lineage, revision
     Ok(row.map(|row| row.try_get(0)).transpose()?)
 }
 
+/// The event of a revision of a history; none where there is no such revision.
+pub(crate) async fn at(reader: &mut Reader<'_>, lineage: &Lineage, revision: Revision) -> Result<Option<Event>> {
+    if revision < 1 || revision > lineage.revision {
+        return Ok(None);
+    }
+    let stretch = lineage.owner_at(reader, revision).await?;
+    at_revision(reader, stretch.owner, revision).await
+}
+
 /// The newest revision of a session whose event has a number of at most `seq`; zero if there is none.
 pub(crate) async fn revision_before(reader: &mut Reader<'_>, key: i64, seq: Seq) -> Result<Revision> {
     let row = reader.one(sqlx::query(REVISION_BEFORE).bind(key).bind(seq)).await?;

@@ -540,9 +540,13 @@ impl Store {
         self.reading(async |reader| events::revision_before(reader, session.0, seq).await).await
     }
 
-    /// The event of a session's own revision; none in what it inherited.
+    /// The event of a revision of a session's history; none where there is no such revision.
     pub async fn event_at(&self, session: SessionKey, revision: Revision) -> Result<Option<Event>> {
-        self.reading(async |reader| events::at_revision(reader, session.0, revision).await).await
+        self.reading(async |reader| {
+            let lineage = lineage::by_key(reader, session.0).await?;
+            events::at(reader, &lineage, revision).await
+        })
+        .await
     }
 
     /// The chain's hash at a revision; none for the newest. Says which revision that is.

@@ -1,13 +1,15 @@
 //! What follows every summary, whoever wrote it.
 
 use crate::support::{Line, ScriptedSummarizer, TestApp, filler, text, turns};
-use longhand::app::compactions::Wanted;
-use longhand::app::sessions::SessionChange;
+use longhand::app::compactions::{NewSummary, Wanted};
+use longhand::app::context::ContextRequest;
+use longhand::app::sessions::{ForkPoint, SessionChange};
 use longhand::model::compaction::CompactionKind;
 use longhand::model::event::EventKind;
 use longhand::model::layout::Place;
 use longhand::model::message::{Finish, MessageKind, NewMessage, Role};
 use longhand::model::part::{NewPart, PartBody, ToolCall};
+use longhand::model::view::{Author, Standing};
 use longhand::policy::files::parse_tags;
 use longhand::store::Caller;
 
@@ -117,4 +119,53 @@ async fn facts_follow_a_models_summary_where_the_policy_wants_them() {
             assert!(lists.starts_with("\n/b.ts"));
         }
     }
+}
+
+/// What a view says of its summary: in its message, and beside the view.
+async fn signed(test: &TestApp, session: &str) -> (String, Author, String) {
+    let context = test.context(session).await;
+    let summary = context.messages.iter().find(|message| message.standing == Standing::Summary).expect("a summary");
+    let provenance = summary.provenance.clone().expect("it is signed");
+    assert_eq!(context.provenance.as_ref(), Some(&provenance));
+    assert_eq!(
+        (provenance.summary, Some(provenance.compaction)),
+        (summary.source, context.covered.map(|c| c.compaction))
+    );
+    let others = context.messages.iter().filter(|message| message.standing != Standing::Summary);
+    assert!(others.into_iter().all(|message| message.provenance.is_none()));
+    (provenance.compaction.to_string(), provenance.author, provenance.summarizer.clone())
+}
+
+#[tokio::test]
+async fn every_view_says_whose_words_its_summary_is() {
+    let test = TestApp::with(ScriptedSummarizer::new([say("S1"), Line::Refuse])).await;
+    let session = test.session("pi@1.5", 400_000, 1_000).await;
+    change(&test, &session, SHORT_TAIL).await;
+    test.append(&session, &turns(1, 2, 3_000)).await;
+    let whole = test.context(&session).await;
+    assert!(whole.provenance.is_none() && whole.messages.iter().all(|message| message.provenance.is_none()));
+    compacted(&test, &session).await;
+    let by_model = signed(&test, &session).await;
+    assert_eq!((by_model.1, by_model.2.as_str()), (Author::Model, "scripted"));
+    let first = test.context(&session).await;
+    test.append(&session, &turns(3, 4, 3_000)).await;
+    compacted(&test, &session).await;
+    let built_in = signed(&test, &session).await;
+    assert_eq!((built_in.1, built_in.2.as_str()), (Author::BuiltIn, "extractive"));
+    let new = NewSummary { text: "mine".to_owned(), summarizer: "an extension".to_owned(), ..NewSummary::default() };
+    let (supplied, _) = test.app.supply_summary(&session, new, Caller::default()).await.expect("supplied");
+    let by_client = signed(&test, &session).await;
+    assert_eq!(by_client, (supplied.id.to_string(), Author::Client, "an extension".to_owned()));
+    // A view of before says what it said, in a fork too, and also to whoever holds its messages already.
+    let known = ContextRequest {
+        as_of: Some(first.revision),
+        known_hash: Some(first.hash.to_vec()),
+        ..ContextRequest::default()
+    };
+    let again = test.app.context(&session, known).await.expect("a view");
+    assert_eq!((again.messages.len(), again.hash), (0, first.hash));
+    assert_eq!(again.provenance.expect("beside the view").compaction.to_string(), by_model.0);
+    let forked = test.app.fork_session(&session, ForkPoint::default(), None, String::new(), Caller::default()).await;
+    let fork = forked.expect("forked").0.session.id.to_string();
+    assert_eq!(signed(&test, &fork).await, by_client);
 }

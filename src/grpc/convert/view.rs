@@ -8,7 +8,7 @@ use crate::limits;
 use crate::model::compaction::RevisionRange;
 use crate::model::ids::{CompactionId, MessageId};
 use crate::model::layout::{Covered, OmitReason, Omitted};
-use crate::model::view::{Shortened, Standing, ViewMessage, ViewPart};
+use crate::model::view::{Author, Provenance, Shortened, Standing, ViewMessage, ViewPart};
 use crate::pb;
 use crate::pb::get_context_response::Frame;
 use std::vec;
@@ -46,6 +46,21 @@ pub(super) fn message(message: ViewMessage) -> pb::ContextMessage {
         role: role(message.role).into(),
         standing: standing.into(),
         parts: message.parts.into_iter().map(part).collect(),
+        provenance: message.provenance.as_deref().map(provenance),
+    }
+}
+
+/// Whose words a summary's are.
+fn provenance(provenance: &Provenance) -> pb::Provenance {
+    let author = match provenance.author {
+        Author::BuiltIn => pb::SummaryAuthor::BuiltIn,
+        Author::Model => pb::SummaryAuthor::Model,
+        Author::Client => pb::SummaryAuthor::Client,
+    };
+    pb::Provenance {
+        compaction_id: provenance.compaction.to_string(),
+        author: author.into(),
+        summarizer: provenance.summarizer.clone(),
     }
 }
 
@@ -60,11 +75,12 @@ fn part(part: ViewPart) -> pb::ContextPart {
     pb::ContextPart { part: Some(shown), shortening: shortening.into(), omitted_length }
 }
 
-fn covered(covered: Covered, summary: Option<MessageId>) -> pb::CoveredHistory {
+fn covered(covered: Covered, written: Option<&Provenance>) -> pb::CoveredHistory {
     pb::CoveredHistory {
         compaction_id: covered.compaction.to_string(),
-        summary_message_id: id(summary).unwrap_or_default(),
+        summary_message_id: id(written.and_then(|written| written.summary)).unwrap_or_default(),
         ranges: covered.ranges.into_iter().map(range).collect(),
+        provenance: written.map(provenance),
     }
 }
 
@@ -97,8 +113,8 @@ pub(in crate::grpc) struct Frames {
     end: Option<pb::ContextEnd>,
 }
 
-/// The frames of a view, whose summary has an id that the caller looked up.
-pub(in crate::grpc) fn frames(context: Context, summary: Option<MessageId>) -> Frames {
+/// The frames of a view.
+pub(in crate::grpc) fn frames(context: Context) -> Frames {
     let header = pb::ContextHeader {
         revision: context.revision,
         view_hash: context.hash.to_vec(),
@@ -113,7 +129,7 @@ pub(in crate::grpc) fn frames(context: Context, summary: Option<MessageId>) -> F
     };
     let marks = context.omitted.iter().zip(&context.omitted_by).map(omitted);
     let end = pb::ContextEnd {
-        covered: context.covered.map(|stood_for| covered(stood_for, summary)),
+        covered: context.covered.map(|stood_for| covered(stood_for, context.provenance.as_deref())),
         omitted: marks.chain(context.left_out.into_iter().map(left_out)).collect(),
     };
     Frames { header: Some(header), messages: context.messages.into_iter(), held: None, end: Some(end) }

@@ -40,6 +40,7 @@ fn number(messages: Vec<(Role, Vec<PartBody>)>) -> Vec<ViewMessage> {
         role,
         standing: Standing::Shown,
         parts: number_parts(index + 1, bodies),
+        provenance: None,
     });
     messages.collect()
 }

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 fn view(standing: Standing, role: Role, bodies: Vec<PartBody>) -> ViewMessage {
     let parts = bodies.into_iter().map(|body| ViewPart { source: None, body, shortened: None }).collect();
-    ViewMessage { source: None, revision: 0, role, standing, parts }
+    ViewMessage { source: None, revision: 0, role, standing, parts, provenance: None }
 }
 
 fn counting(units_per_token: u32, rounding: Rounding) -> Counting {

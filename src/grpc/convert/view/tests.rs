@@ -1,10 +1,11 @@
 use super::*;
 use crate::app::Reason;
-use crate::model::ids::{CompactionId, PartId};
+use crate::model::ids::{CompactionId, MessageId, PartId};
 use crate::model::message::Role;
 use crate::model::part::PartBody;
 use proptest::prelude::*;
 use prost::Message as _;
+use std::sync::Arc;
 use std::time::Duration;
 use uuid::Uuid;
 
@@ -19,6 +20,16 @@ fn view_message(revision: i64, bytes: usize) -> ViewMessage {
             body: PartBody::Text("x".repeat(bytes)),
             shortened: None,
         }],
+        provenance: None,
+    }
+}
+
+fn written() -> Provenance {
+    Provenance {
+        compaction: CompactionId(Uuid::from_u128(5)),
+        summary: Some(MessageId(Uuid::from_u128(6))),
+        author: Author::Model,
+        summarizer: "strong/m".to_owned(),
     }
 }
 
@@ -40,6 +51,7 @@ fn context(messages: Vec<ViewMessage>) -> Context {
             summary: 29,
             ranges: vec![RevisionRange { first: 1, last: 20 }],
         }),
+        provenance: Some(Arc::new(written())),
         omitted: vec![
             Omitted { range: RevisionRange { first: 21, last: 22 }, mark: 23, reason: OmitReason::Rewound },
             Omitted { range: RevisionRange { first: 24, last: 24 }, mark: 25, reason: OmitReason::Edited },
@@ -63,8 +75,13 @@ fn middle(frames: &[pb::GetContextResponse]) -> Vec<&pb::ContextMessages> {
 
 #[test]
 fn a_view_begins_with_its_header_and_ends_with_what_it_leaves_out() {
-    let summary = MessageId(Uuid::from_u128(6));
-    let frames: Vec<_> = frames(context(vec![view_message(27, 1)]), Some(summary)).collect();
+    let provenance = pb::Provenance {
+        compaction_id: "cmp_00000000000000000000000000000005".into(),
+        author: pb::SummaryAuthor::Model.into(),
+        summarizer: "strong/m".into(),
+    };
+    let summary = ViewMessage { provenance: Some(Arc::new(written())), ..view_message(27, 1) };
+    let frames: Vec<_> = frames(context(vec![summary])).collect();
     let header = pb::ContextHeader {
         revision: 40,
         view_hash: vec![3; 32],
@@ -86,8 +103,9 @@ fn a_view_begins_with_its_header_and_ends_with_what_it_leaves_out() {
     let end = pb::ContextEnd {
         covered: Some(pb::CoveredHistory {
             compaction_id: "cmp_00000000000000000000000000000005".into(),
-            summary_message_id: summary.to_string(),
+            summary_message_id: "msg_00000000000000000000000000000006".into(),
             ranges: vec![pb::RevisionRange { first_revision: 1, last_revision: 20 }],
+            provenance: Some(provenance.clone()),
         }),
         omitted: vec![
             omitted(21, 22, 23, pb::OmitReason::Rewound),
@@ -97,13 +115,14 @@ fn a_view_begins_with_its_header_and_ends_with_what_it_leaves_out() {
     };
     assert_eq!(frames[0].frame, Some(Frame::Header(header)));
     assert_eq!(middle(&frames)[0].messages.len(), 1);
+    assert_eq!(middle(&frames)[0].messages[0].provenance, Some(provenance));
     assert_eq!(frames[2].frame, Some(Frame::End(end)));
     assert_eq!(frames.len(), 3);
 }
 
 #[test]
 fn a_view_without_messages_has_no_frames_of_them() {
-    let frames: Vec<_> = frames(context(Vec::new()), None).collect();
+    let frames: Vec<_> = frames(context(Vec::new())).collect();
     assert!(matches!(frames[0].frame, Some(Frame::Header(_))) && matches!(frames[1].frame, Some(Frame::End(_))));
     assert_eq!(frames.len(), 2);
 }
@@ -118,7 +137,7 @@ proptest! {
         ),
     ) {
         let messages = (0..).zip(&sizes).map(|(revision, bytes)| view_message(revision, *bytes)).collect();
-        let frames: Vec<_> = frames(context(messages), None).collect();
+        let frames: Vec<_> = frames(context(messages)).collect();
         let mut revisions = Vec::new();
         for frame in middle(&frames) {
             prop_assert!(frame.messages.len() == 1 || frame.encoded_len() <= limits::FRAME_BYTES_MAX);
