@@ -8,6 +8,7 @@ mod session;
 use crate::generate::{Conversation, Profile, Results};
 use crate::harness::{Peer, PeerFailure, Run, System};
 use crate::report::{Class, Promise, Report};
+use longhand::policy::branch::BranchRules;
 use longhand::policy::files::{self, FileOperations, FileTools};
 use longhand::policy::presets::pi;
 use longhand::policy::{Policy, overflow, plan, tokens};
@@ -179,7 +180,7 @@ impl Pi {
             let (read, modified) = session.earlier_files();
             inherited.inherit(read, modified);
         }
-        let plan = pi::BRANCH.plan(policy, budget, &messages, inherited);
+        let plan = BranchRules::default().plan(policy, budget, &messages, inherited);
         let covered: Vec<i64> = plan.covered.iter().map(|&index| messages[index].message.revision).collect();
         let operations = session::file_sets(&plan.files);
         let ours = json!({ "messages": covered, "fileOps": operations, "totalTokens": plan.tokens });

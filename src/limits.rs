@@ -125,6 +125,8 @@ pub const HOOK_OUTPUT_BYTES_MAX: usize = 256 * 1024;
 pub const HOOK_COMPLAINT_BYTES_MAX: usize = 2 * 1024;
 /// How long one call of a summarizer may take.
 pub const SUMMARIZE_MS_MAX: u64 = 600_000;
+/// Summaries of branches that are written at the same time; further calls wait.
+pub const BRANCH_SUMMARIES_MAX: usize = 4;
 /// Bytes of a request to a model, and of its reply, that are kept where the configuration has them recorded.
 pub const RECORDED_TEXT_BYTES_MAX: usize = 1_048_576;
 /// How often a job may be lost with its daemon or its worker before it is taken for the cause and not tried again.

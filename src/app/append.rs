@@ -272,7 +272,7 @@ impl Longhand {
         check_caller(&caller)?;
         let key = self.store().find_session(session).await?;
         let message = (!message.is_empty()).then(|| message.to_owned());
-        Ok(self.store().rewind(key, caller, expected_revision, message).await?)
+        Ok(self.store().rewind(key, caller, expected_revision, message, None).await?)
     }
 
     /// Puts another message in the place of one.

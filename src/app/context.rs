@@ -171,7 +171,7 @@ impl Longhand {
         let source = self.store().source(key, request.as_of).await?;
         let policy = self.parse_policy(&source.policy)?;
         let mut view = self.view_of(&source, &policy).await?;
-        let provenance = self.sign(key, source.layout.covered.as_ref(), &mut view).await?;
+        let provenance = self.sign(&source, &mut view).await?;
         let window = window_in_force(&session.window, request.window.as_ref()).clone();
         // Usage is about the view of now; an older view has the policy's estimate.
         let now = request.as_of.is_none_or(|at| at == session.revision);
@@ -311,6 +311,7 @@ impl Hasher {
             Standing::Paired => 4,
             Standing::Filler => 5,
             Standing::Retrieved => 6,
+            Standing::Branch => 7,
         });
         self.number(i64::try_from(message.parts.len()).unwrap_or(i64::MAX));
         for part in &message.parts {

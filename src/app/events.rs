@@ -323,7 +323,7 @@ impl Longhand {
         let source = self.store().source(key, Some(revision)).await?;
         let policy = self.parse_policy(&source.policy)?;
         let mut view = self.view_of(&source, &policy).await?;
-        self.sign(key, source.layout.covered.as_ref(), &mut view).await?;
+        self.sign(&source, &mut view).await?;
         frames.extend(view.messages.into_iter().map(|message| Frame::SnapshotMessage(Box::new(message))));
         Ok(frames)
     }

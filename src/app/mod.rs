@@ -3,6 +3,7 @@
 
 pub mod admin;
 pub mod append;
+mod branches;
 pub mod compactions;
 pub mod context;
 pub mod cursor;
@@ -53,6 +54,8 @@ struct Shared {
     /// Views that were shortened for one call.
     shortened: shortened::ShortenedViews,
     streams: Arc<tokio::sync::Semaphore>,
+    /// Summaries of branches in the making.
+    branches: tokio::sync::Semaphore,
     stopping: CancellationToken,
 }
 
@@ -117,6 +120,7 @@ impl Longhand {
             known: Mutex::default(),
             shortened: shortened::ShortenedViews::default(),
             streams: Arc::new(tokio::sync::Semaphore::new(crate::limits::STREAMS_MAX)),
+            branches: tokio::sync::Semaphore::new(crate::limits::BRANCH_SUMMARIES_MAX),
             stopping: options.stopping,
         };
         Self { shared: Arc::new(shared) }

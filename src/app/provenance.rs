@@ -3,49 +3,53 @@
 use super::Longhand;
 use super::error::Result;
 use crate::config::BUILT_IN;
-use crate::model::compaction::{Outcome, Trigger};
 use crate::model::event::EventBody;
-use crate::model::layout::Covered;
+use crate::model::ids::MessageId;
 use crate::model::view::{Author, Provenance, Standing, View};
-use crate::store::{self, SessionKey};
+use crate::store::{self, Source};
 use std::sync::Arc;
 
-/// Who wrote the summary of a reduction.
-fn author(trigger: Trigger, outcome: &Outcome) -> Author {
-    // Before outcomes said so, only a reduction that was itself supplied had a client's summary.
-    if outcome.supplied || trigger == Trigger::Supplied {
-        Author::Client
-    } else if outcome.summarizer == BUILT_IN {
-        Author::BuiltIn
-    } else {
-        Author::Model
-    }
+/// Who has this name, if it is no client's.
+fn asked(summarizer: &str) -> Author {
+    if summarizer == BUILT_IN { Author::BuiltIn } else { Author::Model }
 }
 
 impl Longhand {
-    /// Notes on the summary in a view whose words it has, and says the same beside the view. It is told by the event
-    /// that put the summary in force, which is under the hash of the chain like everything else that a view shows.
-    pub(super) async fn sign(
-        &self,
-        session: SessionKey,
-        covered: Option<&Covered>,
-        view: &mut View,
-    ) -> Result<Option<Arc<Provenance>>> {
-        let Some(covered) = covered else { return Ok(None) };
-        let event = self.store().event_at(session, covered.mark).await?;
+    /// Notes on the summaries in a view whose words they have, and says of the one that stands for covered history also
+    /// beside the view.
+    pub(super) async fn sign(&self, source: &Source, view: &mut View) -> Result<Option<Arc<Provenance>>> {
+        let summary = self.of_summary(source).await?.map(Arc::new);
+        for message in &mut view.messages {
+            message.provenance = match message.standing {
+                Standing::Summary => summary.clone(),
+                Standing::Branch => message.source.and_then(|id| of_branch(source, id)).map(Arc::new),
+                Standing::Shown | Standing::Marker | Standing::Paired | Standing::Filler | Standing::Retrieved => None,
+            };
+        }
+        Ok(summary)
+    }
+
+    /// It is told by the event that put the summary in force, which is under the hash of the chain like everything else
+    /// that a view shows.
+    async fn of_summary(&self, source: &Source) -> Result<Option<Provenance>> {
+        let Some(covered) = &source.layout.covered else { return Ok(None) };
+        let event = self.store().event_at(source.session, covered.mark).await?;
         let Some(EventBody::Compacted { trigger, outcome, .. }) = event.map(|event| event.body) else {
             let detail = "the mark of a summary has no event that tells of it".to_owned();
             return Err(store::Error::Corrupt { table: "event", detail }.into());
         };
-        let provenance = Arc::new(Provenance {
-            compaction: covered.compaction,
+        Ok(Some(Provenance {
+            compaction: Some(covered.compaction),
             summary: outcome.summary_message,
-            author: author(trigger, &outcome),
+            author: if outcome.is_supplied(trigger) { Author::Client } else { asked(&outcome.summarizer) },
             summarizer: outcome.summarizer,
-        });
-        for message in view.messages.iter_mut().filter(|message| message.standing == Standing::Summary) {
-            message.provenance = Some(provenance.clone());
-        }
-        Ok(Some(provenance))
+        }))
     }
+}
+
+/// The summary of a branch says itself who wrote it.
+fn of_branch(source: &Source, id: MessageId) -> Option<Provenance> {
+    let found = source.messages.iter().find(|source| source.message.id == id)?;
+    let summarizer = found.message.model.clone();
+    Some(Provenance { compaction: None, summary: Some(id), author: asked(&summarizer), summarizer })
 }

@@ -94,7 +94,8 @@ fn message_appended(appended: &pb::MessageAppended) -> String {
         kind @ (pb::MessageKind::Record
         | pb::MessageKind::Edit
         | pb::MessageKind::Summary
-        | pb::MessageKind::Marker) => word(kind.as_str_name(), "MESSAGE_KIND_"),
+        | pb::MessageKind::Marker
+        | pb::MessageKind::Branch) => word(kind.as_str_name(), "MESSAGE_KIND_"),
     };
     let open = if appended.sealed { "" } else { ", open" };
     let parts = count(appended.part_count.into(), "part");

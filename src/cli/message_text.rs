@@ -30,7 +30,8 @@ pub(super) fn heading(message: &pb::Message) -> String {
         kind @ (pb::MessageKind::Record
         | pb::MessageKind::Edit
         | pb::MessageKind::Summary
-        | pb::MessageKind::Marker) => {
+        | pb::MessageKind::Marker
+        | pb::MessageKind::Branch) => {
             heading += &format!(" ({})", word(kind.as_str_name(), "MESSAGE_KIND_"));
         }
     }

@@ -130,9 +130,22 @@ impl MessageService for Messages {
         request: Request<pb::RewindSessionRequest>,
     ) -> Result<Response<pb::RewindSessionResponse>, Status> {
         let caller = caller(&request, &request.get_ref().request_id)?;
-        let pb::RewindSessionRequest { session_id, message_id, expected_revision, .. } = request.into_inner();
-        let receipt = self.app.rewind(&session_id, &message_id, expected_revision, caller).await?;
-        Ok(Response::new(pb::RewindSessionResponse { revision: receipt.revision, seq: receipt.seq }))
+        let pb::RewindSessionRequest { session_id, message_id, expected_revision, branch_summary, .. } =
+            request.into_inner();
+        let receipt = match branch_summary {
+            None => self.app.rewind(&session_id, &message_id, expected_revision, caller).await?,
+            Some(pb::BranchSummary { instruction }) => {
+                let rewound =
+                    self.app.rewind_with_summary(&session_id, &message_id, &instruction, expected_revision, caller);
+                rewound.await?
+            }
+        };
+        let summary_message_id = append::message_id(&receipt).map(|id| id.to_string());
+        Ok(Response::new(pb::RewindSessionResponse {
+            revision: receipt.revision,
+            seq: receipt.seq,
+            summary_message_id,
+        }))
     }
 
     async fn edit_message(

@@ -161,6 +161,14 @@ pub struct Outcome {
     pub duration_ms: i64,
 }
 
+impl Outcome {
+    /// Whether its summary is a client's own. Before outcomes said so, only a reduction that was itself supplied had
+    /// one.
+    pub fn is_supplied(&self, trigger: Trigger) -> bool {
+        self.supplied || trigger == Trigger::Supplied
+    }
+}
+
 /// Why a reduction ended without effect, for programs and for people.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Failure {

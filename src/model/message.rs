@@ -32,19 +32,21 @@ pub enum MessageKind {
     Summary,
     /// Where a compaction cut, with the words that introduce its summary to a model.
     Marker,
+    /// Tells what was tried in a branch that a rewind left; stands at its own place, behind the rewind.
+    Branch,
 }
 
 impl MessageKind {
-    /// Whether Longhand made the message out of others. Lists leave derived messages out unless asked.
+    /// Whether Longhand made the message out of others. Lists leave those that are not inline out unless asked.
     pub fn is_derived(self) -> bool {
-        matches!(self, Self::Summary | Self::Marker)
+        matches!(self, Self::Summary | Self::Marker | Self::Branch)
     }
 
     /// Whether the message stands in views at its own place in the history.
     ///
     /// The other kinds are in a view only where a layout puts them.
     pub fn is_inline(self) -> bool {
-        matches!(self, Self::Normal)
+        matches!(self, Self::Normal | Self::Branch)
     }
 }
 

@@ -102,15 +102,16 @@ pub struct ViewMessage {
     pub standing: Standing,
     /// What it says.
     pub parts: Vec<ViewPart>,
-    /// Whose words a summary's are; none for other messages. It is said beside the view and no part of its hash.
+    /// Whose words a summary's are; none for other messages. It is said beside the words and no part of the view's
+    /// hash.
     pub provenance: Option<Arc<Provenance>>,
 }
 
 /// Whose words a summary's are, and what put them into the view.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Provenance {
-    /// The reduction that put the summary there.
-    pub compaction: CompactionId,
+    /// The reduction that put the summary there; none for that of a branch.
+    pub compaction: Option<CompactionId>,
     /// The summary message.
     pub summary: Option<MessageId>,
     /// Who wrote it.
@@ -147,6 +148,8 @@ pub enum Standing {
     /// Passages of dialogue that the view does not show otherwise, brought back for the last request. Each part names
     /// the part that it is from.
     Retrieved,
+    /// Tells what was tried in a branch that a rewind left.
+    Branch,
 }
 
 /// A part of a view message.

@@ -1,10 +1,13 @@
 //! What a summary of an abandoned branch covers: as much of its end as fits the window of whoever writes it.
 
-use super::Policy;
-use super::files::{FileOperations, FileTools};
+use super::files::{self, FileOperations, FileTools};
 use super::tokens::estimate_source;
 use super::turns::only_brings_results;
+use super::{Policy, Step, Summary, Topic};
+use crate::model::Revision;
+use crate::model::layout::Place;
 use crate::model::message::{MessageKind, Role};
+use crate::model::part::PartBody;
 use crate::model::usage::ModelWindow;
 use crate::model::view::SourceMessage;
 
@@ -29,6 +32,74 @@ pub struct BranchPlan {
     pub tokens: i64,
     /// What was done to which files.
     pub files: FileOperations,
+}
+
+impl Default for BranchRules {
+    /// As pi has it: `branchSummary.reserveTokens` and `prepareBranchEntries`.
+    fn default() -> Self {
+        Self { reserve_tokens: 16_384, unknown_window_tokens: 128_000, summary_share: 0.9 }
+    }
+}
+
+/// The most that the summary of a branch may weigh, in tokens.
+const TOKENS_MAX: i64 = 4_096;
+
+/// What a model is told of what it reads.
+const ABANDONED: &str = "This record is of a way that was tried and given up: the conversation goes on from before it. \
+                         Tell what was tried, what came of it, and what was learned.";
+
+/// What stands before the summary of a branch, for the model that reads it.
+const LEAD: &str = "Another way was tried from here, and the conversation came back. What was tried, in short:";
+
+/// The messages of a view that only the branch behind a revision has.
+pub fn left(messages: &[SourceMessage], after: Revision) -> Vec<SourceMessage> {
+    let came = |source: &SourceMessage| match source.place {
+        Some(Place::Edit(target)) => target,
+        Some(Place::Marker | Place::Summary | Place::Pinned | Place::Retained) | None => source.message.revision,
+    };
+    messages.iter().filter(|source| came(source) > after).cloned().collect()
+}
+
+/// What the summaries of earlier branches in a branch list of files.
+pub fn inherited(messages: &[SourceMessage]) -> FileOperations {
+    let mut operations = FileOperations::default();
+    for source in messages.iter().filter(|source| source.message.kind == MessageKind::Branch) {
+        for part in &source.message.parts {
+            if let PartBody::Text(text) = &part.body {
+                let (read, modified) = files::parse_tags(text);
+                operations.inherit(read, modified);
+            }
+        }
+    }
+    operations
+}
+
+/// What the summary of a branch looks like: as the policy's first summaries do, without what only their successor needs;
+/// none where the policy has no summaries.
+pub fn rules(policy: &Policy) -> Option<Summary> {
+    let rungs = [&policy.auto, &policy.deep, &policy.micro];
+    let steps = rungs.into_iter().flatten().flat_map(|rung| &rung.steps);
+    let mut rules = steps.into_iter().find_map(|step| match step {
+        Step::Summarize(summarize) => Some(summarize.summary.clone()),
+        _ => None,
+    })?;
+    let is_kept = |holds: Option<Topic>| holds != Some(Topic::Context);
+    if rules.sections.iter().any(|section| section.holds.is_some() && is_kept(section.holds)) {
+        rules.sections.retain(|section| is_kept(section.holds));
+    }
+    let max_tokens = rules.max_tokens.min(TOKENS_MAX);
+    Some(Summary { max_tokens, file_tags: false, split_turn_heading: None, attachments: None, ..rules })
+}
+
+/// What its writer is asked to dwell on.
+pub fn instructions(by_hand: &str) -> String {
+    if by_hand.trim().is_empty() { ABANDONED.to_owned() } else { format!("{ABANDONED}\n{}", by_hand.trim()) }
+}
+
+/// The words of the message that tells of a branch.
+pub fn told(summary: &str, operations: &FileOperations) -> String {
+    let (read, modified) = operations.lists();
+    format!("{LEAD}\n\n<summary>\n{}{}\n</summary>", summary.trim(), files::tags(&read, &modified))
 }
 
 impl BranchRules {
@@ -59,7 +130,7 @@ impl BranchRules {
             let tokens = estimate_source(policy, source);
             let fits = budget <= 0 || plan.tokens.saturating_add(tokens) <= budget;
             let has_room = (plan.tokens as f64) < budget as f64 * self.summary_share;
-            if fits || (message.kind == MessageKind::Summary && has_room) {
+            if fits || (matches!(message.kind, MessageKind::Summary | MessageKind::Branch) && has_room) {
                 plan.covered.push(index);
                 plan.tokens = plan.tokens.saturating_add(tokens);
             }
@@ -75,7 +146,6 @@ impl BranchRules {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::policy::presets::pi;
     use crate::policy::{dsl, presets};
 
     const BRANCH: &str = "u1 400c
@@ -91,7 +161,7 @@ a6 380c
 
     fn plan(text: &str, budget: i64) -> BranchPlan {
         let policy = presets::pi::v1_5();
-        pi::BRANCH.plan(&policy, budget, &dsl::parse(text), FileOperations::default())
+        BranchRules::default().plan(&policy, budget, &dsl::parse(text), FileOperations::default())
     }
 
     fn check(budget: i64, covered: &[usize], tokens: i64) {
@@ -125,15 +195,15 @@ a6 380c
         assert_eq!(lists(223), (strings(&[]), strings(&["/b.ts"])));
         let mut earlier = FileOperations::default();
         earlier.inherit(strings(&["/q.ts", "/b.ts"]), strings(&["/m.ts"]));
-        let plan = pi::BRANCH.plan(&presets::pi::v1_5(), 0, &dsl::parse(BRANCH), earlier);
+        let plan = BranchRules::default().plan(&presets::pi::v1_5(), 0, &dsl::parse(BRANCH), earlier);
         assert_eq!(plan.files.lists(), (strings(&["/a.ts", "/q.ts"]), strings(&["/b.ts", "/m.ts"])));
     }
 
     #[test]
     fn the_budget_is_what_the_reserve_leaves_of_the_window() {
         let window = |context| ModelWindow { context, ..ModelWindow::default() };
-        assert_eq!(pi::BRANCH.budget(&window(200_000)), 183_616);
-        assert_eq!(pi::BRANCH.budget(&window(0)), 111_616);
-        assert_eq!(pi::BRANCH.budget(&window(100)), 0);
+        assert_eq!(BranchRules::default().budget(&window(200_000)), 183_616);
+        assert_eq!(BranchRules::default().budget(&window(0)), 111_616);
+        assert_eq!(BranchRules::default().budget(&window(100)), 0);
     }
 }

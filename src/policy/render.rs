@@ -37,6 +37,9 @@ fn view_message(policy: &Policy, source: &SourceMessage) -> ViewMessage {
     let standing = match source.place {
         Some(Place::Marker) => Standing::Marker,
         Some(Place::Summary) => Standing::Summary,
+        Some(Place::Pinned | Place::Retained | Place::Edit(_)) | None if message.kind == MessageKind::Branch => {
+            Standing::Branch
+        }
         Some(Place::Pinned | Place::Retained | Place::Edit(_)) | None => Standing::Shown,
     };
     let mut parts: Vec<ViewPart> =
@@ -49,9 +52,15 @@ fn view_message(policy: &Policy, source: &SourceMessage) -> ViewMessage {
     let role = match (standing, policy.view.summary_role) {
         (Standing::Summary, SummaryRole::User) => Role::User,
         (Standing::Summary, SummaryRole::Assistant) => Role::Assistant,
-        (Standing::Shown | Standing::Marker | Standing::Paired | Standing::Filler | Standing::Retrieved, _) => {
-            message.role
-        }
+        (
+            Standing::Shown
+            | Standing::Marker
+            | Standing::Paired
+            | Standing::Filler
+            | Standing::Retrieved
+            | Standing::Branch,
+            _,
+        ) => message.role,
     };
     ViewMessage { source: Some(message.id), revision: message.revision, role, standing, parts, provenance: None }
 }

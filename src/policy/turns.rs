@@ -35,7 +35,7 @@ pub fn starts_turn(message: &Message) -> bool {
 pub fn is_request(message: &Message) -> bool {
     let original = match message.kind {
         MessageKind::Normal | MessageKind::Edit => true,
-        MessageKind::Record | MessageKind::Summary | MessageKind::Marker => false,
+        MessageKind::Record | MessageKind::Summary | MessageKind::Marker | MessageKind::Branch => false,
     };
     original && message.role == Role::User && !only_brings_results(message)
 }

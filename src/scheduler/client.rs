@@ -3,6 +3,7 @@
 
 use super::worker::{Draft, Refusal, Worker, failure, least_gain, no_gain};
 use crate::model::compaction::Failure;
+use crate::model::event::EventBody;
 use crate::model::ids::{MessageId, SessionId};
 use crate::model::view::SourceMessage;
 use crate::policy::plan::{self, Scene, SummaryPlan, Work};
@@ -25,6 +26,7 @@ impl Assignment {
             messages: plan.head.clone(),
             split_turn: plan.split_turn.clone(),
             previous: plan.previous.clone(),
+            previous_is_supplied: false,
             rules: plan.rules.clone(),
             counting: scene.policy.counting.clone(),
             instructions: instructions.to_owned(),
@@ -77,6 +79,22 @@ pub(super) enum Answer {
 }
 
 impl Worker {
+    /// Whether the summary that a new one replaces was a client's own.
+    pub(super) async fn previous_is_supplied(
+        &self,
+        claim: &Claim,
+        scene: Scene<'_>,
+        plan: &SummaryPlan,
+    ) -> Result<bool, Refusal> {
+        let Some(covered) = scene.layout.covered.as_ref().filter(|_| plan.previous.is_some()) else { return Ok(false) };
+        let event = self.store.event_at(claim.session, covered.mark).await;
+        let event = event.map_err(|error| Refusal::Retry(failure("STORE", error.to_string()), None))?;
+        Ok(event.is_some_and(|event| match event.body {
+            EventBody::Compacted { trigger, outcome, .. } => outcome.is_supplied(trigger),
+            _ => false,
+        }))
+    }
+
     /// Offers a summary to clients, and waits for one that takes it, and then for what it brings, as long as its lease
     /// holds.
     pub(super) async fn ask_clients(

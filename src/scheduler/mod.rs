@@ -100,6 +100,11 @@ impl SchedulerHandle {
         self.woken.notify_one();
     }
 
+    /// Who writes summaries.
+    pub fn summarizers(&self) -> &Levels {
+        &self.summarizers
+    }
+
     /// The summaries that clients may write.
     pub fn tasks(&self) -> &Tasks {
         &self.tasks

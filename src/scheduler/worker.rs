@@ -291,6 +291,7 @@ impl Worker {
     ) -> Result<Option<Draft>, Refusal> {
         let Some(planned) = &work.summary else { return Ok(Draft::of(scene, &work.cuts, None)) };
         let mut assignment = Assignment::of(scene, planned, &claim.request.instructions);
+        assignment.input.previous_is_supplied = self.previous_is_supplied(claim, scene, planned).await?;
         if is_first {
             self.pre_compact(claim, &mut assignment).await?;
             match self.ask_clients(claim, scene, work, assignment).await? {

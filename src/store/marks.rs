@@ -17,7 +17,9 @@ use crate::model::fold;
 use crate::model::ids::MessageId;
 use crate::model::layout::Layout;
 use crate::model::mark::{Mark, MarkBody};
-use crate::model::message::{Finish, MessageKind};
+use crate::model::message::{Finish, MessageKind, Role};
+use crate::model::part::PartBody;
+use crate::model::usage::Usage;
 use sqlx::Row as _;
 
 /// A rewrite of a session's history.
@@ -29,11 +31,22 @@ pub(crate) struct Rewrite {
     pub(crate) change: Change,
 }
 
+/// A summary of what a rewind leaves.
+#[derive(Debug, Clone)]
+pub struct BranchSummary {
+    /// What the message says.
+    pub text: String,
+    /// Who wrote it.
+    pub summarizer: String,
+    /// What it cost.
+    pub usage: Option<Usage>,
+}
+
 /// What a rewrite does.
 #[derive(Clone)]
 pub(crate) enum Change {
-    /// Leaves out everything after a message, or everything.
-    Rewind { message: Option<String> },
+    /// Leaves out everything after a message, or everything, and tells of what was left.
+    Rewind { message: Option<String>, summary: Option<BranchSummary> },
     /// Puts another message in the place of one.
     Edit { message: String, parts: Vec<PartInput> },
     /// Keeps a message verbatim in every view.
@@ -114,7 +127,7 @@ impl Rewrite {
         let mut marks = all(&mut Reader::new(tx.conn), &lineage).await?;
         let caller = &self.caller;
         let ids = match self.change {
-            Change::Rewind { message } => rewind(tx, &lineage, caller, &mut marks, message).await?,
+            Change::Rewind { message, summary } => rewind(tx, &lineage, caller, &mut marks, message, summary).await?,
             Change::Edit { message, parts } => edit(tx, &lineage, caller, &mut marks, &message, parts).await?,
             Change::Pin { message } => pin(tx, &lineage, caller, &mut marks, &message).await?,
             Change::Unpin { message } => unpin(tx, &lineage, caller, &mut marks, &message).await?,
@@ -150,6 +163,7 @@ async fn rewind(
     caller: &Caller,
     marks: &mut Vec<Mark>,
     message: Option<String>,
+    summary: Option<BranchSummary>,
 ) -> Result<Ids> {
     let after = match message {
         Some(id) => sealed(tx, lineage, &id).await?.revision,
@@ -158,8 +172,18 @@ async fn rewind(
     let mut digest = Digest::default();
     write(tx, &mut digest, lineage.key, marks, MarkBody::Rewound { after }).await?;
     let at = tx.event(lineage.key, caller, &EventBody::SessionRewound { after }, &digest)?;
+    let Some(BranchSummary { text, summarizer, usage }) = summary else {
+        changed(tx, lineage.key, at)?;
+        return Ok(Vec::new());
+    };
+    let input = MessageInput {
+        head: codec::MessageHead { actor: caller.actor.clone(), model: summarizer, ..codec::MessageHead::default() },
+        finish: Some(Finish { usage, ..Finish::default() }),
+        ..MessageInput::derived(Role::User, MessageKind::Branch, &[PartBody::Text(text)])
+    };
+    let (id, at) = tx.message(lineage.key, caller, input)?;
     changed(tx, lineage.key, at)?;
-    Ok(Vec::new())
+    Ok(vec![id])
 }
 
 async fn edit(

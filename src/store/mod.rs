@@ -33,6 +33,7 @@ pub use error::{Error, Kind, Result};
 pub use events::{EventFilter, EventPage, Looked};
 pub use head::{Fill, Receipt, RoutineTotals, Rule, SessionKey, UsageReading};
 pub use jobs::{Breaker, Claim, Condition, DueSession, Enqueued, Evaluation, Loss};
+pub use marks::BranchSummary;
 pub use messages::{PageOf, weigh_bytes};
 pub use open::{Durability, Options};
 pub use reductions::{Commit, Committed, Reduction, SummaryCommit};
@@ -48,7 +49,6 @@ use crate::model::layout::Layout;
 use crate::model::message::Message;
 use crate::model::part::NewPart;
 use crate::model::session::Session;
-use crate::model::summary_request::SummaryRequest;
 use crate::model::time::Timestamp;
 use crate::model::usage::ModelWindow;
 use crate::model::view::SourceMessage;
@@ -446,15 +446,16 @@ impl Store {
         self.receipt(Command::Rewrite(marks::Rewrite { session, caller, expected_revision, change })).await
     }
 
-    /// Leaves out everything after a message, or everything.
+    /// Leaves out everything after a message, or everything. The receipt's id is that of the summary, if there is one.
     pub async fn rewind(
         &self,
         session: SessionKey,
         caller: Caller,
         expected_revision: Option<Revision>,
         message: Option<String>,
+        summary: Option<BranchSummary>,
     ) -> Result<Receipt> {
-        self.rewrite(session, caller, expected_revision, marks::Change::Rewind { message }).await
+        self.rewrite(session, caller, expected_revision, marks::Change::Rewind { message, summary }).await
     }
 
     /// Puts another message in the place of one. The receipt's id is the new message's.

@@ -1,10 +1,14 @@
 //! The books on requests to models: written while their reduction runs, never changed.
 
+use super::Store;
 use super::codec;
 use super::error::{Error, Result};
 use super::head::SessionKey;
+use super::jobs::{self, Claim};
 use super::lineage::Reader;
 use super::tx::Tx;
+use super::writer::Command;
+use crate::model::ids::CompactionId;
 use crate::model::summary_request::SummaryRequest;
 use crate::model::time::Timestamp;
 use sqlx::Row as _;
@@ -31,6 +35,24 @@ const WITH_TEXTS: &str = "select job_id, attempt, summarizer, model, request_has
 /// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
 pub(crate) const STATEMENTS: &[&str] = &[INSERT, OF_JOBS, WITH_TEXTS];
+
+impl Store {
+    /// One of the requests that were made for a reduction, by its number from 1, with its texts; none when there are
+    /// fewer.
+    pub async fn summary_request(&self, id: CompactionId, number: i64) -> Result<Option<SummaryRequest>> {
+        self.reading(async |reader| {
+            let job = jobs::by_id(reader, id).await?;
+            with_texts(reader, job.session, job.row, number).await
+        })
+        .await
+    }
+
+    /// Notes requests to models that were made for a job, whatever becomes of it.
+    pub async fn add_requests(&self, claim: &Claim, requests: Vec<SummaryRequest>) -> Result<()> {
+        let add = AddRequests { session: claim.session, job: claim.job, requests };
+        self.done(Command::AddRequests(add)).await
+    }
+}
 
 impl AddRequests {
     /// The content that it carries, in bytes.

@@ -66,7 +66,7 @@ pub(super) fn file_lists(input: &SummaryInput) -> String {
     let room = Room::of(&input.counting, input.budget_tokens);
     let mut operations = FileOperations::default();
     let mut newest: HashMap<String, usize> = HashMap::new();
-    if let Some(previous) = &input.previous {
+    if let Some(previous) = input.previous.as_ref().filter(|_| !input.previous_is_supplied) {
         let (read, modified) = files::parse_tags(previous);
         operations.inherit(read, modified);
     }

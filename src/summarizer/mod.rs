@@ -37,6 +37,9 @@ pub struct SummaryInput {
     pub split_turn: Vec<SourceMessage>,
     /// The text of the summary that this one replaces, so that what it alone still knows is carried on.
     pub previous: Option<String>,
+    /// Whether that summary is a client's own. What it lists of files is not carried on, as pi does not trust what an
+    /// extension wrote there.
+    pub previous_is_supplied: bool,
     /// What the summary looks like.
     pub rules: policy::Summary,
     /// How text becomes tokens.

@@ -1,17 +1,22 @@
 //! What follows every summary, whoever wrote it.
 
 use crate::support::{Line, ScriptedSummarizer, TestApp, filler, text, turns};
+use longhand::app::Reason;
+use longhand::app::append::ListMessages;
 use longhand::app::compactions::{NewSummary, Wanted};
 use longhand::app::context::ContextRequest;
 use longhand::app::sessions::{ForkPoint, SessionChange};
+use longhand::app::summary_tasks::{Hold, LeaseRequest, TaskReply};
 use longhand::model::compaction::CompactionKind;
 use longhand::model::event::EventKind;
 use longhand::model::layout::Place;
 use longhand::model::message::{Finish, MessageKind, NewMessage, Role};
 use longhand::model::part::{NewPart, PartBody, ToolCall};
-use longhand::model::view::{Author, Standing};
+use longhand::model::view::{Author, Provenance, Standing};
 use longhand::policy::files::parse_tags;
-use longhand::store::Caller;
+use longhand::scheduler;
+use longhand::store::{Caller, RequestKey};
+use std::time::Duration;
 
 fn say(words: &str) -> Line {
     Line::Say(words.to_owned())
@@ -50,6 +55,11 @@ async fn compacted(test: &TestApp, session: &str) -> String {
     for _ in 0..=before {
         watch.wait_for(EventKind::Compacted).await;
     }
+    summary_of(test, session).await
+}
+
+/// The words of the summary in force.
+async fn summary_of(test: &TestApp, session: &str) -> String {
     let key = test.app.store().find_session(session).await.expect("the session");
     let source = test.app.store().source(key, None).await.expect("the view");
     let summary = source.messages.iter().find(|source| source.place == Some(Place::Summary)).expect("a summary");
@@ -95,6 +105,54 @@ async fn file_lists_follow_every_summary_and_are_carried() {
 }
 
 #[tokio::test]
+async fn what_a_supplied_summary_lists_is_not_carried() {
+    let test = TestApp::with(ScriptedSummarizer::new([say("S1"), say("S2")])).await;
+    let session = test.session("pi@1.5", 400_000, 1_000).await;
+    change(&test, &session, SHORT_TAIL).await;
+    let append = async |messages| {
+        test.app.append(&session, messages, None, None, Caller::default()).await.expect("appended");
+    };
+    append(uses("read", "/a.ts", 1)).await;
+    test.append(&session, &turns(1, 2, 3_000)).await;
+    let theirs = "mine\n\n<read-files>\n/theirs.ts\n</read-files>";
+    let new = NewSummary { text: theirs.to_owned(), ..NewSummary::default() };
+    test.app.supply_summary(&session, new, Caller::default()).await.expect("supplied");
+    append(uses("edit", "/b.ts", 2)).await;
+    test.append(&session, &turns(3, 4, 3_000)).await;
+    assert_eq!(compacted(&test, &session).await, "S1\n\n<modified-files>\n/b.ts\n</modified-files>");
+    // Behind a summary of Longhand's own they are carried again.
+    append(uses("read", "/c.ts", 3)).await;
+    test.append(&session, &turns(5, 6, 3_000)).await;
+    let second = compacted(&test, &session).await;
+    assert_eq!(parse_tags(&second), (vec!["/c.ts".to_owned()], vec!["/b.ts".to_owned()]));
+}
+
+#[tokio::test]
+async fn file_lists_follow_what_a_client_answers_but_not_what_it_supplies() {
+    let options = || scheduler::Options { client_wait: Duration::from_secs(60), ..scheduler::Options::default() };
+    let lists = "\n\n<modified-files>\n/b.ts\n</modified-files>";
+    for (supplied, expected) in [(false, format!("words{lists}")), (true, "words".to_owned())] {
+        let test = TestApp::with_options(ScriptedSummarizer::new([]), options()).await;
+        let session = test.session("pi@1.5", 400_000, 1_000).await;
+        change(&test, &session, SHORT_TAIL).await;
+        let messages = uses("edit", "/b.ts", 1);
+        test.app.append(&session, messages, None, None, Caller::default()).await.expect("appended");
+        test.append(&session, &turns(1, 2, 3_000)).await;
+        let mut watch = test.watch().await;
+        let wanted = Wanted::of(CompactionKind::Summary);
+        test.app.start_compaction(&session, wanted, Caller::default()).await.expect("asked");
+        let patient = LeaseRequest { wait: Some(Duration::from_secs(15)), ..LeaseRequest::default() };
+        let leased = test.app.lease_summary_task(patient).await.expect("offered").expect("a task");
+        let (compaction, token) = (leased.task.compaction.to_string(), leased.token);
+        let hold = Hold { compaction, token, base_revision: None };
+        let reply = TaskReply { text: "words".to_owned(), supplied, ..TaskReply::default() };
+        test.app.complete_summary_task(&hold, reply).await.expect("accepted");
+        watch.wait_for(EventKind::Compacted).await;
+        assert_eq!(summary_of(&test, &session).await, expected);
+    }
+}
+
+#[tokio::test]
 async fn facts_follow_a_models_summary_where_the_policy_wants_them() {
     let facts = r#"{"auto":{"steps":{"0":{"summarize":{"summary":{"facts_tokens":200}}}}}}"#;
     for (json, line, expected) in
@@ -127,13 +185,11 @@ async fn signed(test: &TestApp, session: &str) -> (String, Author, String) {
     let summary = context.messages.iter().find(|message| message.standing == Standing::Summary).expect("a summary");
     let provenance = summary.provenance.clone().expect("it is signed");
     assert_eq!(context.provenance.as_ref(), Some(&provenance));
-    assert_eq!(
-        (provenance.summary, Some(provenance.compaction)),
-        (summary.source, context.covered.map(|c| c.compaction))
-    );
+    let compaction = context.covered.map(|covered| covered.compaction);
+    assert_eq!((provenance.summary, provenance.compaction), (summary.source, compaction));
     let others = context.messages.iter().filter(|message| message.standing != Standing::Summary);
     assert!(others.into_iter().all(|message| message.provenance.is_none()));
-    (provenance.compaction.to_string(), provenance.author, provenance.summarizer.clone())
+    (compaction.expect("of a reduction").to_string(), provenance.author, provenance.summarizer.clone())
 }
 
 #[tokio::test]
@@ -164,8 +220,73 @@ async fn every_view_says_whose_words_its_summary_is() {
     };
     let again = test.app.context(&session, known).await.expect("a view");
     assert_eq!((again.messages.len(), again.hash), (0, first.hash));
-    assert_eq!(again.provenance.expect("beside the view").compaction.to_string(), by_model.0);
+    assert_eq!(again.provenance.and_then(|told| told.compaction).map(|id| id.to_string()), Some(by_model.0));
     let forked = test.app.fork_session(&session, ForkPoint::default(), None, String::new(), Caller::default()).await;
     let fork = forked.expect("forked").0.session.id.to_string();
     assert_eq!(signed(&test, &fork).await, by_client);
+}
+
+/// The one message of a branch that a view shows, and what is said of it.
+async fn told(test: &TestApp, session: &str) -> (String, Provenance) {
+    let context = test.context(session).await;
+    let mut branches = context.messages.iter().filter(|message| message.standing == Standing::Branch);
+    let branch = branches.next().expect("it is shown");
+    assert!(branches.next().is_none() && branch.role == Role::User);
+    let PartBody::Text(text) = &branch.parts[0].body else { panic!("words") };
+    (text.clone(), branch.provenance.as_deref().expect("it is signed").clone())
+}
+
+#[tokio::test]
+async fn a_rewind_can_tell_of_the_branch_that_it_leaves() {
+    let script = ScriptedSummarizer::new([say("in vain"), say("## Goal\n- a try"), Line::Refuse]);
+    let test = TestApp::with(script.clone()).await;
+    let session = test.session("pi@1.5", 400_000, 1_000).await;
+    let append = async |messages| {
+        test.app.append(&session, messages, None, None, Caller::default()).await.expect("appended");
+    };
+    test.append(&session, "u1 \"stay here\"").await;
+    append(uses("read", "/a.ts", 1)).await;
+    append(uses("edit", "/b.ts", 2)).await;
+    let seen = test.context(&session).await.revision;
+    let rewind = async |request_id: &str, instructions: &str, expected| {
+        let request = RequestKey { id: request_id.to_owned(), payload_hash: [1; 32] };
+        let caller = Caller { request: Some(request), ..Caller::default() };
+        test.app.rewind_with_summary(&session, "u1", instructions, expected, caller).await
+    };
+    let stale = rewind("stale", "", Some(1)).await.expect_err("history changed since");
+    assert_eq!(stale.reason, Reason::RevisionMismatch);
+    assert_eq!(test.context(&session).await.revision, seen, "nothing changed");
+    let refused = rewind("long", &"x".repeat(longhand::limits::INSTRUCTIONS_BYTES_MAX + 1), None).await;
+    assert_eq!(refused.expect_err("too long").reason, Reason::LimitExceeded);
+    let receipt = rewind("once", "dwell on files", None).await.expect("rewound");
+    let (text, provenance) = told(&test, &session).await;
+    let lists = (vec!["/a.ts".to_owned()], vec!["/b.ts".to_owned()]);
+    assert!(text.contains("<summary>\n## Goal\n- a try\n\n<read-files>"), "{text}");
+    assert_eq!(parse_tags(&text), lists);
+    assert_eq!((provenance.author, provenance.summarizer.as_str()), (Author::Model, "scripted"));
+    assert_eq!((provenance.compaction, provenance.summary.map(|id| id.0)), (None, receipt.ids.first().copied()));
+    let asked = script.asked();
+    let input = asked.last().expect("it was asked");
+    assert!(input.instructions.ends_with("\ndwell on files"), "{}", input.instructions);
+    assert_eq!(input.messages.len(), 4, "what stays is not summarized");
+    // Sent again, it is answered as before.
+    let count = script.asked().len();
+    assert_eq!(rewind("once", "dwell on files", None).await.expect("again"), receipt);
+    assert_eq!(script.asked().len(), count);
+    // The branch and the way on are one history; everything is accounted for, and the words survive an undo.
+    assert_eq!(test.findings().await, []);
+    let listed = test.app.list_messages(&session, ListMessages { page_size: 50, ..ListMessages::default() }).await;
+    let kinds: Vec<MessageKind> = listed.expect("a page").messages.iter().map(|message| message.kind).collect();
+    assert_eq!(kinds.last(), Some(&MessageKind::Branch));
+    // A second branch, whose summarizer fails, has the built-in one, and the files of the branch in it.
+    append(uses("edit", "/c.ts", 3)).await;
+    rewind("twice", "", None).await.expect("rewound");
+    let (text, provenance) = told(&test, &session).await;
+    assert_eq!((provenance.author, provenance.summarizer.as_str()), (Author::BuiltIn, "extractive"));
+    assert_eq!(parse_tags(&text), (vec!["/a.ts".to_owned()], vec!["/b.ts".to_owned(), "/c.ts".to_owned()]));
+    // Nothing behind the message: nothing to tell.
+    let other = test.session("pi@1.5", 400_000, 1_000).await;
+    test.append(&other, "u1 \"stay here\"").await;
+    let alone = test.app.rewind_with_summary(&other, "u1", "", None, Caller::default()).await.expect("rewound");
+    assert!(alone.ids.is_empty());
 }

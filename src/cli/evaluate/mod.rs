@@ -143,6 +143,7 @@ impl Evaluation<'_> {
                 messages: sources.collect(),
                 split_turn: Vec::new(),
                 previous: None,
+                previous_is_supplied: false,
                 rules: rule.summary.clone(),
                 counting: by_characters(),
                 instructions: String::new(),

@@ -39,6 +39,7 @@ fn kind(kind: MessageKind) -> pb::MessageKind {
         MessageKind::Edit => pb::MessageKind::Edit,
         MessageKind::Summary => pb::MessageKind::Summary,
         MessageKind::Marker => pb::MessageKind::Marker,
+        MessageKind::Branch => pb::MessageKind::Branch,
     }
 }
 

@@ -164,6 +164,7 @@ pub(in crate::cli) fn input_of(policy: &Policy, planned: &SummaryPlan) -> Summar
         messages: planned.head.clone(),
         split_turn: planned.split_turn.clone(),
         previous: planned.previous.clone(),
+        previous_is_supplied: false,
         rules: planned.rules.clone(),
         counting: policy.counting.clone(),
         instructions: String::new(),

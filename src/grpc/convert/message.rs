@@ -89,6 +89,7 @@ pub(super) fn kind(kind: MessageKind) -> pb::MessageKind {
         MessageKind::Edit => pb::MessageKind::Edit,
         MessageKind::Summary => pb::MessageKind::Summary,
         MessageKind::Marker => pb::MessageKind::Marker,
+        MessageKind::Branch => pb::MessageKind::Branch,
     }
 }
 
@@ -99,6 +100,7 @@ fn read_kind(field: &str, number: i32) -> Result<MessageKind> {
         pb::MessageKind::Edit => MessageKind::Edit,
         pb::MessageKind::Summary => MessageKind::Summary,
         pb::MessageKind::Marker => MessageKind::Marker,
+        pb::MessageKind::Branch => MessageKind::Branch,
     })
 }
 

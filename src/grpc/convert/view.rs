@@ -39,6 +39,7 @@ pub(super) fn message(message: ViewMessage) -> pb::ContextMessage {
         Standing::Paired => pb::Standing::Paired,
         Standing::Filler => pb::Standing::Filler,
         Standing::Retrieved => pb::Standing::Retrieved,
+        Standing::Branch => pb::Standing::Branch,
     };
     pb::ContextMessage {
         message_id: id(message.source).unwrap_or_default(),
@@ -58,7 +59,7 @@ fn provenance(provenance: &Provenance) -> pb::Provenance {
         Author::Client => pb::SummaryAuthor::Client,
     };
     pb::Provenance {
-        compaction_id: provenance.compaction.to_string(),
+        compaction_id: id(provenance.compaction).unwrap_or_default(),
         author: author.into(),
         summarizer: provenance.summarizer.clone(),
     }

@@ -3,7 +3,6 @@
 //! pi clears nothing and cuts nothing in what the model reads: a summary is its only reduction.
 
 use super::Preset;
-use crate::policy::branch::BranchRules;
 use crate::policy::select::{LargeResults, Recent};
 use crate::policy::{
     Bullet, CountPer, Counting, Guards, LengthUnit, Limit, MediaUnits, Notice, Policy, PromptStyle, Rounding, Rung,
@@ -101,10 +100,6 @@ const SOURCES: &[(&str, &str)] = &[
     ("guards", "Longhand: pi has no guard"),
     ("guards.attempts_max", "pi: retry.maxRetries is 3"),
 ];
-
-/// How much of a branch its summary's writer is given: pi's `branchSummary.reserveTokens` and `prepareBranchEntries`.
-pub const BRANCH: BranchRules =
-    BranchRules { reserve_tokens: 16_384, unknown_window_tokens: 128_000, summary_share: 0.9 };
 
 /// What became different from one version to another.
 struct Version {

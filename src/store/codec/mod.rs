@@ -54,7 +54,8 @@ numbers!(
     MessageKind::Record = 2,
     MessageKind::Edit = 3,
     MessageKind::Summary = 4,
-    MessageKind::Marker = 5
+    MessageKind::Marker = 5,
+    MessageKind::Branch = 6
 );
 numbers!(
     FinishReason,
@@ -95,7 +96,7 @@ numbers!(OmitReason, "layout", OmitReason::Rewound = 1, OmitReason::Edited = 2, 
 /// The lane a kind of message lives in, see the migration.
 pub(crate) fn lane(kind: MessageKind) -> i32 {
     match kind {
-        MessageKind::Normal => 0,
+        MessageKind::Normal | MessageKind::Branch => 0,
         MessageKind::Summary | MessageKind::Marker => 1,
         MessageKind::Record => 2,
         MessageKind::Edit => 3,

@@ -26,7 +26,7 @@ fn view_message(revision: i64, bytes: usize) -> ViewMessage {
 
 fn written() -> Provenance {
     Provenance {
-        compaction: CompactionId(Uuid::from_u128(5)),
+        compaction: Some(CompactionId(Uuid::from_u128(5))),
         summary: Some(MessageId(Uuid::from_u128(6))),
         author: Author::Model,
         summarizer: "strong/m".to_owned(),

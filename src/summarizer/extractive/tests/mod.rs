@@ -85,6 +85,7 @@ impl Talk {
             messages: self.0,
             split_turn: Vec::new(),
             previous: None,
+            previous_is_supplied: false,
             rules: policy.summarize(Level::Auto).expect("a policy that summarizes").summary.clone(),
             counting: policy.counting,
             instructions: String::new(),

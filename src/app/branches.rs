@@ -1,0 +1,85 @@
+//! Rewinds that keep a summary of what they leave.
+
+use super::error::{Error, Reason, Result};
+use super::{Longhand, check_caller, validate, window_in_force};
+use crate::limits;
+use crate::model::Revision;
+use crate::policy::branch::{self, BranchRules};
+use crate::store::{BranchSummary, Caller, Receipt};
+use crate::summarizer::{Extractive, Summarizer as _, SummaryInput, SummaryOutput};
+use std::time::Duration;
+
+impl Longhand {
+    /// Leaves everything after a message out of the conversation, or everything if the id is empty, and puts a summary of
+    /// what the view showed of it behind. The receipt's id is that of the summary; there is none when nothing was there
+    /// to tell.
+    ///
+    /// The summary is written first, with nothing changed: whoever gives up meanwhile has changed nothing, and when
+    /// history changed meanwhile the rewind is refused.
+    pub async fn rewind_with_summary(
+        &self,
+        session: &str,
+        message: &str,
+        instructions: &str,
+        expected_revision: Option<Revision>,
+        caller: Caller,
+    ) -> Result<Receipt> {
+        check_caller(&caller)?;
+        validate::instructions(instructions)?;
+        let key = self.store().find_session(session).await?;
+        if let Some(receipt) = self.store().kept_answer(key, &caller).await? {
+            return Ok(receipt);
+        }
+        let after = if message.is_empty() { 0 } else { self.store().place_of(key, message).await?.1 };
+        let source = self.store().source(key, None).await?;
+        let policy = self.parse_policy(&source.policy)?;
+        let Some(rules) = branch::rules(&policy) else {
+            return Err(Error::field("branch_summary", "cannot be made: the session's policy writes no summaries"));
+        };
+        let (known, _) = self.store().session(key).await?;
+        let left = branch::left(&source.messages, after);
+        let share = BranchRules::default();
+        let budget = share.budget(window_in_force(&known.window, None));
+        let plan = share.plan(&policy, budget, &left, branch::inherited(&left));
+        let unchanged = Some(expected_revision.map_or(source.at, |expected| expected.min(source.at)));
+        let message = (!message.is_empty()).then(|| message.to_owned());
+        if plan.covered.is_empty() {
+            return Ok(self.store().rewind(key, caller, unchanged, message, None).await?);
+        }
+        let input = SummaryInput {
+            messages: plan.covered.iter().map(|&index| left[index].clone()).collect(),
+            split_turn: Vec::new(),
+            previous: None,
+            previous_is_supplied: false,
+            budget_tokens: rules.max_tokens,
+            rules,
+            counting: policy.counting.clone(),
+            instructions: branch::instructions(instructions),
+        };
+        let output = self.summary_of_branch(&input).await?;
+        let text = branch::told(&output.text, &plan.files);
+        let summary = BranchSummary { text, summarizer: output.summarizer, usage: output.usage };
+        Ok(self.store().rewind(key, caller, unchanged, message, Some(summary)).await?)
+    }
+
+    /// Has it written by whoever writes ordinary summaries, or else by the built-in summarizer.
+    async fn summary_of_branch(&self, input: &SummaryInput) -> Result<SummaryOutput> {
+        let asking = async {
+            let _place = self.shared.branches.acquire().await;
+            let limit = Duration::from_millis(limits::SUMMARIZE_MS_MAX);
+            let summarizer = self.shared.scheduler.summarizers().of(None);
+            match tokio::time::timeout(limit, summarizer.summarize(input)).await {
+                Ok(Ok(output)) if !output.text.trim().is_empty() => return Ok(output),
+                Ok(Ok(_)) => tracing::warn!("the summary of a branch is empty"),
+                Ok(Err(error)) => tracing::warn!(%error, "the summary of a branch could not be written"),
+                Err(_) => tracing::warn!("the summary of a branch took too long"),
+            }
+            Extractive.summarize(input).await.map_err(Error::internal)
+        };
+        tokio::select! {
+            biased;
+            () = self.shared.stopping.cancelled() => Err(Error::new(Reason::ShuttingDown, "the daemon is stopping")),
+            output = asking => output,
+        }
+    }
+}
