@@ -146,6 +146,7 @@ impl BranchRules {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::part::Part;
     use crate::policy::{dsl, presets};
 
     const BRANCH: &str = "u1 400c
@@ -197,6 +198,45 @@ a6 380c
         earlier.inherit(strings(&["/q.ts", "/b.ts"]), strings(&["/m.ts"]));
         let plan = BranchRules::default().plan(&presets::pi::v1_5(), 0, &dsl::parse(BRANCH), earlier);
         assert_eq!(plan.files.lists(), (strings(&["/a.ts", "/q.ts"]), strings(&["/b.ts", "/m.ts"])));
+    }
+
+    #[test]
+    fn only_what_came_behind_the_revision_is_left() {
+        let talk = "u1 400c\na2 400c\nu3 edit=1 400c\nu4 400c\na5 summary 400c\nu6 pinned 400c\n";
+        let revisions = |after| -> Vec<i64> {
+            left(&dsl::parse(talk), after).iter().map(|source| source.message.revision).collect()
+        };
+        assert_eq!(revisions(0), [1, 2, 3, 4, 5, 6]);
+        // An edit stands where the edited message stood.
+        assert_eq!(revisions(1), [2, 4, 5, 6]);
+        assert_eq!(revisions(5), [6]);
+        assert_eq!(revisions(6), [0; 0]);
+    }
+
+    #[test]
+    fn what_is_told_of_a_branch_can_be_read_again() {
+        let mut files = FileOperations::default();
+        files.inherit(vec!["/a.ts".to_owned()], vec!["/b.ts".to_owned()]);
+        let text = told("## Goal\n- a try\n", &files);
+        assert!(text.contains("\n\n<summary>\n## Goal\n- a try\n\n<read-files>\n/a.ts\n</read-files>"), "{text}");
+        assert!(text.ends_with("</modified-files>\n</summary>"), "{text}");
+        let mut messages = dsl::parse("u1 400c\n");
+        let part = Part { body: PartBody::Text(text), ..messages[0].message.parts[0].clone() };
+        messages[0].message.parts = vec![part];
+        assert_eq!(inherited(&messages).lists(), (Vec::new(), Vec::new()), "a user may write anything");
+        messages[0].message.kind = MessageKind::Branch;
+        assert_eq!(inherited(&messages).lists(), files.lists());
+    }
+
+    #[test]
+    fn a_branch_is_summarized_without_what_only_the_successor_needs() {
+        let summary = rules(&presets::pi::v1_5()).expect("it summarizes");
+        let headings: Vec<&str> = summary.sections.iter().map(|section| section.heading.as_str()).collect();
+        assert!(headings.contains(&"## Goal") && !headings.contains(&"## Critical Context"), "{headings:?}");
+        assert!(!summary.file_tags && summary.split_turn_heading.is_none() && summary.max_tokens <= TOKENS_MAX);
+        assert!(rules(&presets::find("qwen-agent@old").expect("a preset").policy()).is_none(), "it has no summaries");
+        assert_eq!(instructions(" \n"), ABANDONED);
+        assert_eq!(instructions(" dwell on x "), format!("{ABANDONED}\ndwell on x"));
     }
 
     #[test]
