@@ -147,3 +147,6 @@ pub const IDLE_SESSIONS_MAX: i64 = 256;
 pub const SCHEDULER_TICK_MS: u64 = 1_000;
 /// How long a stopping daemon waits for its work to end.
 pub const DRAIN_MS_MAX: u64 = 10_000;
+
+/// How many of a session's newest reductions are looked through for one that answered the same overflow.
+pub const OVERFLOWS_LOOKED_AT: i64 = 50;

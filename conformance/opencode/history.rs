@@ -77,7 +77,7 @@ impl History {
             match source.place {
                 Some(Place::Marker) => source.message.revision = at - 2,
                 Some(Place::Summary) => source.message.revision = at - 1,
-                Some(Place::Pinned | Place::Retained | Place::Edit(_)) | None => {}
+                Some(Place::Pinned | Place::Retained | Place::Edit(_) | Place::Continuation) | None => {}
             }
         }
         sources

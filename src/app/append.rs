@@ -8,7 +8,7 @@ use crate::model::message::{Finish, Message, MessageKind, NewMessage, Role};
 use crate::model::part::{NewPart, PartBody};
 use crate::model::usage::ModelWindow;
 use crate::model::{Revision, Seq};
-use crate::policy::{Policy, tokens};
+use crate::policy::{Policy, replay, tokens};
 use crate::scheduler::rule;
 pub use crate::store::DraftWordsToAdd;
 use crate::store::{
@@ -139,7 +139,8 @@ impl Longhand {
             .map(|message| {
                 let (weight, counted) = weigh_message(&known, &message);
                 let whole_view = message.finish.as_ref().is_none_or(|finish| self.answers_whole_view(finish));
-                Weighed { message, weight, counted, whole_view }
+                let overflow = known.policy.trigger.auto && message.finish.as_ref().is_some_and(replay::is_overflow);
+                Weighed { message, weight, counted, whole_view, overflow }
             })
             .collect();
         let receipt = self.store().append(known.key, caller, expected_revision, rule, messages).await?;
@@ -224,7 +225,8 @@ impl Longhand {
         let (message, _, _) = self.store().place_of(known.key, message).await?;
         let rule = rule(&known.policy, window_in_force(&known.window, window.as_ref()));
         let weigh = weigher(&known);
-        let seal = Seal { whole_view: self.answers_whole_view(&finish), finish };
+        let overflow = known.policy.trigger.auto && replay::is_overflow(&finish);
+        let seal = Seal { whole_view: self.answers_whole_view(&finish), overflow, finish };
         let receipt = self.store().finish_message(known.key, caller, rule, message, seal, weigh).await?;
         self.note_written(&known);
         Ok(self.appended(receipt))

@@ -2,6 +2,7 @@
 
 use super::error::{Error, Reason, Result};
 use super::{Longhand, check_caller, cursor, page_size, validate, window_in_force};
+use crate::limits;
 use crate::model::Revision;
 use crate::model::compaction::{Compaction, CompactionKind, CompactionRequest, CompactionState, Level, Trigger};
 use crate::model::ids::CompactionId;
@@ -9,9 +10,9 @@ use crate::model::usage::ModelWindow;
 use crate::model::usage::Usage;
 use crate::policy::overflow_errors::{ProviderError, is_overflow};
 use crate::policy::plan::{self, Boundary, Scene};
-use crate::policy::{Policy, Rung, turns};
+use crate::policy::{Policy, Rung, Step, replay};
 use crate::scheduler::totals;
-use crate::store::{Caller, Condition, Evaluation, Receipt, SummaryCommit, SuppliedSummary};
+use crate::store::{Caller, Condition, Evaluation, Receipt, SessionKey, Source, SummaryCommit, SuppliedSummary};
 
 /// What somebody who asks for a reduction by hand wants.
 #[derive(Debug, Clone)]
@@ -22,12 +23,14 @@ pub struct Wanted {
     pub level: Option<Level>,
     /// Added to the summarizer's instructions; empty for none.
     pub instructions: String,
+    /// The first message that a summary keeps verbatim; empty for the policy's choice.
+    pub tail_start: String,
 }
 
 impl Wanted {
     /// A reduction of a kind, and nothing else said about it.
     pub fn of(kind: CompactionKind) -> Self {
-        Self { kind, level: None, instructions: String::new() }
+        Self { kind, level: None, instructions: String::new(), tail_start: String::new() }
     }
 }
 
@@ -52,9 +55,6 @@ pub struct Overflow {
     /// The window that the view was too large for; none for the session's.
     pub window: Option<ModelWindow>,
 }
-
-/// How many of a session's newest reductions are looked through for one that answered the same request.
-const OVERFLOWS_LOOKED_AT: i64 = 50;
 
 /// A finished summary that a client brings along.
 #[derive(Debug, Clone, Default)]
@@ -96,8 +96,16 @@ impl Longhand {
             now: self.shared.clock.now(),
         };
         let rung = rung_by_hand(&policy, &wanted).filter(|_| wanted.kind != CompactionKind::Prune);
+        let tail_start = match self.tail_start(key, &source, &wanted.tail_start, rung.map(|(_, rung)| rung)).await {
+            // What was answered before is answered again, wherever the message stands now.
+            Err(_) if self.store().kept_answer(key, &caller).await?.is_some() => None,
+            found => found?,
+        };
         let work = match rung {
-            Some((_, rung)) => plan::climb(scene, &plan::by_hand(rung), info.context_tokens),
+            Some((_, rung)) => match tail_start {
+                Some(tail_start) => plan::summary_until(scene, rung, tail_start),
+                None => plan::climb(scene, &plan::by_hand(rung), info.context_tokens),
+            },
             None if wanted.kind == CompactionKind::Prune => plan::clear_all(scene),
             None => plan::Work::default(),
         };
@@ -108,11 +116,46 @@ impl Longhand {
             level: rung.map(|(level, _)| level),
             instructions: wanted.instructions,
             notice: String::new(),
+            tail_start,
         };
         let enqueued = self.store().enqueue(key, caller, request, info.window, condition, None).await?;
         let enqueued = enqueued.ok_or_else(|| Error::internal("a request by hand was not taken"))?;
         self.shared.scheduler.wake();
         Ok((self.store().compaction(enqueued.compaction).await?, enqueued.joined))
+    }
+
+    /// The place in the view at which somebody wants the tail to start, if they say so.
+    pub(super) async fn tail_start(
+        &self,
+        key: SessionKey,
+        source: &Source,
+        id: &str,
+        rung: Option<&Rung>,
+    ) -> Result<Option<Revision>> {
+        if id.is_empty() {
+            return Ok(None);
+        }
+        let summarizes = |rung: &Rung| rung.steps.iter().any(|step| matches!(step, Step::Summarize(_)));
+        if !rung.is_some_and(summarizes) {
+            return Err(Error::field("tail_start_message_id", "is given, but no summary is asked for"));
+        }
+        let (_, revision, _) = self.store().place_of(key, id).await?;
+        let place = plan::tail_place(&source.messages, revision);
+        place.filter(|place| plan::tail_can_start(&source.messages, *place)).map(Some).ok_or_else(|| {
+            let message = "the view does not show that message, or something before it is still being written or run, or \
+                           a call before it has its result behind it";
+            Error::new(Reason::BoundaryInvalid, message).with("message_id", id)
+        })
+    }
+
+    /// The id of the message that the view shows at a place.
+    async fn standing_at(&self, session: &str, place: Revision) -> Result<String> {
+        let key = self.store().find_session(session).await?;
+        let source = self.store().source(key, None).await?;
+        let found = source.messages.iter().find(|source| plan::slot(source) == place);
+        let gone =
+            || Error::new(Reason::BoundaryInvalid, "the view does not show the message that its tail began with");
+        found.map(|source| source.message.id.to_string()).ok_or_else(gone)
     }
 
     /// Reduces a view that a provider found too large, its media included. Once for each user message: whoever reports
@@ -141,31 +184,19 @@ impl Longhand {
         if !policy.trigger.auto {
             return Err(Error::new(Reason::AutomaticOff, "the policy lets nothing happen by itself"));
         }
-        let requests = source.messages.iter().filter(|source| turns::is_request(&source.message));
-        let request = requests.map(|source| source.message.revision).max().unwrap_or(0);
-        let before = self.store().compactions(key, i64::MAX, OVERFLOWS_LOOKED_AT).await?;
-        let answered = |(_, compaction): &(i64, Compaction)| {
-            compaction.request.trigger == Trigger::Overflow
-                && compaction.state == CompactionState::Done
-                && compaction.base_revision.is_some_and(|base| base >= request)
-        };
-        if before.iter().any(answered) && self.store().kept_answer(key, &caller).await?.is_none() {
+        let before = self.store().compactions(key, i64::MAX, limits::OVERFLOWS_LOOKED_AT).await?;
+        let before: Vec<Compaction> = before.into_iter().map(|(_, compaction)| compaction).collect();
+        if replay::is_answered(&source.messages, &before) && self.store().kept_answer(key, &caller).await?.is_none() {
             let message = "the view was reduced for this request already: shorten the request, or take a larger window";
             return Err(Error::new(Reason::OverflowAgain, message));
         }
         let now = self.shared.clock.now();
         let (layout, sources, base) = (&source.layout, &source.messages, source.at);
         let scene = Scene { policy: &policy, window: &window, layout, sources, base, now };
-        let relief = plan::relief(scene, info.context_tokens);
-        let possible = relief.is_some() || !plan::without_media(scene).is_empty();
-        let request = CompactionRequest {
-            kind: relief.map_or(CompactionKind::Prune, |(_, kind)| kind),
-            trigger: Trigger::Overflow,
-            level: relief.map(|(level, _)| level),
-            instructions: String::new(),
-            notice: String::new(),
-        };
-        let condition = Condition::Possible(possible);
+        let request = replay::relief(scene, info.context_tokens);
+        let condition = Condition::Possible(request.is_some());
+        // What was asked before is answered again, even if nothing could be done any more.
+        let request = request.unwrap_or_else(replay::of_media);
         let enqueued = self.store().enqueue(key, caller, request, window, condition, None).await?;
         let enqueued = enqueued.ok_or_else(|| Error::internal("a report of an overflow was not taken"))?;
         self.shared.scheduler.wake();
@@ -300,8 +331,12 @@ impl Longhand {
             | CompactionState::Cancelled
             | CompactionState::Superseded
             | CompactionState::Dead => {
-                let CompactionRequest { kind, level, instructions, .. } = before.request;
-                let wanted = Wanted { kind, level, instructions };
+                let CompactionRequest { kind, level, instructions, tail_start, .. } = before.request;
+                let tail_start = match tail_start {
+                    Some(tail_start) => self.standing_at(&before.session_id.to_string(), tail_start).await?,
+                    None => String::new(),
+                };
+                let wanted = Wanted { kind, level, instructions, tail_start };
                 self.start_compaction(&before.session_id.to_string(), wanted, caller).await
             }
         }

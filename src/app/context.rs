@@ -205,6 +205,7 @@ impl Longhand {
             level: Some(level),
             instructions: String::new(),
             notice: String::new(),
+            tail_start: None,
         };
         let condition = Condition::DoesNotFit { at: *at, overflow: request.action == OverflowAction::Wait };
         let asked = self.store().enqueue(key, Caller::default(), wanted, built.window.clone(), condition, None).await;
@@ -312,6 +313,7 @@ impl Hasher {
             Standing::Filler => 5,
             Standing::Retrieved => 6,
             Standing::Branch => 7,
+            Standing::Added => 8,
         });
         self.number(i64::try_from(message.parts.len()).unwrap_or(i64::MAX));
         for part in &message.parts {

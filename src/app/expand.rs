@@ -15,9 +15,9 @@ pub struct Expanded {
 }
 
 impl Longhand {
-    /// The originals behind an id of a view: for a message that message, for a part its message with that part alone, for
-    /// a summary, a marker or a reduction every message that it covers, leaves out or shortens. Reductions that were
-    /// undone can be expanded like the others; one that has taken nothing away has nothing to show.
+    /// The originals behind an id of a view: for a message that message, for a replay the request, for a part its message
+    /// with that part alone, for a summary, a marker or a reduction every message that it covers, leaves out or shortens.
+    /// Reductions that were undone can be expanded like the others; one that has taken nothing away has nothing to show.
     pub async fn expand(&self, session: &str, id: &str, size: i64, token: &str) -> Result<Expanded> {
         let limit = page_size(size)?;
         let scope = format!("expand {session} {id}");
@@ -38,7 +38,15 @@ impl Longhand {
                     MessageKind::Summary | MessageKind::Marker => {
                         self.store().reduction_of(key, message.revision).await?
                     }
-                    MessageKind::Normal | MessageKind::Record | MessageKind::Edit => None,
+                    MessageKind::Replay => {
+                        let original = self.store().replayed(key, message.revision).await?;
+                        return Ok(alone(original.unwrap_or(message)));
+                    }
+                    MessageKind::Normal
+                    | MessageKind::Record
+                    | MessageKind::Edit
+                    | MessageKind::Branch
+                    | MessageKind::Continuation => None,
                 };
                 match stands_for {
                     Some(reduction) => reduction,

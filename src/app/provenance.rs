@@ -23,7 +23,12 @@ impl Longhand {
             message.provenance = match message.standing {
                 Standing::Summary => summary.clone(),
                 Standing::Branch => message.source.and_then(|id| of_branch(source, id)).map(Arc::new),
-                Standing::Shown | Standing::Marker | Standing::Paired | Standing::Filler | Standing::Retrieved => None,
+                Standing::Shown
+                | Standing::Marker
+                | Standing::Paired
+                | Standing::Filler
+                | Standing::Retrieved
+                | Standing::Added => None,
             };
         }
         Ok(summary)

@@ -24,6 +24,9 @@ pub(super) struct StartArguments {
     /// Added to the summarizer's instructions
     #[arg(long, value_name = "TEXT", default_value = "")]
     instructions: String,
+    /// The first message to keep verbatim, by id or client id; default: as the policy says
+    #[arg(long, value_name = "MESSAGE", conflicts_with = "prune", default_value = "")]
+    to: String,
     /// Wait for its end
     #[arg(long)]
     wait: bool,
@@ -89,6 +92,7 @@ pub(super) async fn start(globals: &Globals, arguments: StartArguments) -> anyho
         request_id: String::new(),
         level: arguments.level.map_or(pb::CompactionLevel::Unspecified, Level::proto).into(),
         validate_only: arguments.dry_run,
+        tail_start_message_id: arguments.to,
     };
     // The stream begins first, so that the end cannot pass unseen.
     let frames = if arguments.wait { Some(subscribe(&mut client, &arguments.session).await?) } else { None };

@@ -115,7 +115,7 @@ pub(super) fn heading(message: &pb::ContextMessage) -> String {
         pb::Standing::Paired => format!("{speaker} (made by pairing)"),
         pb::Standing::Filler => format!("{speaker} (words of the policy)"),
         pb::Standing::Retrieved => format!("{speaker} (brought back from earlier)"),
-        standing @ (pb::Standing::Marker | pb::Standing::Summary | pb::Standing::Branch) => {
+        standing @ (pb::Standing::Marker | pb::Standing::Summary | pb::Standing::Branch | pb::Standing::Added) => {
             let standing = word(standing.as_str_name(), "STANDING_");
             let written = message.provenance.as_ref().map(written).unwrap_or_default();
             format!("#{} {speaker} ({standing}{written}) · {}", message.revision, message.message_id)

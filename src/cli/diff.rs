@@ -290,6 +290,7 @@ mod tests {
             role: pb::Role::User.into(),
             standing: standing.into(),
             parts: vec![pb::ContextPart { part: Some(part), ..pb::ContextPart::default() }],
+            provenance: None,
         }
     }
 
@@ -312,6 +313,7 @@ mod tests {
                 compaction_id: "cmp_1".into(),
                 summary_message_id: "msg_11".into(),
                 ranges: vec![pb::RevisionRange { first_revision: 1, last_revision: 2 }],
+                provenance: None,
             }),
             omitted: vec![pb::OmittedHistory {
                 range: Some(pb::RevisionRange { first_revision: 3, last_revision: 3 }),

@@ -95,7 +95,9 @@ fn message_appended(appended: &pb::MessageAppended) -> String {
         | pb::MessageKind::Edit
         | pb::MessageKind::Summary
         | pb::MessageKind::Marker
-        | pb::MessageKind::Branch) => word(kind.as_str_name(), "MESSAGE_KIND_"),
+        | pb::MessageKind::Branch
+        | pb::MessageKind::Continuation
+        | pb::MessageKind::Replay) => word(kind.as_str_name(), "MESSAGE_KIND_"),
     };
     let open = if appended.sealed { "" } else { ", open" };
     let parts = count(appended.part_count.into(), "part");

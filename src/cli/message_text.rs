@@ -31,7 +31,9 @@ pub(super) fn heading(message: &pb::Message) -> String {
         | pb::MessageKind::Edit
         | pb::MessageKind::Summary
         | pb::MessageKind::Marker
-        | pb::MessageKind::Branch) => {
+        | pb::MessageKind::Branch
+        | pb::MessageKind::Continuation
+        | pb::MessageKind::Replay) => {
             heading += &format!(" ({})", word(kind.as_str_name(), "MESSAGE_KIND_"));
         }
     }

@@ -28,9 +28,17 @@ impl CompactionService for Compactions {
         request: Request<pb::StartCompactionRequest>,
     ) -> Result<Response<pb::StartCompactionResponse>, Status> {
         let caller = caller(&request, &request.get_ref().request_id)?;
-        let pb::StartCompactionRequest { session_id, kind, instructions, level, validate_only, .. } =
-            request.into_inner();
-        let wanted = Wanted { kind: read_kind(kind)?, level: read_level(level)?, instructions };
+        let pb::StartCompactionRequest {
+            session_id,
+            kind,
+            instructions,
+            level,
+            validate_only,
+            tail_start_message_id,
+            ..
+        } = request.into_inner();
+        let (kind, level) = (read_kind(kind)?, read_level(level)?);
+        let wanted = Wanted { kind, level, instructions, tail_start: tail_start_message_id };
         if validate_only {
             let planned = self.app.plan_compaction(&session_id, &wanted).await?;
             let plan = Some(plan(planned));

@@ -107,6 +107,8 @@ pub struct CompactionRequest {
     pub instructions: String,
     /// What people are told of it; empty for nothing.
     pub notice: String,
+    /// The first place that a summary by hand keeps verbatim; none for the policy's choice.
+    pub tail_start: Option<Revision>,
 }
 
 /// An inclusive range of revisions.
@@ -203,6 +205,8 @@ pub struct Compaction {
     pub proposed_until: Option<Timestamp>,
     /// Why it did not, once failed, cancelled or superseded.
     pub failure: Option<Failure>,
+    /// The revision of the event that told how it ended; none for one that never began.
+    pub end_revision: Option<Revision>,
     /// The revision at which it was undone, if it was.
     pub undone_revision: Option<Revision>,
     /// The requests to models that were made for it, in the order in which they ended.

@@ -60,8 +60,10 @@ struct State<'a> {
     live: Vec<&'a Mark>,
     /// What rewinds leave out: ascending, disjoint, each range with the newest mark that leaves it out.
     rewound: Vec<Omitted>,
-    /// The newest edit of each target.
+    /// The newest edit or replay of each target.
     edits: BTreeMap<Revision, Edit>,
+    /// Compactions that hold and ask the model to go on, with the messages that do.
+    continuations: Vec<(Revision, &'a CompactedMark)>,
     /// Replacements that are not shown although they are not rewound themselves.
     hidden: Vec<Omitted>,
     /// Every replacement that was ever made, whether its edit holds or not, with the message it was made for.
@@ -75,13 +77,15 @@ struct State<'a> {
     reduced: Vec<Omitted>,
 }
 
-/// An edit that holds.
+/// An edit, or the replay of a request, that holds.
 #[derive(Clone, Copy)]
 struct Edit {
     /// The mark that made it.
     mark: Revision,
     /// The message that stands in the target's place.
     replacement: Revision,
+    /// Why the target is left out.
+    reason: OmitReason,
 }
 
 impl<'a> State<'a> {
@@ -94,6 +98,7 @@ impl<'a> State<'a> {
             rewound: rewound(&live),
             live,
             edits: BTreeMap::new(),
+            continuations: Vec::new(),
             hidden: Vec::new(),
             replacements: BTreeMap::new(),
             pinned: BTreeSet::new(),
@@ -110,21 +115,36 @@ impl<'a> State<'a> {
     }
 
     /// Takes in one mark, which `undone_by` took back if there is such a mark.
-    fn read(&mut self, mark: &Mark, undone_by: Option<Revision>) {
+    fn read(&mut self, mark: &'a Mark, undone_by: Option<Revision>) {
         match (&mark.body, undone_by) {
             (MarkBody::Edited { target, replacement }, undone_by) => {
-                self.replacements.insert(*replacement, *target);
-                if undone_by.is_none() {
-                    self.edits.insert(*target, Edit { mark: mark.revision, replacement: *replacement });
+                self.replace(mark.revision, *target, *replacement, OmitReason::Edited, undone_by.is_none());
+            }
+            (MarkBody::Pruned { replay, .. }, undone_by) => {
+                if let Some(replay) = replay {
+                    let reason = OmitReason::Replayed;
+                    self.replace(mark.revision, replay.target, replay.replacement, reason, undone_by.is_none());
                 }
+                if undone_by.is_some() {
+                    self.undone_prunes.push(mark.revision);
+                }
+            }
+            (MarkBody::Compacted(compacted), None) => {
+                self.continuations.extend(compacted.continuation.map(|revision| (revision, compacted)));
             }
             (MarkBody::Pinned { target }, None) => {
                 self.pinned.insert(*target);
             }
-            (MarkBody::Pruned { .. }, Some(_)) => self.undone_prunes.push(mark.revision),
-            (MarkBody::Pinned { .. }, Some(_))
-            | (MarkBody::Pruned { .. }, None)
-            | (MarkBody::Compacted(_) | MarkBody::Rewound { .. } | MarkBody::Undone { .. }, _) => {}
+            (MarkBody::Pinned { .. } | MarkBody::Compacted(_), Some(_))
+            | (MarkBody::Rewound { .. } | MarkBody::Undone { .. }, _) => {}
+        }
+    }
+
+    /// Takes in that a mark put another message in the place of one, and whether it still does.
+    fn replace(&mut self, mark: Revision, target: Revision, replacement: Revision, reason: OmitReason, holds: bool) {
+        self.replacements.insert(replacement, target);
+        if holds {
+            self.edits.insert(target, Edit { mark, replacement, reason });
         }
     }
 
@@ -135,7 +155,7 @@ impl<'a> State<'a> {
             let reason = match (undone.get(&mark.revision), self.rewound_by(target), self.edits.get(&target)) {
                 (Some(undone_by), _, _) => Some((*undone_by, OmitReason::Edited)),
                 (None, Some(rewind), _) => Some((rewind, OmitReason::Rewound)),
-                (None, None, Some(newest)) if newest.mark != mark.revision => Some((newest.mark, OmitReason::Edited)),
+                (None, None, Some(newest)) if newest.mark != mark.revision => Some((newest.mark, newest.reason)),
                 (None, None, _) => None,
             };
             if let Some((mark, reason)) = reason
@@ -178,6 +198,11 @@ impl<'a> State<'a> {
         self.reduced.get(index).is_some_and(|omitted| omitted.range.contains(revision))
     }
 
+    /// Whether neither a rewind nor a reduction leaves `revision` out.
+    fn has_place(&self, revision: Revision) -> bool {
+        self.rewound_by(revision).is_none() && !self.is_reduced(revision)
+    }
+
     /// The edits of messages that are still in the conversation, ascending by target.
     fn shown_edits(&self) -> impl Iterator<Item = (Revision, Edit)> {
         let edits = self.edits.iter().map(|(target, edit)| (*target, *edit));
@@ -194,7 +219,7 @@ impl<'a> State<'a> {
         let edited = self.shown_edits().map(|(target, edit)| Omitted {
             range: RevisionRange { first: target, last: target },
             mark: edit.mark,
-            reason: OmitReason::Edited,
+            reason: edit.reason,
         });
         let in_other_words: Vec<Omitted> = self.hidden.iter().cloned().chain(edited).collect();
         let points: Vec<RevisionRange> = in_other_words.iter().map(|omitted| omitted.range).collect();
@@ -354,10 +379,18 @@ fn spans(state: &State<'_>, summary: Option<&CompactedMark>) -> Vec<Span> {
             placed => (range, placed),
         })
         .collect();
+    let continuations = state.continuations.iter().filter(|(revision, compacted)| {
+        *revision >= tail_start && state.has_place(*revision) && stands(compacted, state)
+    });
+    let continuations = continuations.map(|&(revision, _)| {
+        let placed = Span::Placed { revision, place: Place::Continuation };
+        (RevisionRange { first: revision, last: revision }, Some(placed))
+    });
     let targets: Vec<RevisionRange> = edited.iter().map(|(range, _)| *range).collect();
     let reduced: Vec<RevisionRange> = state.reduced.iter().map(|omitted| omitted.range).collect();
     let reduced = subtract(&reduced, &targets).into_iter().map(|range| (range, None));
-    let mut cuts: Vec<(RevisionRange, Option<Span>)> = rewound.chain(edited).chain(reduced).collect();
+    let mut cuts: Vec<(RevisionRange, Option<Span>)> =
+        rewound.chain(edited).chain(continuations).chain(reduced).collect();
     cuts.sort_by_key(|(range, _)| range.first);
     for (range, instead) in cuts.into_iter().filter(|(range, _)| range.last >= tail_start) {
         if next < range.first {
@@ -372,9 +405,7 @@ fn spans(state: &State<'_>, summary: Option<&CompactedMark>) -> Vec<Span> {
 
 /// The covered messages that the summary's tail retains, ascending by their place in the history.
 fn retained_spans(state: &State<'_>, compacted: &CompactedMark) -> Vec<Span> {
-    let stays = |revision: &&Revision| {
-        !state.pinned.contains(revision) && state.rewound_by(**revision).is_none() && !state.is_reduced(**revision)
-    };
+    let stays = |revision: &&Revision| !state.pinned.contains(revision) && state.has_place(**revision);
     let retained = compacted.retained.iter().filter(stays);
     retained.map(|&revision| Span::Placed { revision, place: Place::Retained }).collect()
 }

@@ -52,8 +52,10 @@ pub enum Place {
     Pinned,
     /// The summary's tail retains it, and what stood around it is covered.
     Retained,
-    /// It replaces the edited message with this revision.
+    /// It replaces the message with this revision: an edit, or the replay of a request.
     Edit(Revision),
+    /// It asks the model to go on behind a compaction.
+    Continuation,
 }
 
 /// What stands under the live summary.
@@ -89,6 +91,8 @@ pub enum OmitReason {
     Edited,
     /// A reduction left them out to make the rest fit.
     Reduced,
+    /// A replay without their media stands in their place.
+    Replayed,
 }
 
 impl Default for Span {

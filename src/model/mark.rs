@@ -26,6 +26,8 @@ pub enum MarkBody {
         part_count: i64,
         /// The messages that are left out; sorted and disjoint.
         omitted: Vec<RevisionRange>,
+        /// The request that another message stands for, because a provider found it too large.
+        replay: Option<Replay>,
     },
     /// What came after `after`, up to the mark, is no longer part of the conversation.
     Rewound {
@@ -51,6 +53,17 @@ pub enum MarkBody {
     },
 }
 
+impl MarkBody {
+    /// The message that the mark puts another in the place of, and that other.
+    pub fn replaced(&self) -> Option<(Revision, Revision)> {
+        match self {
+            Self::Edited { target, replacement } => Some((*target, *replacement)),
+            Self::Pruned { replay, .. } => replay.map(|replay| (replay.target, replay.replacement)),
+            Self::Compacted(_) | Self::Rewound { .. } | Self::Pinned { .. } | Self::Undone { .. } => None,
+        }
+    }
+}
+
 /// A summary stands for ranges of history.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CompactedMark {
@@ -70,4 +83,15 @@ pub struct CompactedMark {
     pub retained: Vec<Revision>,
     /// Whether the retained messages stand in front of the summary, rather than behind it.
     pub retained_first: bool,
+    /// The message that asks the model to go on, if the policy wanted one. It stands at its own place.
+    pub continuation: Option<Revision>,
+}
+
+/// A request that another message stands for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Replay {
+    /// The request: always the original, also where an edit stood in its place.
+    pub target: Revision,
+    /// The message that stands in its place.
+    pub replacement: Revision,
 }

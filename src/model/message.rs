@@ -34,12 +34,16 @@ pub enum MessageKind {
     Marker,
     /// Tells what was tried in a branch that a rewind left; stands at its own place, behind the rewind.
     Branch,
+    /// Asks the model, in a user's place, to go on with a turn that a compaction interrupted.
+    Continuation,
+    /// A request once more, with words in place of its media, because a provider found it too large.
+    Replay,
 }
 
 impl MessageKind {
     /// Whether Longhand made the message out of others. Lists leave those that are not inline out unless asked.
     pub fn is_derived(self) -> bool {
-        matches!(self, Self::Summary | Self::Marker | Self::Branch)
+        matches!(self, Self::Summary | Self::Marker | Self::Branch | Self::Continuation | Self::Replay)
     }
 
     /// Whether the message stands in views at its own place in the history.

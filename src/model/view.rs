@@ -150,6 +150,9 @@ pub enum Standing {
     Retrieved,
     /// Tells what was tried in a branch that a rewind left.
     Branch,
+    /// Written by Longhand in a user's place, and recorded: it asks the model to go on, or replays a request without its
+    /// media.
+    Added,
 }
 
 /// A part of a view message.

@@ -55,7 +55,9 @@ const LEAD: &str = "Another way was tried from here, and the conversation came b
 pub fn left(messages: &[SourceMessage], after: Revision) -> Vec<SourceMessage> {
     let came = |source: &SourceMessage| match source.place {
         Some(Place::Edit(target)) => target,
-        Some(Place::Marker | Place::Summary | Place::Pinned | Place::Retained) | None => source.message.revision,
+        Some(Place::Marker | Place::Summary | Place::Continuation | Place::Pinned | Place::Retained) | None => {
+            source.message.revision
+        }
     };
     messages.iter().filter(|source| came(source) > after).cloned().collect()
 }

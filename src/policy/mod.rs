@@ -7,6 +7,7 @@ pub mod attachments;
 pub mod bpe;
 pub mod branch;
 pub mod clear;
+pub mod continuing;
 #[cfg(test)]
 mod dsl;
 pub mod files;
@@ -25,6 +26,7 @@ pub mod presets;
 pub mod prompt;
 pub mod recall;
 pub mod render;
+pub mod replay;
 pub mod retrieval;
 pub mod routine;
 pub mod select;
@@ -71,6 +73,10 @@ pub struct Policy {
     pub deep: Option<Rung>,
     /// How passages of what a view no longer shows come back when the last request asks for them; absent: never.
     pub retrieval: Option<Retrieval>,
+    /// What a user is said to ask when a compaction that nobody asked for interrupted a turn; absent: nothing. It becomes
+    /// a message, never behind a finished turn, nor behind a request that nobody has answered.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub auto_continue: Option<String>,
     /// How a summary appears in a view.
     pub view: ViewStyle,
     /// What ends a loop.

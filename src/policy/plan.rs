@@ -1,9 +1,12 @@
 //! What a reduction of a session would do: worked out from its view, before anything is claimed or written.
 
+mod by_hand;
 mod edit;
 
+pub use by_hand::{summary_until, tail_can_start, tail_place};
 pub use edit::{PlanEdit, edited};
 
+use super::select::Selection;
 use super::{Fit, Policy, Rung, Step, Summarize, Summary, attachments, clear, fit, overflow, render, select, tokens};
 use crate::model::Revision;
 use crate::model::compaction::{CompactionKind, Level, RevisionRange};
@@ -268,7 +271,7 @@ pub fn merge(cuts: &mut Cuts, later: Cuts) {
 }
 
 /// The place of a message in the conversation: for a replacement, that of the message it replaces.
-fn slot(source: &SourceMessage) -> Revision {
+pub fn slot(source: &SourceMessage) -> Revision {
     match source.place {
         Some(Place::Edit(target)) => target,
         _ => source.message.revision,
@@ -278,7 +281,9 @@ fn slot(source: &SourceMessage) -> Revision {
 /// The messages that a new summary could cover: those that stand in the view at their own places, behind those that the
 /// summary before retained.
 fn inline(sources: &[SourceMessage]) -> Cow<'_, [SourceMessage]> {
-    let own_place = |source: &SourceMessage| matches!(source.place, None | Some(Place::Edit(_) | Place::Retained));
+    let own_place = |source: &SourceMessage| {
+        matches!(source.place, None | Some(Place::Edit(_) | Place::Retained | Place::Continuation))
+    };
     if sources.iter().all(own_place) {
         return Cow::Borrowed(sources);
     }
@@ -345,13 +350,24 @@ fn previous(sources: &[SourceMessage]) -> Option<String> {
 
 /// The summary that a rule wants, or none when there is nothing to cover.
 pub fn summary(scene: Scene<'_>, rule: &Summarize) -> Option<SummaryPlan> {
-    let Scene { policy, window, layout, sources, base, .. } = scene;
+    let Scene { policy, window, sources, .. } = scene;
     let inline = inline(sources);
     let live = sources.iter().find(|source| source.place == Some(Place::Summary));
     if live.is_none() && inline.len() < rule.minimum_messages as usize {
         return None;
     }
     let selection = select::select_behind(policy, &rule.tail, window, live, &inline);
+    summary_of(scene, rule, &inline, selection)
+}
+
+/// The summary of what was selected of the messages that it could cover.
+fn summary_of(
+    scene: Scene<'_>,
+    rule: &Summarize,
+    inline: &[SourceMessage],
+    selection: Selection,
+) -> Option<SummaryPlan> {
+    let Scene { policy, layout, sources, base, .. } = scene;
     // What is retained only is covered already: a summary must cover something else.
     if selection.head_end <= inline.iter().filter(|source| source.place == Some(Place::Retained)).count() {
         return None;
@@ -535,8 +551,10 @@ pub fn with_summary(
         match source.place {
             Some(Place::Marker | Place::Summary | Place::Retained) => {}
             Some(Place::Pinned) => after.push(source.clone()),
-            None | Some(Place::Edit(_)) if slot(source) >= boundary.tail_start => after.push(source.clone()),
-            None | Some(Place::Edit(_)) => {
+            None | Some(Place::Edit(_) | Place::Continuation) if slot(source) >= boundary.tail_start => {
+                after.push(source.clone());
+            }
+            None | Some(Place::Edit(_) | Place::Continuation) => {
                 if layout.pinned.contains(&slot(source)) {
                     after.push(SourceMessage { place: Some(Place::Pinned), ..source.clone() });
                 }

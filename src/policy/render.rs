@@ -35,6 +35,8 @@ pub fn render(policy: &Policy, messages: &[SourceMessage]) -> View {
 fn view_message(policy: &Policy, source: &SourceMessage) -> ViewMessage {
     let message = &source.message;
     let standing = match source.place {
+        Some(Place::Continuation) => Standing::Added,
+        Some(Place::Edit(_)) if message.kind == MessageKind::Replay => Standing::Added,
         Some(Place::Marker) => Standing::Marker,
         Some(Place::Summary) => Standing::Summary,
         Some(Place::Pinned | Place::Retained | Place::Edit(_)) | None if message.kind == MessageKind::Branch => {
@@ -58,7 +60,8 @@ fn view_message(policy: &Policy, source: &SourceMessage) -> ViewMessage {
             | Standing::Paired
             | Standing::Filler
             | Standing::Retrieved
-            | Standing::Branch,
+            | Standing::Branch
+            | Standing::Added,
             _,
         ) => message.role,
     };
@@ -133,6 +136,11 @@ fn view_part(policy: &Policy, part: &Part, pruned: Option<&Pruned>) -> Option<Vi
         | PartBody::Record(_) => false,
     };
     (!says_nothing).then_some(ViewPart { source: Some(part.id), body, shortened })
+}
+
+/// What a view shows of a part that a mark shortens.
+pub(super) fn shortened(policy: &Policy, body: &PartBody, pruned: &Pruned) -> PartBody {
+    shorten(policy, body, pruned).0
 }
 
 /// A part that a mark shortens: a result or a text as its cut says, a media item as words.

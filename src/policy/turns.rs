@@ -31,13 +31,14 @@ pub fn starts_turn(message: &Message) -> bool {
     is_request(message) && !message.parts.iter().any(|part| is_compaction_marker(&part.body))
 }
 
-/// Whether a user speaks here. A user message that only brings tool results does not: some providers put them there.
+/// Whether a user speaks here, or Longhand in a user's place. A user message that only brings tool results does not: some
+/// providers put them there.
 pub fn is_request(message: &Message) -> bool {
-    let original = match message.kind {
-        MessageKind::Normal | MessageKind::Edit => true,
+    let speaks = match message.kind {
+        MessageKind::Normal | MessageKind::Edit | MessageKind::Continuation | MessageKind::Replay => true,
         MessageKind::Record | MessageKind::Summary | MessageKind::Marker | MessageKind::Branch => false,
     };
-    original && message.role == Role::User && !only_brings_results(message)
+    speaks && message.role == Role::User && !only_brings_results(message)
 }
 
 /// Whether the message holds tool results and nothing else.

@@ -33,6 +33,8 @@ pub fn validate(policy: &Policy) -> Vec<Violation> {
         let fits = (1..=retrieval.budget_tokens).contains(&retrieval.passage_tokens);
         check.that(fits, "retrieval.passage_tokens", "must be between 1 and budget_tokens");
     }
+    let says_something = policy.auto_continue.as_ref().is_none_or(|words| !words.trim().is_empty());
+    check.that(says_something, "auto_continue", "must have words in it");
     check.not_negative(policy.guards.minimum_gain_tokens, "guards.minimum_gain_tokens");
     check.that(policy.guards.breaker_failures >= 1, "guards.breaker_failures", "must be at least 1");
     check.that(policy.guards.attempts_max >= 1, "guards.attempts_max", "must be at least 1");
@@ -279,6 +281,7 @@ mod tests {
         check("pi@1.5", |policy| policy.render_version = 0, &["render_version"]);
         check("pi@1.5", |policy| policy.preset.clear(), &["preset"]);
         check("pi@1.5", |policy| policy.guards.minimum_gain_tokens = -1, &["guards.minimum_gain_tokens"]);
+        check("opencode@seed", |policy| policy.auto_continue = Some(" ".into()), &["auto_continue"]);
         check("pi@1.5", |policy| policy.guards.attempts_max = 0, &["guards.attempts_max"]);
         check("pi@1.5", |policy| policy.guards.breaker_failures = 0, &["guards.breaker_failures"]);
         check("pi@1.5", |policy| policy.auto.as_mut().expect("a rung").steps.clear(), &["auto.steps"]);

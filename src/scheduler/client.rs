@@ -5,6 +5,7 @@ use super::worker::{Draft, Refusal, Worker, failure, least_gain, no_gain};
 use crate::model::compaction::Failure;
 use crate::model::event::EventBody;
 use crate::model::ids::{MessageId, SessionId};
+use crate::model::message::MessageKind;
 use crate::model::view::SourceMessage;
 use crate::policy::plan::{self, Scene, SummaryPlan, Work};
 use crate::policy::prompt::{self, Scope};
@@ -23,8 +24,8 @@ impl Assignment {
     /// What a plan comes to for its writer.
     pub(super) fn of(scene: Scene<'_>, plan: &SummaryPlan, instructions: &str) -> Self {
         let input = SummaryInput {
-            messages: plan.head.clone(),
-            split_turn: plan.split_turn.clone(),
+            messages: said(&plan.head),
+            split_turn: said(&plan.split_turn),
             previous: plan.previous.clone(),
             previous_is_supplied: false,
             rules: plan.rules.clone(),
@@ -39,8 +40,8 @@ impl Assignment {
     fn edited(&self, scene: Scene<'_>, edit: TaskEdit) -> Result<Self, &'static str> {
         let plan = plan::edited(scene, &self.plan, &edit.plan)?;
         let input = SummaryInput {
-            messages: plan.head.clone(),
-            split_turn: plan.split_turn.clone(),
+            messages: said(&plan.head),
+            split_turn: said(&plan.split_turn),
             instructions: edit.instructions.unwrap_or_else(|| self.input.instructions.clone()),
             ..self.input.clone()
         };
@@ -68,6 +69,11 @@ impl Assignment {
             details_json: self.details_json.clone(),
         }
     }
+}
+
+/// What is worth remembering: not that Longhand itself asked to go on.
+fn said(messages: &[SourceMessage]) -> Vec<SourceMessage> {
+    messages.iter().filter(|source| source.message.kind != MessageKind::Continuation).cloned().collect()
 }
 
 /// What came of asking the clients.

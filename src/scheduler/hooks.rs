@@ -74,6 +74,8 @@ struct Said {
     instructions: String,
     /// Why the compaction is not to happen.
     refuse: Option<String>,
+    /// False keeps out the message that asks the model to go on.
+    auto_continue: Option<bool>,
 }
 
 fn ranges(ranges: &[RevisionRange]) -> Vec<ToldRange> {
@@ -82,10 +84,10 @@ fn ranges(ranges: &[RevisionRange]) -> Vec<ToldRange> {
 }
 
 impl Worker {
-    /// Asks `pre_compact` about a summary that is to be written. A program that fails changes nothing, unless it is
-    /// required.
-    pub(super) async fn pre_compact(&self, claim: &Claim, assignment: &mut Assignment) -> Result<(), Refusal> {
-        let Some(hook) = &self.hooks.pre_compact else { return Ok(()) };
+    /// Asks `pre_compact` about a summary that is to be written, and tells whether it vetoes that the model is asked to
+    /// go on. A program that fails changes nothing, unless it is required.
+    pub(super) async fn pre_compact(&self, claim: &Claim, assignment: &mut Assignment) -> Result<bool, Refusal> {
+        let Some(hook) = &self.hooks.pre_compact else { return Ok(false) };
         let session = self.store.session(claim.session).await;
         let (session, _) = session.map_err(|error| Refusal::Retry(failure("STORE", error.to_string()), None))?;
         let plan = &assignment.plan;
@@ -115,7 +117,7 @@ impl Worker {
             }
             Err(why) => {
                 tracing::warn!(compaction = %claim.compaction, "pre_compact {why}; it is passed over");
-                return Ok(());
+                return Ok(false);
             }
         };
         if let Some(why) = said.refuse {
@@ -129,7 +131,7 @@ impl Worker {
             }
             instructions.push_str(&said.instructions);
         }
-        Ok(())
+        Ok(said.auto_continue == Some(false))
     }
 
     /// Tells `post_compact` of a compaction that is in force. What the program does changes nothing any more.
@@ -263,9 +265,10 @@ mod tests {
         let said = |text: &str| read(text.as_bytes(), "old");
         assert_eq!(said(" \n"), Ok(Said::default()));
         assert_eq!(said("{}"), Ok(Said::default()));
-        let expected = Said { instructions: "be brief".to_owned(), refuse: None };
+        let expected = Said { instructions: "be brief".to_owned(), ..Said::default() };
         assert_eq!(said("{\"instructions\": \"be brief\"}"), Ok(expected));
         assert_eq!(said("{\"refuse\": \"no\"}").expect("read").refuse.as_deref(), Some("no"));
+        assert_eq!(said("{\"auto_continue\": false}").expect("read").auto_continue, Some(false));
         for bad in ["no", "[]x", "{\"refuze\": \"no\"}", "{\"instructions\": 1}"] {
             assert!(said(bad).is_err(), "{bad}");
         }

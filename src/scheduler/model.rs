@@ -212,7 +212,7 @@ impl World {
             metadata_json: None,
         };
         let weight = Weight { tokens: 10, output_tokens: 10, routine_count: 1 };
-        let message = Weighed { message, weight, counted: None, whole_view: true };
+        let message = Weighed { message, weight, counted: None, whole_view: true, overflow: false };
         let key = self.sessions[session];
         let receipt = self.store.append(key, Caller::default(), None, rule(), vec![message]).await.expect("appended");
         if self.live(session).is_none() {
@@ -224,7 +224,7 @@ impl World {
     fn request(instructions: &str, trigger: Trigger) -> CompactionRequest {
         let kind = CompactionKind::Summary;
         let (instructions, notice) = (instructions.to_owned(), String::new());
-        CompactionRequest { kind, trigger, level: None, instructions, notice }
+        CompactionRequest { kind, trigger, level: None, instructions, notice, tail_start: None }
     }
 
     async fn enqueue(&mut self, session: usize, request: CompactionRequest, condition: Condition) {

@@ -9,17 +9,17 @@ use crate::clock::Clock;
 use crate::config::Hooks;
 use crate::limits;
 use crate::model::Revision;
-use crate::model::compaction::{CompactionRequest, Failure, Level, Trigger};
+use crate::model::compaction::{Compaction, CompactionRequest, Failure, Level, Trigger};
 use crate::model::cut::Cuts;
 use crate::model::message::MessageKind;
 use crate::model::time::Timestamp;
 use crate::model::view::SourceMessage;
 use crate::policy::bpe::Vocabulary;
 use crate::policy::plan::{self, Scene, SummaryPlan, Work};
-use crate::policy::{Notice, Policy, Rung, overflow, upgrade};
+use crate::policy::{Notice, Policy, Rung, continuing, overflow, replay, tokens, upgrade};
 use crate::store::{
-    self, Breaker, Caller, Claim, Commit, Committed, Condition, DueSession, Evaluation, Loss, Reduction, RoutineTotals,
-    SessionKey, Source, Store, SummaryCommit,
+    self, Breaker, Caller, Claim, Commit, Committed, Condition, ContinuationCommit, DueSession, Evaluation, Loss,
+    Reduction, ReplayCommit, RoutineTotals, SessionKey, Source, Store, SummaryCommit,
 };
 use crate::summarizer::{self, Extractive, Levels, Summarizer, SummaryInput, SummaryOutput, Tasks, Witness};
 use crate::telemetry::failpoint;
@@ -111,6 +111,7 @@ impl Worker {
         // A view that does not fit its window does not wait until the ladder has rested.
         let exceeds = overflow::room(&due.window).is_some_and(|room| tokens > room);
         let rests = due.cool_until.is_some_and(|until| now < until) && !exceeds;
+        self.relieve(due, &source, scene, tokens).await?;
         let decision = if due.held { None } else { plan::decide(scene, tokens, |_| !rests) };
         let (acts, climbs) = (decision.is_some(), decision.as_ref().is_some_and(|decision| decision.level.is_some()));
         if let Some(decision) = decision {
@@ -132,6 +133,31 @@ impl Worker {
         };
         self.store.evaluated(due.session, evaluation).await?;
         Ok(())
+    }
+
+    /// Asks for a reduction when the last reply failed because the view was too large for its provider. Neither an undo
+    /// nor a rest holds that up: the session cannot go on without it. What cannot be helped fails, and so tells of it.
+    async fn relieve(&self, due: &DueSession, source: &Source, scene: Scene<'_>, tokens: i64) -> Result<(), Error> {
+        if !scene.policy.trigger.auto {
+            return Ok(());
+        }
+        let before = self.reductions(due.session).await?;
+        let request = match replay::answer(scene.layout, &source.messages, &before) {
+            replay::Answer::Nothing => return Ok(()),
+            replay::Answer::Relief => replay::relief(scene, tokens).unwrap_or_else(replay::of_media),
+            replay::Answer::GiveUp => replay::of_media(),
+        };
+        let (window, condition) = (due.window.clone(), Condition::Possible(true));
+        match self.store.enqueue(due.session, Caller::default(), request, window, condition, None).await {
+            Ok(_) | Err(store::Error::Archived) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// The newest reductions of a session, as many as matter for the answer to an overflow.
+    async fn reductions(&self, session: SessionKey) -> Result<Vec<Compaction>, Error> {
+        let found = self.store.compactions(session, i64::MAX, limits::OVERFLOWS_LOOKED_AT).await?;
+        Ok(found.into_iter().map(|(_, compaction)| compaction).collect())
     }
 
     /// Carries out a job, as long as its claim holds.
@@ -209,6 +235,11 @@ impl Worker {
     async fn carry_out(&self, claim: &Claim, terms: &mut Terms) -> Result<(), Error> {
         let (source, policy) = self.source(claim.session, claim.base).await?;
         *terms = Terms::of(&policy);
+        let is_overflow = claim.request.trigger == Trigger::Overflow;
+        if is_overflow && replay::is_answered(&source.messages, &self.reductions(claim.session).await?) {
+            let why = failure("OVERFLOW_AGAIN", "the view was reduced for this request before, and is still too large");
+            return self.end(claim, *terms, Refusal::Final(why)).await;
+        }
         let rung = claim.request.level.and_then(|level| policy.rung(level));
         match rung {
             Some(rung) => self.climb(claim, &policy, &source, rung).await,
@@ -249,15 +280,24 @@ impl Worker {
             Trigger::Threshold | Trigger::Routine | Trigger::Manual | Trigger::Supplied => Cuts::default(),
         };
         let stripped = plan::with_cuts(&source.messages, &media, claim.compaction);
-        let mut refused = None;
-        let mut stand_in = None;
+        let (mut refused, mut stand_in, mut vetoed) = (None, None, false);
         for (at, narrowed) in rungs.into_iter().enumerate() {
-            let mut work = plan::climb(Scene { sources: &stripped, ..scene }, &narrowed, tokens);
+            let here = Scene { sources: &stripped, ..scene };
+            let mut work = match claim.request.tail_start {
+                Some(tail_start) => plan::summary_until(here, &narrowed, tail_start),
+                None => plan::climb(here, &narrowed, tokens),
+            };
             let mut cuts = media.clone();
             plan::merge(&mut cuts, std::mem::take(&mut work.cuts));
             work.cuts = cuts;
-            match self.propose(claim, scene, &work, at == 0).await {
-                Ok(Some(draft)) => return self.commit(draft.commit(claim, scene, Some(rung))).await,
+            match self.propose(claim, scene, &work, (at == 0).then_some(&mut vetoed)).await {
+                Ok(Some(draft)) => {
+                    let mut commit = draft.commit(claim, scene, Some(rung));
+                    if !vetoed {
+                        commit.reduction.continuation = self.continuation(&commit, policy).await?;
+                    }
+                    return self.commit(commit).await;
+                }
                 Ok(None) => {}
                 Err(why @ Refusal::Retry(..)) if claim.attempt < i64::from(policy.guards.attempts_max) => {
                     return self.end(claim, Terms::of(policy), why).await;
@@ -280,20 +320,21 @@ impl Worker {
         }
     }
 
-    /// Has the summary of a rung's work written, if it has one, and measures what all of it would do. Clients are asked
-    /// for the first proposal of an attempt only.
+    /// Has the summary of a rung's work written, if it has one, and measures what all of it would do. The operator's
+    /// program and clients are asked for the first proposal of an attempt only; what is `first` then says whether the
+    /// program vetoes that the model is asked to go on.
     async fn propose(
         &self,
         claim: &Claim,
         scene: Scene<'_>,
         work: &Work,
-        is_first: bool,
+        first: Option<&mut bool>,
     ) -> Result<Option<Draft>, Refusal> {
         let Some(planned) = &work.summary else { return Ok(Draft::of(scene, &work.cuts, None)) };
         let mut assignment = Assignment::of(scene, planned, &claim.request.instructions);
         assignment.input.previous_is_supplied = self.previous_is_supplied(claim, scene, planned).await?;
-        if is_first {
-            self.pre_compact(claim, &mut assignment).await?;
+        if let Some(vetoed) = first {
+            *vetoed = self.pre_compact(claim, &mut assignment).await?;
             match self.ask_clients(claim, scene, work, assignment).await? {
                 Answer::Written(draft) => return Ok(Some(*draft)),
                 Answer::Left(left) => assignment = *left,
@@ -365,6 +406,19 @@ impl Worker {
         }
     }
 
+    /// What asks the model to go on, where the policy wants that: behind a summary that nobody asked for, in a turn that
+    /// is not finished by now.
+    async fn continuation(&self, commit: &Commit, policy: &Policy) -> Result<Option<ContinuationCommit>, Error> {
+        let Some(text) = &policy.auto_continue else { return Ok(None) };
+        if commit.reduction.summary.is_none() || commit.claim.request.trigger != Trigger::Threshold {
+            return Ok(None);
+        }
+        let source = self.store.source(commit.claim.session, None).await?;
+        let tokens = tokens::estimate_text(&policy.counting, text);
+        let continuation = ContinuationCommit { text: text.clone(), tokens, seen: source.at };
+        Ok(continuing::is_interrupted(&source.messages).then_some(continuation))
+    }
+
     /// Commits, and tries again when the store cannot now: the summary is not made twice for the sake of a full queue or
     /// a failed transaction.
     async fn commit(&self, commit: Commit) -> Result<(), Error> {
@@ -431,7 +485,7 @@ fn request(
     };
     let trigger = if level.is_some() { Trigger::Threshold } else { Trigger::Routine };
     let kind = plan::kind(steps);
-    (CompactionRequest { kind, trigger, level, instructions: String::new(), notice }, confirm_until)
+    (CompactionRequest { kind, trigger, level, instructions: String::new(), notice, tail_start: None }, confirm_until)
 }
 
 /// The tokens that a summary has to free.
@@ -521,7 +575,10 @@ impl Draft {
             progress: due.is_none_or(|due| self.tokens_after < due),
             cool_until,
             breaker: breaker(policy),
-            reduction: self.reduction,
+            reduction: match claim.request.trigger {
+                Trigger::Overflow => with_replay(self.reduction, scene),
+                Trigger::Threshold | Trigger::Routine | Trigger::Manual | Trigger::Supplied => self.reduction,
+            },
         }
     }
 }
@@ -540,8 +597,24 @@ fn reduction(scene: Scene<'_>, cuts: &Cuts, summary: Option<(&SummaryPlan, &Summ
         parts: scene.sources.iter().filter(is_original).flat_map(owner).collect(),
         omitted: plan::omitted_ranges(scene.layout, scene.sources, cuts),
         omitted_count: i64::try_from(cuts.omitted.len()).unwrap_or(i64::MAX),
+        replay: None,
         summary: summary.map(|(planned, output)| summary_commit(scene.policy, planned, output)),
+        continuation: None,
     }
+}
+
+/// Replays the last request without its media, in place of cutting them, as long as no summary covers it.
+fn with_replay(reduction: Reduction, scene: Scene<'_>) -> Reduction {
+    let stays = |replay: &replay::Replayed| {
+        reduction.summary.as_ref().is_none_or(|summary| summary.tail_start <= replay.target)
+            && !reduction.omitted.iter().any(|range| range.contains(replay.target))
+    };
+    let parts = reduction.parts.iter().map(|(_, part, cut)| (*part, cut.clone())).collect();
+    let cuts = Cuts { parts, omitted: Vec::new() };
+    let Some(replay) = replay::replay(scene, &cuts).filter(stays) else { return reduction };
+    let replay::Replayed { message, target, bodies } = replay;
+    let parts = reduction.parts.into_iter().filter(|(other, ..)| *other != message).collect();
+    Reduction { parts, replay: Some(ReplayCommit { target, bodies }), ..reduction }
 }
 
 fn summary_commit(policy: &Policy, planned: &SummaryPlan, output: &SummaryOutput) -> SummaryCommit {

@@ -40,14 +40,19 @@ pub struct Weighed {
     pub counted: Option<Counted>,
     /// Whether its usage, if it has any, is of a view that was not shortened for it.
     pub whole_view: bool,
+    /// Whether it failed because its view was too large.
+    pub overflow: bool,
 }
 
 /// How a message is sealed.
+#[derive(Clone)]
 pub struct Seal {
     /// What the client said.
     pub finish: Finish,
     /// Whether its usage, if it has any, is of a view that was not shortened for it.
     pub whole_view: bool,
+    /// Whether it failed because its view was too large.
+    pub overflow: bool,
 }
 
 /// Appends messages.
@@ -71,6 +76,8 @@ pub(crate) struct AppendMessage {
     pub(crate) counted: Option<Counted>,
     /// Whether its usage is of a view that was not shortened for it.
     pub(crate) whole_view: bool,
+    /// Whether it failed because its view was too large.
+    pub(crate) overflow: bool,
 }
 
 /// Adds closed parts to an open message.
@@ -133,9 +140,7 @@ pub(crate) struct FinishMessage {
     pub(crate) caller: Caller,
     pub(crate) rule: Rule,
     pub(crate) message: MessageId,
-    pub(crate) finish: Finish,
-    /// Whether its usage is of a view that was not shortened for it.
-    pub(crate) whole_view: bool,
+    pub(crate) seal: Seal,
     pub(crate) weigh: Weigh,
 }
 
@@ -300,7 +305,7 @@ impl Append {
 }
 
 fn append_one(tx: &mut Tx<'_>, key: i64, caller: &Caller, rule: &Rule, message: AppendMessage) -> Result<Uuid> {
-    let AppendMessage { original, input, weight, counted, whole_view } = message;
+    let AppendMessage { original, input, weight, counted, whole_view, overflow } = message;
     let finish = input.finish.clone();
     let (id, _) = tx.message(key, caller, input)?;
     if let Some(counted) = counted {
@@ -328,7 +333,11 @@ fn append_one(tx: &mut Tx<'_>, key: i64, caller: &Caller, rule: &Rule, message: 
             let reply = Reply { id: MessageId(id), finish: &finish, own_tokens: weight.tokens, whole_view };
             record_usage(tx, key, caller, rule, &reply)?;
         }
-        tx.loaded(key)?.judge(rule, now);
+        let head = tx.loaded(key)?;
+        head.judge(rule, now);
+        if overflow {
+            head.overflow(rule);
+        }
     }
     Ok(id)
 }
@@ -643,7 +652,7 @@ impl FinishMessage {
             return Ok(receipt);
         }
         let row = open_message(tx, key, self.message).await?;
-        tx.loaded(key)?.check_context(self.finish.context_revision)?;
+        tx.loaded(key)?.check_context(self.seal.finish.context_revision)?;
         let drafts = drafts(tx, row).await?;
         if !drafts.is_empty() {
             sqlx::query(DELETE_DRAFTS).bind(row).execute(&mut *tx.conn).await?;
@@ -651,20 +660,23 @@ impl FinishMessage {
             close_parts(tx, key, &self.caller, self.message, parts)?;
         }
         // The row itself may still be waiting in this transaction.
-        let seal = codec::encode_finish(&self.finish);
+        let seal = codec::encode_finish(&self.seal.finish);
         let revision = tx.next_revision(key)?;
         let mut digest = Digest::default();
         chain::seal(&mut digest, self.message.0.as_bytes(), &seal);
-        let body = EventBody::MessageFinished { message: self.message, reason: self.finish.reason };
+        let body = EventBody::MessageFinished { message: self.message, reason: self.seal.finish.reason };
         tx.event(key, &self.caller, &body, &digest)?;
         let open = tx.loaded(key)?.open.remove(&self.message.0);
         let own = open.map_or(0, |open| open.tokens);
-        let (finish, whole_view) = (&self.finish, self.whole_view);
-        let reply = Reply { id: self.message, finish, own_tokens: own, whole_view };
+        let Seal { finish, whole_view, overflow } = &self.seal;
+        let reply = Reply { id: self.message, finish, own_tokens: own, whole_view: *whole_view };
         record_usage(tx, key, &self.caller, &self.rule, &reply)?;
         let now = tx.now;
         let head = tx.loaded(key)?;
         head.judge(&self.rule, now);
+        if *overflow {
+            head.overflow(&self.rule);
+        }
         let receipt = Receipt { ids: vec![self.message.0], fill: head.fill(&self.rule), ..Receipt::default() };
         let receipt = tx.end_mutation(key, &self.caller, receipt)?;
         tx.flush().await?;
@@ -675,9 +687,9 @@ impl FinishMessage {
 
 /// Encodes what a client wants to append, in the client's own time rather than the writer's.
 pub(crate) fn encode(new: Weighed, actor: &str) -> AppendMessage {
-    let Weighed { message, weight, counted, whole_view } = new;
+    let Weighed { message, weight, counted, whole_view, overflow } = new;
     let input = MessageInput::from_client(&message, actor, weight.tokens);
-    AppendMessage { input, original: message, weight, counted, whole_view }
+    AppendMessage { input, original: message, weight, counted, whole_view, overflow }
 }
 
 /// Encodes a part that a client wants to append.

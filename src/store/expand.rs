@@ -65,6 +65,22 @@ impl Store {
         .await
     }
 
+    /// The request that a replay stands for; none for another message.
+    pub async fn replayed(&self, session: SessionKey, derived: Revision) -> Result<Option<Message>> {
+        self.reading(async |reader| {
+            let lineage = lineage::by_key(reader, session.0).await?;
+            let owner = lineage.owner_at(reader, derived).await?.owner;
+            let row = reader.one(sqlx::query(MARK_BEHIND).bind(owner).bind(derived)).await?;
+            let mark = row.map(|row| codec::decode_mark(row.try_get(0)?, row.try_get(1)?)).transpose()?;
+            let Some((target, _)) = mark.and_then(|mark| mark.replaced()).filter(|(_, by)| *by == derived) else {
+                return Ok(None);
+            };
+            let id = messages::id_at(reader, &lineage, target).await?;
+            messages::get(reader, &lineage, &id.to_string()).await.map(Some)
+        })
+        .await
+    }
+
     /// The reductions that made these marks, in their order; none for a mark of another kind.
     pub async fn reductions_at(&self, session: SessionKey, marks: &[Revision]) -> Result<Vec<Option<CompactionId>>> {
         self.reading(async |reader| {
@@ -108,8 +124,9 @@ async fn taken_by(reader: &mut Reader<'_>, lineage: &Lineage, id: CompactionId) 
     for row in reader.all(sqlx::query(MARKS_BEFORE).bind(owner).bind(ended).bind(MARKS_OF_ONE)).await? {
         match codec::decode_mark(row.try_get(1)?, row.try_get(2)?)? {
             MarkBody::Compacted(mark) if mark.compaction == id => ranges.extend(mark.covered),
-            MarkBody::Pruned { compaction, omitted, .. } if compaction == id => {
+            MarkBody::Pruned { compaction, omitted, replay, .. } if compaction == id => {
                 ranges.extend(omitted);
+                ranges.extend(replay.map(|replay| RevisionRange { first: replay.target, last: replay.target }));
                 let at: Revision = row.try_get(0)?;
                 for row in reader.all(sqlx::query(PRUNED_AT).bind(owner).bind(at)).await? {
                     let revision = row.try_get(0)?;

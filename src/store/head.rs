@@ -427,6 +427,12 @@ impl Head {
         self.view_tokens >= failed + steps * step
     }
 
+    /// Sets the due mark for a reply that failed because its view was too large.
+    pub(crate) fn overflow(&mut self, rule: &Rule) {
+        self.due_revision = Some(self.revision);
+        self.due_window = (rule.window != self.window).then(|| rule.window.clone());
+    }
+
     /// Sets the due mark for whoever changed the picture: the scheduler measures it anew.
     pub(crate) fn look_again(&mut self, at: Revision) {
         self.due_revision = Some(at);

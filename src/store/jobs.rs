@@ -172,8 +172,8 @@ macro_rules! select_job {
             "select j.id, j.public_id, j.session_id, s.public_id as session, j.kind, j.trigger, j.state, ",
             "j.instructions, j.actor, j.base_revision, j.asked_revision, j.tokens_at_request, j.window, j.attempt, ",
             "j.lease_epoch, j.outcome, j.failure, j.create_time, j.start_time, j.end_time, j.level, j.notice, j.proposed, ",
-            "j.run_at, j.lost, ",
-            "j.undone_revision from job j join session s on s.id = j.session_id ",
+            "j.run_at, j.lost, j.tail_start, ",
+            "j.ended_revision, j.undone_revision from job j join session s on s.id = j.session_id ",
             $rest
         )
     };
@@ -199,8 +199,8 @@ const COUNTS: &str = "select (select count(*) from job where state = 1 and queue
      + (select count(*) from job where state = 1 and queued = 1), \
      (select count(*) from job where state = 2)";
 const INSERT: &str = "insert into job (public_id, session_id, kind, trigger, state, queued, instructions, actor, \
-     tokens_at_request, window, attempt, lease_epoch, run_at, create_time, asked_revision, level, notice, proposed) \
-     values ($1, $2, $3, $4, 1, $5, $6, $7, $8, $9, 0, 0, $10, $11, $12, $13, $14, $15)";
+     tokens_at_request, window, attempt, lease_epoch, run_at, create_time, asked_revision, level, notice, proposed, \
+     tail_start) values ($1, $2, $3, $4, 1, $5, $6, $7, $8, $9, 0, 0, $10, $11, $12, $13, $14, $15, $16)";
 const CONFIRM: &str = "update job set proposed = 0, run_at = $2 where id = $1 and state = 1 and proposed = 1";
 const HURRY: &str = "update job set run_at = $2 \
      where id = $1 and state = 1 and queued = 0 and proposed = 0 and run_at > $2";
@@ -252,6 +252,7 @@ fn from_row(row: &SqliteRow) -> Result<JobRow> {
             level: row.try_get::<Option<i32>, _>("level")?.map(Level::from_number).transpose()?,
             instructions: row.try_get("instructions")?,
             notice: row.try_get("notice")?,
+            tail_start: row.try_get("tail_start")?,
         },
         proposed_until: row.try_get::<bool, _>("proposed")?.then_some(()).and(time("run_at")?),
         state: CompactionState::from_number(row.try_get("state")?)?,
@@ -261,6 +262,7 @@ fn from_row(row: &SqliteRow) -> Result<JobRow> {
         attempt: row.try_get("attempt")?,
         outcome: outcome.map(|bytes| codec::decode_outcome(&bytes)).transpose()?,
         failure: failure.map(|bytes| codec::decode_failure(&bytes)).transpose()?,
+        end_revision: row.try_get("ended_revision")?,
         undone_revision: row.try_get("undone_revision")?,
         requests: Vec::new(),
         actor: row.try_get("actor")?,
@@ -422,7 +424,8 @@ impl Enqueue {
             let job = from_row(row)?;
             let same = job.compaction.request.kind == self.request.kind
                 && job.compaction.request.level == self.request.level
-                && job.compaction.request.instructions == self.request.instructions;
+                && job.compaction.request.instructions == self.request.instructions
+                && job.compaction.request.tail_start == self.request.tail_start;
             if same {
                 let receipt = Receipt { ids: vec![job.compaction.id.0], existed_count: 1, ..Receipt::default() };
                 tx.end_mutation(key, &self.caller, receipt)?;
@@ -446,6 +449,7 @@ impl Enqueue {
             .bind(self.request.level.map(codec::Number::number))
             .bind(&self.request.notice)
             .bind(self.confirm_until.is_some())
+            .bind(self.request.tail_start)
             .execute(&mut *tx.conn)
             .await?;
         let head = tx.loaded(key)?;

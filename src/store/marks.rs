@@ -195,16 +195,14 @@ async fn edit(
     parts: Vec<PartInput>,
 ) -> Result<Ids> {
     let located = sealed(tx, lineage, message).await?;
-    if !matches!(located.kind, MessageKind::Normal | MessageKind::Edit) {
+    if !matches!(located.kind, MessageKind::Normal | MessageKind::Edit | MessageKind::Replay) {
         return Err(Error::BoundaryInvalid("only messages of the conversation can be edited"));
     }
-    // An edit of an edit aims at the original, so that the newest wins whatever it was made of.
+    // An edit of an edit or of a replay aims at the original, so that the newest wins whatever it was made of.
     let target = marks
         .iter()
-        .find_map(|mark| match mark.body {
-            MarkBody::Edited { target, replacement } if replacement == located.revision => Some(target),
-            _ => None,
-        })
+        .filter_map(|mark| mark.body.replaced())
+        .find_map(|(target, replacement)| (replacement == located.revision).then_some(target))
         .unwrap_or(located.revision);
     let input = MessageInput {
         client_id: None,

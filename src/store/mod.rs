@@ -36,7 +36,7 @@ pub use jobs::{Breaker, Claim, Condition, DueSession, Enqueued, Evaluation, Loss
 pub use marks::BranchSummary;
 pub use messages::{PageOf, weigh_bytes};
 pub use open::{Durability, Options};
-pub use reductions::{Commit, Committed, Reduction, SummaryCommit};
+pub use reductions::{Commit, Committed, ContinuationCommit, Reduction, ReplayCommit, SummaryCommit};
 pub use search::{Lookup, Unindexed};
 pub use sessions::{CreateSession, ForkSession, PolicyText, UpdateSession};
 pub use tx::{Caller, RequestKey};
@@ -295,17 +295,8 @@ impl Store {
         seal: Seal,
         weigh: Weigh,
     ) -> Result<Receipt> {
-        let Seal { finish, whole_view } = seal;
-        self.receipt(Command::Finish(append::FinishMessage {
-            session,
-            caller,
-            rule,
-            message,
-            finish,
-            whole_view,
-            weigh,
-        }))
-        .await
+        let finish = append::FinishMessage { session, caller, rule, message, seal, weigh };
+        self.receipt(Command::Finish(finish)).await
     }
 
     // ---- history ----

@@ -171,22 +171,6 @@ impl Store {
         .await
     }
 
-    /// One of the requests that were made for a reduction, by its number from 1, with its texts; none when there are
-    /// fewer.
-    pub async fn summary_request(&self, id: CompactionId, number: i64) -> Result<Option<SummaryRequest>> {
-        self.reading(async |reader| {
-            let job = jobs::by_id(reader, id).await?;
-            requests::with_texts(reader, job.session, job.row, number).await
-        })
-        .await
-    }
-
-    /// Notes requests to models that were made for a job, whatever becomes of it.
-    pub async fn add_requests(&self, claim: &Claim, requests: Vec<SummaryRequest>) -> Result<()> {
-        let add = requests::AddRequests { session: claim.session, job: claim.job, requests };
-        self.done(Command::AddRequests(add)).await
-    }
-
     /// A page of a session's reductions, newest first, each with the number that continues behind it.
     pub async fn compactions(&self, session: SessionKey, below: i64, limit: i64) -> Result<Vec<(i64, Compaction)>> {
         self.reading(async |reader| {

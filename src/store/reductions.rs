@@ -16,7 +16,7 @@ use crate::model::cut::Cut;
 use crate::model::event::EventBody;
 use crate::model::fold;
 use crate::model::ids::{CompactionId, MessageId, PartId};
-use crate::model::mark::{CompactedMark, Mark, MarkBody};
+use crate::model::mark::{CompactedMark, Mark, MarkBody, Replay};
 use crate::model::message::{MessageKind, Role};
 use crate::model::part::{Marker, PartBody};
 use crate::model::time::Timestamp;
@@ -48,7 +48,7 @@ pub struct Commit {
     pub breaker: Breaker,
 }
 
-/// What a reduction does; one of the three at least.
+/// What a reduction does; one of the four at least.
 #[derive(Clone, Default)]
 pub struct Reduction {
     /// The parts it shortens, with their messages.
@@ -57,8 +57,32 @@ pub struct Reduction {
     pub omitted: Vec<RevisionRange>,
     /// How many messages that is.
     pub omitted_count: i64,
+    /// The request that it replays without its media, at that request's place.
+    pub replay: Option<ReplayCommit>,
     /// The summary it puts in place of a range.
     pub summary: Option<SummaryCommit>,
+    /// The message behind the summary that asks the model to go on.
+    pub continuation: Option<ContinuationCommit>,
+}
+
+/// A replay on its way into the history.
+#[derive(Clone)]
+pub struct ReplayCommit {
+    /// The request's place: where its original stands.
+    pub target: Revision,
+    /// What the replay says.
+    pub bodies: Vec<PartBody>,
+}
+
+/// A continuation on its way into the history.
+#[derive(Clone)]
+pub struct ContinuationCommit {
+    /// What it says.
+    pub text: String,
+    /// What it weighs in a view, in tokens.
+    pub tokens: i64,
+    /// The revision at which the turn was seen to be unfinished. When history went on since, nobody is asked to.
+    pub seen: Revision,
 }
 
 /// A summary on its way into the history.
@@ -138,7 +162,7 @@ async fn write_summary(
     tx: &mut Tx<'_>,
     caller: &Caller,
     subject: Subject<'_>,
-    summary: SummaryCommit,
+    (summary, continuation): (SummaryCommit, Option<ContinuationCommit>),
     mut outcome: Outcome,
     all_marks: &mut Vec<Mark>,
 ) -> Result<(Outcome, Revision)> {
@@ -155,6 +179,15 @@ async fn write_summary(
     let mut input = MessageInput::derived(Role::Assistant, MessageKind::Summary, &bodies);
     input.head.metadata_json = summary.details_json;
     let (summary_id, summary_revision) = tx.message(key, caller, input)?;
+    let continuation = match continuation {
+        Some(continuation) => {
+            let body = PartBody::Text(continuation.text);
+            let input = MessageInput::derived(Role::User, MessageKind::Continuation, &[body]);
+            outcome.tokens_after += continuation.tokens;
+            Some(tx.message(key, caller, input)?.1)
+        }
+        None => None,
+    };
     let covered = summary.covered;
     let mark = MarkBody::Compacted(CompactedMark {
         compaction,
@@ -165,6 +198,7 @@ async fn write_summary(
         summary: summary_revision,
         retained: summary.retained,
         retained_first: summary.retained_first,
+        continuation,
     });
     let mut digest = Digest::default();
     marks::write(tx, &mut digest, key, all_marks, mark).await?;
@@ -199,7 +233,7 @@ pub enum Committed {
 
 impl Commit {
     /// Puts the reduction in force if its claim holds and history in front of the boundary is still the same.
-    pub(crate) async fn apply(self, tx: &mut Tx<'_>) -> Result<Committed> {
+    pub(crate) async fn apply(mut self, tx: &mut Tx<'_>) -> Result<Committed> {
         let key = self.claim.session.0;
         tx.head(key).await?;
         holds(tx, &self.claim).await?;
@@ -211,9 +245,15 @@ impl Commit {
             if !fold::still_applies(&all_marks, base, &summary.covered, tail, lineage.revision) {
                 return self.supersede(tx, &caller).await;
             }
-        } else if tx.loaded(key)?.reduction_revision > self.claim.base {
+        }
+        // What is cut or replayed must still stand as it was looked at.
+        let is_in_place = self.reduction.summary.is_none() || self.reduction.replay.is_some();
+        if is_in_place && tx.loaded(key)?.reduction_revision > self.claim.base {
             return self.supersede(tx, &caller).await;
         }
+        let history_revision = tx.loaded(key)?.history_revision;
+        self.reduction.continuation.take_if(|continuation| history_revision > continuation.seen);
+        let continues = self.reduction.continuation.is_some();
         let duration = (tx.now.0 - self.claim.start_time.0) / 1_000;
         let outcome = Outcome {
             tokens_before: self.tokens_before,
@@ -239,8 +279,9 @@ impl Commit {
         let head = tx.loaded(key)?;
         head.reduce(at);
         let since = (head.appended_tokens - claim.appended_at_base).max(0);
-        head.view_tokens = self.tokens_after + since;
+        head.view_tokens = outcome.tokens_after + since;
         head.measured(self.routine, false);
+        head.view_count += i64::from(continues);
         head.cool_until = self.cool_until.or(head.cool_until);
         if claim.request.kind == CompactionKind::Prune || self.progress {
             head.failures = 0;
@@ -288,12 +329,13 @@ async fn write_reduction(
     mut outcome: Outcome,
     all_marks: &mut Vec<Mark>,
 ) -> Result<(Outcome, Revision)> {
-    let Reduction { parts, omitted, omitted_count, summary } = reduction;
+    let Reduction { parts, omitted, omitted_count, replay, summary, continuation } = reduction;
     let mut marked = None;
-    if !parts.is_empty() || !omitted.is_empty() {
+    if !parts.is_empty() || !omitted.is_empty() || replay.is_some() {
         outcome.pruned_count = i64::try_from(parts.len()).unwrap_or(i64::MAX);
         outcome.omitted_count = omitted_count;
-        marked = Some(write_prune(tx, caller, claim, parts, omitted, all_marks).await?);
+        let replay = replay.map(|replay| write_replay(tx, claim.session.0, caller, &replay)).transpose()?;
+        marked = Some(write_prune(tx, caller, claim, parts, omitted, replay, all_marks).await?);
     }
     if let Some(summary) = summary {
         let subject = Subject {
@@ -305,7 +347,7 @@ async fn write_reduction(
             notice: &claim.request.notice,
             window_tokens: claim.window.context,
         };
-        return write_summary(tx, caller, subject, summary, outcome, all_marks).await;
+        return write_summary(tx, caller, subject, (summary, continuation), outcome, all_marks).await;
     }
     let marked = marked.ok_or_else(|| Error::corrupt("job", "a reduction that does nothing"))?;
     let body = EventBody::Compacted {
@@ -321,6 +363,13 @@ async fn write_reduction(
     Ok((outcome, marked))
 }
 
+/// Writes the message that stands for a request.
+fn write_replay(tx: &mut Tx<'_>, key: i64, caller: &Caller, replay: &ReplayCommit) -> Result<Replay> {
+    let input = MessageInput::derived(Role::User, MessageKind::Replay, &replay.bodies);
+    let (_, replacement) = tx.message(key, caller, input)?;
+    Ok(Replay { target: replay.target, replacement })
+}
+
 /// Writes a prune mark with its parts, and the event that names them.
 async fn write_prune(
     tx: &mut Tx<'_>,
@@ -328,6 +377,7 @@ async fn write_prune(
     claim: &Claim,
     parts: Vec<(MessageId, PartId, Cut)>,
     omitted: Vec<RevisionRange>,
+    replay: Option<Replay>,
     all_marks: &mut Vec<Mark>,
 ) -> Result<Revision> {
     let key = claim.session.0;
@@ -357,7 +407,7 @@ async fn write_prune(
             .await?;
         chain::pruned(&mut digest, part.0.as_bytes(), claim.compaction.0.as_bytes(), Some(&cut));
     }
-    let mark = MarkBody::Pruned { compaction: claim.compaction, part_count, omitted: omitted.clone() };
+    let mark = MarkBody::Pruned { compaction: claim.compaction, part_count, omitted: omitted.clone(), replay };
     marks::write(tx, &mut digest, key, all_marks, mark).await?;
     let ids = parts.iter().map(|(_, part, _)| *part).collect();
     tx.event(key, caller, &EventBody::PartsPruned { compaction: claim.compaction, parts: ids, omitted }, &digest)
@@ -392,7 +442,8 @@ impl Supply {
             Outcome { tokens_before: self.tokens_before, tokens_after: self.tokens_after, ..Outcome::default() };
         let trigger = Trigger::Supplied;
         let subject = Subject { key, base, compaction: id, trigger, level: None, notice: "", window_tokens: 0 };
-        let (outcome, at) = write_summary(tx, &self.caller, subject, self.summary, outcome, &mut all_marks).await?;
+        let (outcome, at) =
+            write_summary(tx, &self.caller, subject, (self.summary, None), outcome, &mut all_marks).await?;
         sqlx::query(INSERT_DONE)
             .bind(id.0.as_bytes().to_vec())
             .bind(key)

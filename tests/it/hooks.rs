@@ -4,6 +4,7 @@ use crate::support::{Line, ScriptedSummarizer, TestApp, Watch, soon, turns};
 use longhand::config::{Hook, Hooks};
 use longhand::model::compaction::{CompactionState, Failure};
 use longhand::model::event::{EventBody, EventKind};
+use longhand::model::view::Standing;
 use longhand::scheduler;
 use serde_json::Value;
 use std::path::Path;
@@ -149,4 +150,23 @@ async fn a_program_is_told_of_what_is_in_force() {
     assert_eq!(told["tokens_before"].as_i64(), Some(outcome.tokens_before));
     assert_eq!(told["tokens_after"].as_i64(), Some(outcome.tokens_after));
     assert_eq!(scene.script.asked().len(), 1);
+}
+
+#[tokio::test]
+async fn a_program_vetoes_that_the_model_is_asked_to_go_on() {
+    for (text, expected) in [("cat > /dev/null", true), ("echo '{\"auto_continue\": false}'", false)] {
+        let folder = tempfile::tempdir().expect("a folder");
+        let hooks = Hooks { pre_compact: Some(script(folder.path(), "pre", text)), post_compact: None };
+        let options = scheduler::Options { hooks, ..scheduler::Options::default() };
+        let test = TestApp::with_options(ScriptedSummarizer::new([Line::Say("S1".to_owned())]), options).await;
+        let session = test.session("opencode@seed", 6_000, 1_000).await;
+        let mut watch = test.watch().await;
+        test.append(&session, &turns(1, 8, 1_100)).await;
+        test.append(&session, "u9 1100c\na9 1100c call=c9").await;
+        watch.wait_for(EventKind::Compacted).await;
+        test.settled().await;
+        let view = test.context(&session).await;
+        let added = view.messages.iter().any(|message| message.standing == Standing::Added);
+        assert_eq!(added, expected, "{text}");
+    }
 }

@@ -4,7 +4,7 @@
 
 use crate::support::{Line, ScriptedSummarizer, TestApp, block_on, call, cases, filler, result, text, window};
 use longhand::app::append::OpenPart;
-use longhand::app::compactions::{NewSummary, Wanted};
+use longhand::app::compactions::{NewSummary, Overflow, Wanted};
 use longhand::app::context::{Context, ContextRequest, OverflowAction};
 use longhand::app::sessions::{ForkPoint, NewSession, SessionChange};
 use longhand::app::{Error, Reason};
@@ -13,7 +13,7 @@ use longhand::model::compaction::CompactionKind;
 use longhand::model::event::{Event, EventBody};
 use longhand::model::ids::{CompactionId, MessageId};
 use longhand::model::message::{Finish, FinishReason, Message, MessageKind, NewMessage, Role};
-use longhand::model::part::{NewPart, PartBody, Record};
+use longhand::model::part::{Media, NewPart, PartBody, Record};
 use longhand::model::view::{Standing, ViewMessage};
 use longhand::policy::pairing;
 use longhand::policy::presets::{self, Preset};
@@ -38,6 +38,12 @@ enum Step {
     Whole(usize),
     /// A result that answers nothing, or answers for the second time.
     Stray(usize),
+    /// A request with an image.
+    Picture,
+    /// A reply that failed because its view was too large.
+    Fail,
+    /// Tells that a view was too large.
+    Overflow,
     /// An entry that no view shows.
     Entry,
     /// Begins a reply.
@@ -66,6 +72,9 @@ fn step() -> impl Strategy<Value = Step> {
         4 => (words.clone(), 1_usize..4).prop_map(|(words, count)| Step::Results(words, count)),
         2 => words.clone().prop_map(Step::Whole),
         1 => pick.clone().prop_map(Step::Stray),
+        1 => Just(Step::Picture),
+        1 => Just(Step::Fail),
+        1 => Just(Step::Overflow),
         1 => Just(Step::Entry),
         1 => Just(Step::Open),
         1 => pick.clone().prop_map(Step::Grow),
@@ -274,6 +283,22 @@ impl World {
                 let parts = vec![result(&format!("c{}-0", number % (self.count + 1)), "too late")];
                 self.append(at, Role::Tool, MessageKind::Normal, parts, false).await;
             }
+            Step::Picture => {
+                let image = Media { mime_type: "image/png".to_owned(), name: fresh, ..Media::default() };
+                let parts = vec![text("what is this?"), NewPart::new(PartBody::Media(image))];
+                self.append(at, Role::User, MessageKind::Normal, parts, false).await;
+            }
+            Step::Fail => {
+                self.append(at, Role::Assistant, MessageKind::Normal, vec![text("so")], true).await;
+                let session = &mut self.sessions[at];
+                let written = session.written.last_mut().expect("it was just written");
+                let detail = "prompt is too long".to_owned();
+                let finish = Finish { reason: Some(FinishReason::Error), detail, ..Finish::default() };
+                let id = written.id.to_string();
+                let sealed =
+                    self.test.app.finish_message(&session.id, &id, finish.clone(), None, Caller::default()).await?;
+                (written.sealed, written.finish) = (Some(sealed.revision), finish);
+            }
             Step::Entry => {
                 let record = Record { kind: "entry".to_owned(), data: "{}".to_owned() };
                 let parts = vec![NewPart::new(PartBody::Record(record))];
@@ -363,6 +388,11 @@ impl World {
             Step::Compact(prune) => {
                 let kind = if prune { CompactionKind::Prune } else { CompactionKind::Summary };
                 app.start_compaction(&id, Wanted::of(kind), none()).await?;
+                self.test.settled().await;
+            }
+            Step::Overflow => {
+                let said = Overflow { status: Some(413), ..Overflow::default() };
+                app.report_overflow(&id, said, none()).await?;
                 self.test.settled().await;
             }
             Step::Fork(number) if self.sessions.len() < 4 => self.fork(at, number).await?,
@@ -481,11 +511,11 @@ fn each_started_compaction_ends_once(log: &[Event]) {
 fn accounted(session: &Tracked, view: &Context) {
     assert_eq!(pairing::violations(&view.messages), Vec::<String>::new());
     if let Some(covered) = &view.covered {
-        let stands = |message: &&ViewMessage| message.standing == Standing::Summary;
-        assert_eq!(
-            view.messages.iter().filter(stands).map(|message| message.revision).collect::<Vec<_>>(),
-            [covered.summary]
-        );
+        // What a summary carries along may stand in a message of its own.
+        let stands = view.messages.iter().filter(|message| message.standing == Standing::Summary);
+        let mut revisions: Vec<Revision> = stands.map(|message| message.revision).collect();
+        revisions.dedup();
+        assert_eq!(revisions, [covered.summary]);
     }
     let shown: HashSet<MessageId> = view.messages.iter().filter_map(|message| message.source).collect();
     for written in &session.written {
@@ -524,7 +554,9 @@ fn accounted(session: &Tracked, view: &Context) {
 }
 
 /// Reasons for which a step may be refused; nothing else may go wrong.
-const REFUSALS: [Reason; 8] = [
+const REFUSALS: [Reason; 10] = [
+    Reason::AutomaticOff,
+    Reason::OverflowAgain,
     Reason::NothingToUndo,
     Reason::NothingToRedo,
     Reason::RedoOvertaken,

@@ -3,9 +3,11 @@
 mod support;
 
 mod append;
+mod by_hand;
 mod cli;
 mod compaction;
 mod context;
+mod continuation;
 mod cost;
 mod crash;
 mod evaluate;

@@ -40,6 +40,8 @@ fn kind(kind: MessageKind) -> pb::MessageKind {
         MessageKind::Summary => pb::MessageKind::Summary,
         MessageKind::Marker => pb::MessageKind::Marker,
         MessageKind::Branch => pb::MessageKind::Branch,
+        MessageKind::Continuation => pb::MessageKind::Continuation,
+        MessageKind::Replay => pb::MessageKind::Replay,
     }
 }
 

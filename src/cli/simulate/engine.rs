@@ -526,7 +526,8 @@ impl<'a> Session<'a> {
             let omitted = plan::omitted_ranges(&self.layout, &self.sources, &cuts);
             let part_count = i64::try_from(cuts.parts.len()).unwrap_or(i64::MAX);
             let revision = self.next_revision();
-            self.marks.push(Mark { revision, body: MarkBody::Pruned { compaction, part_count, omitted } });
+            self.marks
+                .push(Mark { revision, body: MarkBody::Pruned { compaction, part_count, omitted, replay: None } });
             for (part, cut) in cuts.parts {
                 self.pruned.insert(part, Pruned { part, compaction, cut: Some(cut) });
             }
@@ -549,6 +550,8 @@ impl<'a> Session<'a> {
                 summary,
                 retained: planned.retained,
                 retained_first: planned.retained_first,
+                // What follows is what the transcript says.
+                continuation: None,
             });
             self.marks.push(Mark { revision, body });
         }

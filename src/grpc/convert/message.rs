@@ -90,6 +90,8 @@ pub(super) fn kind(kind: MessageKind) -> pb::MessageKind {
         MessageKind::Summary => pb::MessageKind::Summary,
         MessageKind::Marker => pb::MessageKind::Marker,
         MessageKind::Branch => pb::MessageKind::Branch,
+        MessageKind::Continuation => pb::MessageKind::Continuation,
+        MessageKind::Replay => pb::MessageKind::Replay,
     }
 }
 
@@ -101,6 +103,8 @@ fn read_kind(field: &str, number: i32) -> Result<MessageKind> {
         pb::MessageKind::Summary => MessageKind::Summary,
         pb::MessageKind::Marker => MessageKind::Marker,
         pb::MessageKind::Branch => MessageKind::Branch,
+        pb::MessageKind::Continuation => MessageKind::Continuation,
+        pb::MessageKind::Replay => MessageKind::Replay,
     })
 }
 

@@ -6,7 +6,7 @@ use crate::app::Result;
 use crate::app::context::{Context, ContextRequest, OverflowAction};
 use crate::limits;
 use crate::model::compaction::RevisionRange;
-use crate::model::ids::{CompactionId, MessageId};
+use crate::model::ids::CompactionId;
 use crate::model::layout::{Covered, OmitReason, Omitted};
 use crate::model::view::{Author, Provenance, Shortened, Standing, ViewMessage, ViewPart};
 use crate::pb;
@@ -40,6 +40,7 @@ pub(super) fn message(message: ViewMessage) -> pb::ContextMessage {
         Standing::Filler => pb::Standing::Filler,
         Standing::Retrieved => pb::Standing::Retrieved,
         Standing::Branch => pb::Standing::Branch,
+        Standing::Added => pb::Standing::Added,
     };
     pb::ContextMessage {
         message_id: id(message.source).unwrap_or_default(),
@@ -90,6 +91,7 @@ fn omitted((omitted, by): (&Omitted, &Option<CompactionId>)) -> pb::OmittedHisto
         OmitReason::Rewound => pb::OmitReason::Rewound,
         OmitReason::Edited => pb::OmitReason::Edited,
         OmitReason::Reduced => pb::OmitReason::Reduced,
+        OmitReason::Replayed => pb::OmitReason::Replayed,
     };
     pb::OmittedHistory {
         range: Some(range(omitted.range)),

@@ -4,6 +4,7 @@ use uuid::Uuid;
 
 use super::*;
 use crate::model::ids::CompactionId;
+use crate::model::mark::Replay;
 
 mod oracle;
 
@@ -38,7 +39,10 @@ fn compaction(number: Revision) -> CompactionId {
 }
 
 fn pruned(revision: Revision) -> Mark {
-    mark(revision, MarkBody::Pruned { compaction: compaction(revision), part_count: 1, omitted: Vec::new() })
+    mark(
+        revision,
+        MarkBody::Pruned { compaction: compaction(revision), part_count: 1, omitted: Vec::new(), replay: None },
+    )
 }
 
 /// A compaction whose marker and summary stand right before its mark.
@@ -52,11 +56,13 @@ fn compacted(revision: Revision, base: Revision, covered: &[RevisionRange], tail
         summary: revision - 1,
         retained: Vec::new(),
         retained_first: false,
+        continuation: None,
     };
     mark(revision, MarkBody::Compacted(body))
 }
 
-/// A layout in short: `M12 S13 P4 E3>15 6-9 16-` for marker, summary, pinned, edit, inline; `R` for retained.
+/// A layout in short: `M12 S13 P4 E3>15 6-9 16-` for marker, summary, pinned, edit, inline; `R` for retained, `C` for a
+/// continuation.
 fn sketch(layout: &Layout) -> String {
     let spans = layout.spans.iter().map(|span| match span {
         Span::Inline { first, last: Some(last) } => format!("{first}-{last}"),
@@ -66,6 +72,7 @@ fn sketch(layout: &Layout) -> String {
         Span::Placed { revision, place: Place::Pinned } => format!("P{revision}"),
         Span::Placed { revision, place: Place::Retained } => format!("R{revision}"),
         Span::Placed { revision, place: Place::Edit(target) } => format!("E{target}>{revision}"),
+        Span::Placed { revision, place: Place::Continuation } => format!("C{revision}"),
     });
     spans.collect::<Vec<_>>().join(" ")
 }
@@ -76,7 +83,7 @@ fn omissions(layout: &Layout) -> String {
         OmitReason::Rewound | OmitReason::Reduced => {
             format!("{}-{}@{}", omitted.range.first, omitted.range.last, omitted.mark)
         }
-        OmitReason::Edited => format!("{}@{}", omitted.range.first, omitted.mark),
+        OmitReason::Edited | OmitReason::Replayed => format!("{}@{}", omitted.range.first, omitted.mark),
     });
     omitted.collect::<Vec<_>>().join(" ")
 }
@@ -158,6 +165,52 @@ fn summaries() {
         ("a chain cut by an edit", vec![first(), second(), edited(45, 25, 44)], "M18 S19 9-24 E25>44 26-", "25@45"),
         ("a chain cut through", vec![first(), second(), edited(45, 5, 44)], "0-4 E5>44 6-", "5@45"),
         ("a pinned summary", vec![first(), pinned(25, 19), second()], "M38 S39 31-", ""),
+    ]);
+}
+
+/// A compaction that asks the model to go on, right before its mark.
+fn continued(revision: Revision, base: Revision, covered: &[RevisionRange], tail_start: Revision) -> Mark {
+    let Mark { body: MarkBody::Compacted(body), .. } = compacted(revision - 1, base, covered, tail_start) else {
+        unreachable!("a compaction")
+    };
+    mark(revision, MarkBody::Compacted(CompactedMark { continuation: Some(revision - 1), ..body }))
+}
+
+/// A prune that replays a request, right before its mark.
+fn replayed(revision: Revision, target: Revision) -> Mark {
+    let replay = Some(Replay { target, replacement: revision - 1 });
+    mark(revision, MarkBody::Pruned { compaction: compaction(revision), part_count: 0, omitted: Vec::new(), replay })
+}
+
+#[test]
+fn what_a_reduction_adds_stands_as_long_as_the_reduction_does() {
+    let first = || continued(20, 16, &[range(1, 8)], 9);
+    check(vec![
+        ("a continuation", vec![first()], "M17 S18 9-18 C19 20-", ""),
+        ("a continuation undone", vec![first(), undo(22, 20)], "0-", ""),
+        ("and redone", vec![first(), undo(22, 20), undo(23, 22)], "M17 S18 9-18 C19 20-", ""),
+        ("an edit under its summary", vec![first(), edited(25, 3, 24)], "0-2 E3>24 4-", "3@25"),
+        ("a rewind behind it", vec![first(), rewound(25, 22)], "M17 S18 9-18 C19 20-22 26-", "23-25@25"),
+        ("a rewind before it", vec![first(), rewound(25, 12)], "M17 S18 9-12 26-", "13-25@25"),
+        (
+            "the next summary's tail begins with it",
+            vec![first(), compacted(40, 37, &[range(1, 15)], 19)],
+            "M38 S39 C19 20-",
+            "",
+        ),
+        ("the next summary covers it", vec![first(), compacted(40, 37, &[range(1, 25)], 26)], "M38 S39 26-", ""),
+        ("a replay", vec![replayed(20, 9)], "0-8 E9>19 10-", "9@20"),
+        ("a replay undone", vec![replayed(20, 9), undo(21, 20)], "0-", ""),
+        ("a replay rewound", vec![replayed(20, 9), rewound(25, 8)], "0-8 26-", "9-25@25"),
+        ("a replay of an edited request", vec![edited(12, 9, 11), replayed(20, 9)], "0-8 E9>19 10-", "9@20 11@20"),
+        ("a request edited behind its replay", vec![replayed(20, 9), edited(25, 9, 24)], "0-8 E9>24 10-", "9@25"),
+        ("and the edit undone", vec![replayed(20, 9), edited(25, 9, 24), undo(26, 25)], "0-8 E9>19 10-", "9@20 24@26"),
+        (
+            "a summary beside a replay",
+            vec![replayed(20, 9), compacted(23, 16, &[range(1, 8)], 9)],
+            "M21 S22 E9>19 10-",
+            "9@20",
+        ),
     ]);
 }
 
@@ -309,7 +362,7 @@ fn any_marks() -> impl Strategy<Value = Vec<Mark>> {
         (revision(), revision()).prop_map(|(target, replacement)| MarkBody::Edited { target, replacement }),
         revision().prop_map(|target| MarkBody::Pinned { target }),
         revision().prop_map(|mark| MarkBody::Undone { mark }),
-        Just(MarkBody::Pruned { compaction: compaction(1), part_count: 1, omitted: Vec::new() }),
+        Just(MarkBody::Pruned { compaction: compaction(1), part_count: 1, omitted: Vec::new(), replay: None }),
         (revision(), revision(), revision(), revision()).prop_map(|(base, first, last, tail_start)| {
             let covered = if first <= last { vec![range(first, last)] } else { Vec::new() };
             let marker = (base % 2 == 0).then_some(base);
@@ -324,6 +377,7 @@ fn any_marks() -> impl Strategy<Value = Vec<Mark>> {
                 summary,
                 retained: Vec::new(),
                 retained_first: false,
+                continuation: None,
             })
         }),
     ];

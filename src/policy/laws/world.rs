@@ -395,7 +395,7 @@ impl World {
                 picture.sources.iter().flat_map(|source| &source.message.parts).map(|part| part.id).collect();
             assert!(cuts.parts.iter().all(|(part, _)| parts.contains(part)), "only parts of the view are shortened");
             let part_count = i64::try_from(cuts.parts.len()).unwrap_or(i64::MAX);
-            self.mark(MarkBody::Pruned { compaction, part_count, omitted });
+            self.mark(MarkBody::Pruned { compaction, part_count, omitted, replay: None });
             let mark = self.revision;
             for (part, cut) in &cuts.parts {
                 self.pruned.push((mark, Pruned { part: *part, compaction, cut: Some(cut.clone()) }));
@@ -419,6 +419,7 @@ impl World {
             summary,
             retained: planned.retained.clone(),
             retained_first: planned.retained_first,
+            continuation: None,
         }));
     }
 }

@@ -66,7 +66,7 @@ pub fn edited(scene: Scene<'_>, plan: &SummaryPlan, edit: &PlanEdit) -> Result<S
 }
 
 /// Whether a choice among messages takes a call without its result, or a result without its call.
-fn splits_pair(messages: &[SourceMessage], chosen: impl Fn(&SourceMessage) -> bool) -> bool {
+pub(super) fn splits_pair(messages: &[SourceMessage], chosen: impl Fn(&SourceMessage) -> bool) -> bool {
     let mut calls: HashMap<&str, bool> = HashMap::new();
     for source in messages {
         let is_chosen = chosen(source);

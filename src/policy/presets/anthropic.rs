@@ -81,6 +81,7 @@ pub fn context_editing() -> Policy {
         }),
         deep: None,
         retrieval: None,
+        auto_continue: None,
         view: ViewStyle {
             marker_text: None,
             summary_role: SummaryRole::User,

@@ -148,6 +148,7 @@ pub fn seed() -> Policy {
             stop_when_enough: false,
         }),
         retrieval: None,
+        auto_continue: None,
         view: view("<conversation-summary>\n", "\n</conversation-summary>"),
         guards: guards(),
     }
@@ -182,6 +183,7 @@ pub fn observed() -> Policy {
         }),
         deep: None,
         retrieval: None,
+        auto_continue: None,
         view: view(
             "This session is being continued from a previous conversation that ran out of context. What happened in it \
              is summed up here:\n\n",

@@ -92,6 +92,7 @@ pub fn v2026_08() -> Policy {
         }),
         deep: None,
         retrieval: None,
+        auto_continue: None,
         view: ViewStyle {
             marker_text: None,
             summary_role: SummaryRole::User,

@@ -159,6 +159,7 @@ pub fn august_2025() -> Policy {
         }),
         deep: None,
         retrieval: None,
+        auto_continue: None,
         view: view(),
         guards: Guards { minimum_gain_tokens: 1, breaker_failures: 3, breaker_turns: 3, attempts_max: 3 },
     }

@@ -97,6 +97,7 @@ pub fn v0_8() -> Policy {
         }),
         deep: None,
         retrieval: None,
+        auto_continue: None,
         view: ViewStyle {
             marker_text: None,
             summary_role: SummaryRole::User,

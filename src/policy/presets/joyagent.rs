@@ -89,6 +89,7 @@ pub fn policy() -> Policy {
             })),
         )),
         retrieval: None,
+        auto_continue: None,
         view: ViewStyle {
             marker_text: None,
             summary_role: SummaryRole::Assistant,

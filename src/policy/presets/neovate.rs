@@ -135,6 +135,7 @@ fn policy(preset: &str, past_cleared: PastCleared, stop_when_enough: bool) -> Po
         }),
         deep: None,
         retrieval: None,
+        auto_continue: None,
         view: ViewStyle {
             marker_text: None,
             summary_role: SummaryRole::User,

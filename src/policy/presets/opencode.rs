@@ -25,8 +25,10 @@ const MEDIA: &str = "A media item counts a fixed weight; OpenCode measures the t
 const ONE_SUMMARY: &str = "A second compaction hides the first one's marker and summary (P8); OpenCode can show both.";
 const BREAKER: &str = "A reduction that frees nothing ends in a breaker, and an empty view is never due (P12); OpenCode \
     tries for ever.";
-const NO_CONTINUATION: &str = "No continuation is written behind a finished turn (P12); OpenCode writes one after every \
-    automatic compaction.";
+const CONTINUATION: &str = "A continuation is written behind replies and results of a turn that is not finished, and \
+    only there (P12); OpenCode writes one after every automatic compaction.";
+const REPLAY: &str = "A request that a provider found too large is replayed without its media at its own place, and \
+    what followed it stays (P8); OpenCode replays it at the end and drops what followed.";
 
 /// `opencode@seed`.
 pub const SEED: Preset = Preset {
@@ -43,7 +45,8 @@ pub const SEED: Preset = Preset {
         MEDIA,
         ONE_SUMMARY,
         BREAKER,
-        NO_CONTINUATION,
+        CONTINUATION,
+        REPLAY,
     ],
     sources: &[
         ("preset", "this preset's name"),
@@ -84,6 +87,7 @@ pub const SEED: Preset = Preset {
         ("auto.stop_when_enough", "OpenCode: clearing never stands in for a summary"),
         ("deep", "OpenCode has one rung"),
         ("retrieval", "OpenCode has none"),
+        ("auto_continue", "OpenCode: the message that follows an automatic compaction, in other words"),
         ("view.marker_text", "OpenCode: what a model reads in place of a compaction part"),
         ("view.summary_role", "OpenCode: a summary is an assistant message"),
         ("view.summary_prefix", "OpenCode has none"),
@@ -101,7 +105,7 @@ pub const SEED: Preset = Preset {
 pub const V1_18: Preset = Preset {
     name: "opencode@1.18",
     description: "OpenCode 1.18: summarizes in five sections, keeps as many turns as fit, cuts nothing in views.",
-    deviations: &[UNANSWERED, PAIRS, FAILED_REPLIES, MEDIA, ONE_SUMMARY, BREAKER, NO_CONTINUATION],
+    deviations: &[UNANSWERED, PAIRS, FAILED_REPLIES, MEDIA, ONE_SUMMARY, BREAKER, CONTINUATION, REPLAY],
     sources: &[
         ("preset", "this preset's name"),
         ("render_version", "Longhand's renderer"),
@@ -136,6 +140,7 @@ pub const V1_18: Preset = Preset {
         ("auto.stop_when_enough", "OpenCode: clearing never stands in for a summary"),
         ("deep", "OpenCode has one rung"),
         ("retrieval", "OpenCode has none"),
+        ("auto_continue", "OpenCode: the message that follows an automatic compaction, in other words"),
         ("view.marker_text", "OpenCode: what a model reads in place of a compaction part"),
         ("view.summary_role", "OpenCode: a summary is an assistant message"),
         ("view.summary_prefix", "OpenCode has none"),
@@ -209,6 +214,10 @@ fn policy(preset: &str, tail: LastTurns, summary: Summary) -> Policy {
         }),
         deep: None,
         retrieval: None,
+        auto_continue: Some(
+            "Go on with what is left to do. If nothing is left, or you are not sure how to go on, stop and say so."
+                .to_owned(),
+        ),
         view: ViewStyle {
             marker_text: Some("What did we do so far?".to_owned()),
             summary_role: SummaryRole::Assistant,

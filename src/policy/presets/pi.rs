@@ -180,6 +180,7 @@ fn policy(version: &Version) -> Policy {
         }),
         deep: None,
         retrieval: None,
+        auto_continue: None,
         view: ViewStyle {
             marker_text: None,
             summary_role: SummaryRole::User,

@@ -125,6 +125,7 @@ fn policy(name: &str, said: Said, fit: Fit) -> Policy {
             query_units: 1_000,
             heading: "From earlier in this conversation, what seems to bear on the request:".to_owned(),
         }),
+        auto_continue: None,
         view: ViewStyle {
             marker_text: None,
             summary_role: SummaryRole::User,

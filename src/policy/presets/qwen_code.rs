@@ -158,6 +158,7 @@ pub fn v0_15() -> Policy {
         }),
         deep: None,
         retrieval: None,
+        auto_continue: None,
         view: gemini_cli::view(),
         guards: Guards { minimum_gain_tokens: 1, breaker_failures: 1, breaker_turns: 1_000, attempts_max: 3 },
     }

@@ -80,6 +80,7 @@ pub fn policy() -> Policy {
         }),
         deep: None,
         retrieval: None,
+        auto_continue: None,
         view: ViewStyle {
             marker_text: None,
             summary_role: SummaryRole::User,

@@ -311,6 +311,7 @@ fn policy(name: &str, message_units: u32) -> Policy {
         auto: None,
         deep: None,
         retrieval: None,
+        auto_continue: None,
         view: view(),
         guards: Guards { minimum_gain_tokens: 200, breaker_failures: 3, breaker_turns: 3, attempts_max: 3 },
     }

@@ -5,7 +5,7 @@ use crate::model::compaction::RevisionRange;
 use crate::model::cut::Cut;
 use crate::model::ids::CompactionId;
 use crate::model::layout::{Covered, Layout, OmitReason, Omitted, Place, Span};
-use crate::model::mark::{CompactedMark, MarkBody};
+use crate::model::mark::{CompactedMark, MarkBody, Replay};
 use crate::store::error::{Error, Result};
 use prost::Message as _;
 #[derive(Clone, PartialEq, prost::Message)]
@@ -34,6 +34,8 @@ struct DiskMark {
     retained: Vec<i64>,
     #[prost(bool, tag = "12")]
     retained_first: bool,
+    #[prost(int64, optional, tag = "13")]
+    continuation: Option<i64>,
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
@@ -91,12 +93,16 @@ pub(crate) fn encode_mark(body: &MarkBody) -> Vec<u8> {
             summary: mark.summary,
             retained: mark.retained.clone(),
             retained_first: mark.retained_first,
+            continuation: mark.continuation,
             ..DiskMark::default()
         },
-        MarkBody::Pruned { compaction, part_count, omitted } => DiskMark {
+        MarkBody::Pruned { compaction, part_count, omitted, replay } => DiskMark {
             compaction: id_bytes(compaction.0),
             part_count: *part_count,
             omitted: ranges_to_disk(omitted),
+            // No message has the revision 0, so that one is none.
+            target: replay.map_or(0, |replay| replay.target),
+            replacement: replay.map_or(0, |replay| replay.replacement),
             ..DiskMark::default()
         },
         MarkBody::Rewound { after } => DiskMark { target: *after, ..DiskMark::default() },
@@ -121,11 +127,13 @@ pub(crate) fn decode_mark(kind: i32, bytes: &[u8]) -> Result<MarkBody> {
             summary: disk.summary,
             retained: disk.retained,
             retained_first: disk.retained_first,
+            continuation: disk.continuation,
         }),
         2 => MarkBody::Pruned {
             compaction: CompactionId(uuid(&disk.compaction)?),
             part_count: disk.part_count,
             omitted: ranges_from_disk(disk.omitted),
+            replay: (disk.replacement > 0).then_some(Replay { target: disk.target, replacement: disk.replacement }),
         },
         3 => MarkBody::Rewound { after: disk.target },
         4 => MarkBody::Edited { target: disk.target, replacement: disk.replacement },
@@ -137,7 +145,7 @@ pub(crate) fn decode_mark(kind: i32, bytes: &[u8]) -> Result<MarkBody> {
 
 #[derive(Clone, PartialEq, prost::Message)]
 struct DiskSpan {
-    /// 1 inline, 2 marker, 3 summary, 4 pinned, 5 edit, 6 retained.
+    /// 1 inline, 2 marker, 3 summary, 4 pinned, 5 edit, 6 retained, 7 continuation.
     #[prost(int32, tag = "1")]
     kind: i32,
     #[prost(int64, tag = "2")]
@@ -188,6 +196,7 @@ pub(crate) fn encode_layout(layout: &Layout) -> Vec<u8> {
                 Place::Pinned => DiskSpan { kind: 4, first: revision, last: None },
                 Place::Edit(target) => DiskSpan { kind: 5, first: revision, last: Some(target) },
                 Place::Retained => DiskSpan { kind: 6, first: revision, last: None },
+                Place::Continuation => DiskSpan { kind: 7, first: revision, last: None },
             },
         })
         .collect();
@@ -228,6 +237,7 @@ pub(crate) fn decode_layout(bytes: &[u8]) -> Result<Layout> {
                 4 => placed(Place::Pinned),
                 5 => placed(Place::Edit(span.last.unwrap_or_default())),
                 6 => placed(Place::Retained),
+                7 => placed(Place::Continuation),
                 other => return Err(Error::corrupt("layout", format_args!("unknown span {other}"))),
             })
         })

@@ -55,7 +55,9 @@ numbers!(
     MessageKind::Edit = 3,
     MessageKind::Summary = 4,
     MessageKind::Marker = 5,
-    MessageKind::Branch = 6
+    MessageKind::Branch = 6,
+    MessageKind::Continuation = 7,
+    MessageKind::Replay = 8
 );
 numbers!(
     FinishReason,
@@ -91,13 +93,20 @@ numbers!(
     CompactionState::Superseded = 6,
     CompactionState::Dead = 7
 );
-numbers!(OmitReason, "layout", OmitReason::Rewound = 1, OmitReason::Edited = 2, OmitReason::Reduced = 3);
+numbers!(
+    OmitReason,
+    "layout",
+    OmitReason::Rewound = 1,
+    OmitReason::Edited = 2,
+    OmitReason::Reduced = 3,
+    OmitReason::Replayed = 4
+);
 
 /// The lane a kind of message lives in, see the migration.
 pub(crate) fn lane(kind: MessageKind) -> i32 {
     match kind {
         MessageKind::Normal | MessageKind::Branch => 0,
-        MessageKind::Summary | MessageKind::Marker => 1,
+        MessageKind::Summary | MessageKind::Marker | MessageKind::Continuation | MessageKind::Replay => 1,
         MessageKind::Record => 2,
         MessageKind::Edit => 3,
     }

@@ -1,12 +1,12 @@
 //! A slow world that knows what every view must show, message by message.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseError;
 
 use super::super::*;
-use super::{compaction, edited, mark, pinned, pruned, range, rewound, undo};
+use super::{compaction, edited, mark, pinned, pruned, range, replayed, rewound, undo};
 
 /// Something that happens to a session. Numbers choose among what there is.
 #[derive(Debug, Clone)]
@@ -17,6 +17,7 @@ pub(super) enum Step {
     Rewind(usize),
     Pin(usize),
     Prune,
+    Replay(usize),
     Compact(usize),
     Begin(usize),
     Finish,
@@ -33,6 +34,7 @@ pub(super) fn steps() -> impl Strategy<Value = Vec<Step>> {
         2 => (0_usize..12).prop_map(Step::Rewind),
         2 => (0_usize..40).prop_map(Step::Pin),
         1 => Just(Step::Prune),
+        2 => (0_usize..40).prop_map(Step::Replay),
         3 => (0_usize..4).prop_map(Step::Compact),
         2 => (0_usize..4).prop_map(Step::Begin),
         3 => Just(Step::Finish),
@@ -55,6 +57,8 @@ pub(super) struct World {
     normal: Vec<Revision>,
     /// Replacements, each with the revision of the mark that brought it.
     replacements: BTreeMap<Revision, Revision>,
+    /// The messages of replays, which nobody wrote.
+    replays: BTreeSet<Revision>,
     derived: Vec<Revision>,
     begun: Option<CompactedMark>,
 }
@@ -98,6 +102,15 @@ impl World {
             }
             Step::Prune => {
                 self.prune();
+            }
+            Step::Replay(choice) => {
+                if let Some((target, _)) = self.choose(choice) {
+                    let replacement = self.tick();
+                    self.replays.insert(replacement);
+                    self.derived.push(replacement);
+                    let revision = self.tick();
+                    self.marks.push(replayed(revision, target));
+                }
             }
             Step::Compact(keep) => {
                 self.compact(keep);
@@ -160,7 +173,9 @@ impl World {
 
     fn begin(&self, keep: usize) -> Option<CompactedMark> {
         let base = self.revision;
-        let conversation = self.conversation(base);
+        let mut conversation = self.conversation(base);
+        conversation.extend(self.continuations(base).into_iter().map(|revision| (revision, revision)));
+        conversation.sort_unstable();
         let old_tail = self.summary(base).map_or(0, |(_, compacted)| compacted.tail_start);
         let end = conversation.len().saturating_sub(keep);
         let (head, tail) = conversation.split_at(end);
@@ -175,6 +190,7 @@ impl World {
             summary: 0,
             retained: Vec::new(),
             retained_first: false,
+            continuation: None,
         })
     }
 
@@ -203,10 +219,12 @@ impl World {
         let applies = still_applies(&self.marks, begun.base, &begun.covered, begun.tail_start, self.revision);
         let marker = (self.revision % 2 == 0).then(|| self.tick());
         let summary = self.tick();
+        let continuation = (self.revision % 3 == 0).then(|| self.tick());
         self.derived.extend(marker);
         self.derived.push(summary);
+        self.derived.extend(continuation);
         let revision = self.tick();
-        let mark = mark(revision, MarkBody::Compacted(CompactedMark { marker, summary, ..begun }));
+        let mark = mark(revision, MarkBody::Compacted(CompactedMark { marker, summary, continuation, ..begun }));
         self.attempts.push((applies, mark.clone()));
         if applies {
             self.marks.push(mark);
@@ -237,41 +255,55 @@ impl World {
     fn conversation(&self, at: Revision) -> Vec<Stand> {
         let held = self.held(at);
         let stands = |place: Revision| {
-            let mut edits = held.iter().rev().filter_map(|mark| match mark.body {
-                MarkBody::Edited { target, replacement } if target == place => Some(replacement),
-                _ => None,
-            });
-            edits.next().unwrap_or(place)
+            let replaced = held.iter().rev().filter_map(|mark| mark.body.replaced());
+            let mut others = replaced.filter_map(|(target, other)| (target == place).then_some(other));
+            others.next().unwrap_or(place)
         };
         let places = self.normal.iter().copied().filter(|place| *place <= at && !self.is_rewound(*place, at));
         places.map(|place| (place, stands(place))).collect()
+    }
+
+    /// The messages that standing compactions brought to ask for more, and that nothing has taken out since.
+    fn continuations(&self, at: Revision) -> Vec<Revision> {
+        let brought = self.held(at).into_iter().filter_map(|mark| match &mark.body {
+            MarkBody::Compacted(compacted) if self.stands(compacted, at) => compacted.continuation,
+            _ => None,
+        });
+        brought.filter(|revision| !self.is_rewound(*revision, at)).collect()
     }
 
     fn in_front(&self, tail_start: Revision, at: Revision) -> Vec<Stand> {
         self.conversation(at).into_iter().filter(|(place, _)| *place < tail_start).collect()
     }
 
+    /// Whether a message stands in the place of another.
+    fn stands_elsewhere(&self, revision: Revision) -> bool {
+        self.replacements.contains_key(&revision) || self.replays.contains(&revision)
+    }
+
+    /// Whether the ground of a summary is still the conversation.
+    fn stands(&self, it: &CompactedMark, at: Revision) -> bool {
+        let is_covered = |revision| it.covered.iter().any(|range| range.contains(revision));
+        // Revisions that are no message count too when they come and go: the fold knows no messages.
+        let comes_or_goes = |revision| match (self.is_rewound(revision, it.base), self.is_rewound(revision, at)) {
+            (true, false) => true,
+            (false, true) => is_covered(revision) && !self.stands_elsewhere(revision),
+            (true, true) | (false, false) => false,
+        };
+        !(1..it.tail_start).any(comes_or_goes)
+            && self.in_front(it.tail_start, it.base) == self.in_front(it.tail_start, at)
+    }
+
     /// The newest summary whose ground is still the conversation.
     fn summary(&self, at: Revision) -> Option<(Revision, &CompactedMark)> {
-        let stands = |it: &CompactedMark| {
-            let is_covered = |revision| it.covered.iter().any(|range| range.contains(revision));
-            // Revisions that are no message count too when they come and go: the fold knows no messages.
-            let comes_or_goes = |revision| match (self.is_rewound(revision, it.base), self.is_rewound(revision, at)) {
-                (true, false) => true,
-                (false, true) => is_covered(revision) && !self.replacements.contains_key(&revision),
-                (true, true) | (false, false) => false,
-            };
-            !(1..it.tail_start).any(comes_or_goes)
-                && self.in_front(it.tail_start, it.base) == self.in_front(it.tail_start, at)
-        };
         self.held(at).into_iter().rev().find_map(|mark| match &mark.body {
-            MarkBody::Compacted(it) if stands(it) => Some((mark.revision, it)),
+            MarkBody::Compacted(it) if self.stands(it, at) => Some((mark.revision, it)),
             _ => None,
         })
     }
 
     fn is_pinned(&self, place: Revision, at: Revision) -> bool {
-        let replaces = |mark: &Mark, pin| mark.body == MarkBody::Edited { target: place, replacement: pin };
+        let replaces = |mark: &Mark, pin| mark.body.replaced() == Some((place, pin));
         let names_place = |pin: Revision| pin == place || self.marks.iter().any(|mark| replaces(mark, pin));
         self.held(at).iter().any(|mark| matches!(mark.body, MarkBody::Pinned { target } if names_place(target)))
     }
@@ -281,8 +313,11 @@ impl World {
         let summary = self.summary(at).map(|(_, compacted)| compacted);
         let tail_start = summary.map_or(0, |compacted| compacted.tail_start);
         let conversation = self.conversation(at);
-        let (front, tail): (Vec<Stand>, Vec<Stand>) =
+        let (front, mut tail): (Vec<Stand>, Vec<Stand>) =
             conversation.into_iter().partition(|(place, _)| *place < tail_start);
+        let continuations = self.continuations(at).into_iter().filter(|revision| *revision >= tail_start);
+        tail.extend(continuations.map(|revision| (revision, revision)));
+        tail.sort_unstable();
         let placed = summary.into_iter().flat_map(|compacted| compacted.marker.into_iter().chain([compacted.summary]));
         let kept = front.into_iter().filter(|(place, _)| self.is_pinned(*place, at)).chain(tail);
         placed.chain(kept.map(|(_, stands)| stands)).collect()

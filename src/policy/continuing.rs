@@ -1,0 +1,97 @@
+//! Whether a turn that a compaction interrupted waits for somebody to ask the model to go on.
+
+use super::turns::only_brings_results;
+use crate::model::layout::Place;
+use crate::model::message::{FinishReason, Message, MessageKind, Role};
+use crate::model::part::PartBody;
+use crate::model::view::SourceMessage;
+
+/// Whether the model was at work and is not done: the last message holds results that no reply has read, or is a reply
+/// that waits for tools.
+///
+/// A finished turn must not be started again, and an unanswered request asks by itself. What is still being written will
+/// go on without being asked.
+pub fn is_interrupted(sources: &[SourceMessage]) -> bool {
+    let stands = |source: &&SourceMessage| {
+        matches!(source.place, None | Some(Place::Edit(_) | Place::Retained | Place::Continuation))
+            && source.message.kind != MessageKind::Record
+    };
+    let Some(last) = sources.iter().rev().find(stands).map(|source| &source.message) else { return false };
+    if last.sealed_revision.is_none() {
+        return false;
+    }
+    match last.role {
+        Role::Tool => true,
+        Role::User => only_brings_results(last),
+        Role::System => false,
+        Role::Assistant => match last.finish.reason {
+            Some(FinishReason::ToolCalls) => true,
+            // Many clients say nothing of the reason: a reply with calls goes on, and one without has said it all.
+            None => calls(last),
+            Some(
+                FinishReason::Stop
+                | FinishReason::Length
+                | FinishReason::ContentFilter
+                | FinishReason::Error
+                | FinishReason::Aborted,
+            ) => false,
+        },
+    }
+}
+
+fn calls(message: &Message) -> bool {
+    message.parts.iter().any(|part| matches!(part.body, PartBody::ToolCall(_)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::dsl;
+
+    fn check(text: &str, reason: Option<FinishReason>, expected: bool) {
+        let mut messages = dsl::parse(text);
+        if let Some(last) = messages.last_mut().filter(|_| reason.is_some()) {
+            last.message.finish.reason = reason;
+        }
+        assert_eq!(is_interrupted(&messages), expected, "{text} {reason:?}");
+    }
+
+    #[test]
+    fn only_replies_and_results_of_a_turn_that_is_not_over_wait_for_more() {
+        let call = "u1 \"x\"\na1\n  call bash#c1";
+        check("", None, false);
+        check("u1 \"x\"", None, false);
+        check("u1 \"x\"\na1 \"y\"", None, false);
+        check(call, None, true);
+        let mut unsaid = dsl::parse(call);
+        unsaid[1].message.finish.reason = None;
+        assert!(is_interrupted(&unsaid), "calls without a reason to end go on");
+        for (reason, expected) in [
+            (FinishReason::ToolCalls, true),
+            (FinishReason::Stop, false),
+            (FinishReason::Length, false),
+            (FinishReason::ContentFilter, false),
+            (FinishReason::Error, false),
+            (FinishReason::Aborted, false),
+        ] {
+            check(call, Some(reason), expected);
+        }
+        check("u1 \"x\"\na1\n  call bash#c1\nu2\n  result c1 out=\"ok\" done", None, true);
+        check("u1 \"x\"\na1\n  call bash#c1\nu2\n  result c1 out=\"ok\" done\nu3 \"and this\"", None, false);
+        check("u1 marker \"x\"\na1 summary \"y\"", None, false);
+    }
+
+    #[test]
+    fn what_is_being_written_goes_on_by_itself() {
+        let mut messages = dsl::parse("u1 \"x\"\na1\n  call bash#c1");
+        messages[1].message.sealed_revision = None;
+        assert!(!is_interrupted(&messages));
+    }
+
+    #[test]
+    fn nobody_is_asked_twice() {
+        let mut messages = dsl::parse("u1 \"x\"\na1\n  call bash#c1\nu2 \"go on\"");
+        (messages[2].message.kind, messages[2].place) = (MessageKind::Continuation, Some(Place::Continuation));
+        assert!(!is_interrupted(&messages));
+    }
+}

@@ -1,0 +1,217 @@
+//! What is done when a provider refused a view because it was too large: a reduction, and the last request once more
+//! without its media.
+
+use super::overflow_errors;
+use super::plan::{self, Scene};
+use super::render;
+use super::turns::is_request;
+use crate::model::Revision;
+use crate::model::compaction::{Compaction, CompactionKind, CompactionRequest, CompactionState, Trigger};
+use crate::model::cut::Cuts;
+use crate::model::ids::{CompactionId, MessageId};
+use crate::model::layout::{Layout, Place};
+use crate::model::message::{Finish, FinishReason, MessageKind};
+use crate::model::part::{Part, PartBody};
+use crate::model::view::SourceMessage;
+use uuid::Uuid;
+
+/// A request as it can be sent once more.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Replayed {
+    /// The message that stands in the view now.
+    pub message: MessageId,
+    /// The request's place: where its original stands.
+    pub target: Revision,
+    /// What it says, with notes in place of its media.
+    pub bodies: Vec<PartBody>,
+}
+
+/// Whether a reply failed because the view was too large for its provider.
+pub fn is_overflow(finish: &Finish) -> bool {
+    let said = overflow_errors::ProviderError { message: &finish.detail, ..Default::default() };
+    finish.reason == Some(FinishReason::Error) && overflow_errors::is_overflow(&said)
+}
+
+/// What is done about the end of a view.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Answer {
+    /// Nothing: it is no reply that failed because its view was too large, or one that was given another view.
+    Nothing,
+    /// The view is reduced.
+    Relief,
+    /// The view was reduced for the same request before, and somebody has to be told that this is all.
+    GiveUp,
+}
+
+/// What is done about the end of a view, with the newest reductions of its session.
+///
+/// A reply that was given the view of before a reduction says nothing about the view of now.
+pub fn answer(layout: &Layout, sources: &[SourceMessage], reductions: &[Compaction]) -> Answer {
+    let last = sources.iter().rev().find(|source| stands(source)).map(|source| &source.message);
+    let Some(reply) = last.filter(|last| is_overflow(&last.finish)) else { return Answer::Nothing };
+    let given = reply.finish.context_revision.unwrap_or(reply.revision);
+    let settles = |reduction: &Compaction| {
+        reduction.request.trigger == Trigger::Overflow
+            && reduction.state != CompactionState::Superseded
+            && (reduction.state.is_live() || reduction.end_revision.is_some_and(|end| end > given))
+    };
+    if layout.covered.as_ref().is_some_and(|covered| covered.mark > given) || reductions.iter().any(settles) {
+        Answer::Nothing
+    } else if is_answered(sources, reductions) {
+        Answer::GiveUp
+    } else {
+        Answer::Relief
+    }
+}
+
+/// The reduction that relieves a view which a provider refused; none when nothing can be taken away.
+pub fn relief(scene: Scene<'_>, context_tokens: i64) -> Option<CompactionRequest> {
+    let rung = plan::relief(scene, context_tokens);
+    let possible = rung.is_some() || !plan::without_media(scene).is_empty();
+    possible.then(|| match rung {
+        Some((level, kind)) => CompactionRequest { kind, level: Some(level), ..of_media() },
+        None => of_media(),
+    })
+}
+
+/// The reduction that takes media out of a view, and nothing else.
+pub fn of_media() -> CompactionRequest {
+    CompactionRequest {
+        kind: CompactionKind::Prune,
+        trigger: Trigger::Overflow,
+        level: None,
+        instructions: String::new(),
+        notice: String::new(),
+        tail_start: None,
+    }
+}
+
+/// Whether one of these reductions has answered an overflow of the view's last request already. A replay is no request of
+/// its own: one that is refused again cannot be helped.
+pub fn is_answered(sources: &[SourceMessage], reductions: &[Compaction]) -> bool {
+    let requests =
+        sources.iter().filter(|source| is_request(&source.message) && source.message.kind != MessageKind::Continuation);
+    let came = |source: &SourceMessage| match source.message.kind {
+        MessageKind::Replay => plan::slot(source),
+        _ => source.message.revision,
+    };
+    let request = requests.map(came).max().unwrap_or(0);
+    reductions.iter().any(|reduction| {
+        reduction.request.trigger == Trigger::Overflow
+            && reduction.state == CompactionState::Done
+            && reduction.base_revision.is_some_and(|base| base >= request)
+    })
+}
+
+/// The last request as cuts leave it, when they take media out of it that a view shows; none when they do not, and none
+/// when it is pinned, because what is pinned stays as it is.
+pub fn replay(scene: Scene<'_>, cuts: &Cuts) -> Option<Replayed> {
+    let speaks = |source: &&SourceMessage| stands(source) && is_request(&source.message);
+    let source = scene.sources.iter().rev().find(speaks)?;
+    let loses =
+        |part: &Part| matches!(part.body, PartBody::Media(_)) && cuts.parts.iter().any(|(cut, _)| *cut == part.id);
+    if scene.layout.pinned.contains(&plan::slot(source)) || !source.message.parts.iter().any(loses) {
+        return None;
+    }
+    let after = plan::with_cuts(std::slice::from_ref(source), cuts, CompactionId(Uuid::nil()));
+    let after = after.first()?;
+    let said = |part: &Part| match after.pruned_part(part.id) {
+        Some(pruned) => render::shortened(scene.policy, &part.body, pruned),
+        None => part.body.clone(),
+    };
+    let bodies = after.message.parts.iter().map(said).collect();
+    Some(Replayed { message: source.message.id, target: plan::slot(source), bodies })
+}
+
+/// Whether a message stands in the view at its own place or in another's, records aside.
+fn stands(source: &SourceMessage) -> bool {
+    matches!(source.place, None | Some(Place::Edit(_))) && source.message.kind != MessageKind::Record
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::ids::SessionId;
+    use crate::model::layout::Covered;
+    use crate::model::time::Timestamp;
+    use crate::policy::dsl;
+
+    #[test]
+    fn only_a_failure_that_speaks_of_the_size_is_an_overflow() {
+        let finish = |reason, detail: &str| Finish { reason, detail: detail.to_owned(), ..Finish::default() };
+        assert!(is_overflow(&finish(Some(FinishReason::Error), "prompt is too long: 9 tokens")));
+        assert!(!is_overflow(&finish(Some(FinishReason::Error), "rate limit reached, too many requests")));
+        assert!(!is_overflow(&finish(Some(FinishReason::Stop), "prompt is too long: 9 tokens")));
+    }
+
+    /// A session that ends in a reply which failed, and reductions because of an overflow: the view that each worked
+    /// on, its end, and how it ended.
+    fn check(failed: Finish, layout: &Layout, reductions: &[(Revision, Revision, CompactionState)], expected: Answer) {
+        let mut messages = dsl::parse("u1 \"x\"\na1 \"y\"\nu2 \"z\"\na2 \"\" finish=error");
+        messages[3].message.finish = failed;
+        let revisions: Vec<Revision> = messages.iter().map(|source| source.message.revision).collect();
+        assert!(revisions.is_sorted() && revisions[3] < 100, "the test counts on it: {revisions:?}");
+        let reductions: Vec<Compaction> = reductions
+            .iter()
+            .map(|&(base, end, state)| Compaction {
+                id: CompactionId(Uuid::nil()),
+                session_id: SessionId(Uuid::nil()),
+                request: of_media(),
+                state,
+                base_revision: Some(base),
+                tokens_at_request: 0,
+                window_tokens: 0,
+                attempt: 1,
+                outcome: None,
+                proposed_until: None,
+                failure: None,
+                end_revision: (!state.is_live()).then_some(end),
+                undone_revision: None,
+                requests: Vec::new(),
+                actor: String::new(),
+                create_time: Timestamp(0),
+                end_time: None,
+            })
+            .collect();
+        assert_eq!(answer(layout, &messages, &reductions), expected, "{reductions:?}");
+    }
+
+    #[test]
+    fn a_failure_is_answered_once_for_each_request_and_each_view() {
+        let failed = |context_revision| Finish {
+            reason: Some(FinishReason::Error),
+            detail: "prompt is too long".to_owned(),
+            context_revision,
+            ..Finish::default()
+        };
+        let summed_up = |mark| Layout {
+            covered: Some(Covered { compaction: CompactionId(Uuid::nil()), mark, summary: mark, ranges: Vec::new() }),
+            ..Layout::default()
+        };
+        let plain = Layout::default();
+        let done = |base, end| (base, end, CompactionState::Done);
+        check(Finish::default(), &plain, &[], Answer::Nothing);
+        check(failed(None), &plain, &[], Answer::Relief);
+        check(failed(None), &summed_up(1), &[], Answer::Relief);
+        check(failed(None), &summed_up(200), &[], Answer::Nothing);
+        // One for the request before, one that ended behind the failure, and one that the failure could see.
+        check(failed(None), &plain, &[done(0, 0)], Answer::Relief);
+        check(failed(None), &plain, &[done(100, 200)], Answer::Nothing);
+        check(failed(Some(300)), &plain, &[done(100, 200)], Answer::GiveUp);
+        check(failed(Some(150)), &plain, &[done(100, 200)], Answer::Nothing);
+        check(failed(Some(300)), &plain, &[(100, 200, CompactionState::Failed)], Answer::Relief);
+        check(failed(None), &plain, &[(100, 200, CompactionState::Failed)], Answer::Nothing);
+        check(failed(None), &plain, &[(100, 200, CompactionState::Superseded)], Answer::Relief);
+        check(failed(None), &plain, &[(100, 200, CompactionState::Running)], Answer::Nothing);
+    }
+
+    #[test]
+    fn what_came_behind_a_failure_settles_it() {
+        let mut messages = dsl::parse("u1 \"x\"\na1 \"y\" finish=error");
+        messages[1].message.finish.detail = "prompt is too long".to_owned();
+        assert_eq!(answer(&Layout::default(), &messages, &[]), Answer::Relief);
+        messages.extend(dsl::parse("u2 \"z\""));
+        assert_eq!(answer(&Layout::default(), &messages, &[]), Answer::Nothing);
+        assert_eq!(answer(&Layout::default(), &[], &[]), Answer::Nothing);
+    }
+}
