@@ -24,6 +24,7 @@ mod tools;
 
 use super::{Error, Summarizer, SummaryInput, SummaryOutput, carried};
 use crate::model::view::SourceMessage;
+use crate::policy::Topic;
 use compose::{Form, Material};
 use digest::Digest;
 use futures::future::{BoxFuture, FutureExt, ready};
@@ -128,6 +129,9 @@ fn history<'a>(
     problems::collect(&digest, &mut items);
     references::collect(&digest, &mut items);
     items.extend(previous.items(&digest, has_plan, quote));
+    if items.iter().all(|item| item.topic != Topic::NextSteps) {
+        progress::next_steps(&digest, &mut items);
+    }
     let focus = Fingerprint::of(&text::clean(&input.instructions));
     compose::compose(form, room, Material { items, ledger: &ledger, focus })
 }

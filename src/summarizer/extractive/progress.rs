@@ -167,8 +167,8 @@ fn records(digest: &Digest<'_>, items: &mut Vec<Item>) {
     }
 }
 
-/// How the tests, builds and checks stand: the last run of each, and the exact command.
-fn checks(digest: &Digest<'_>, items: &mut Vec<Item>) {
+/// The last run of each test, build and check, by its place, with how often it ran.
+fn last_runs(digest: &Digest<'_>) -> Vec<(usize, usize)> {
     let mut last: HashMap<&str, (usize, usize)> = HashMap::new();
     for (place, action) in digest.actions.iter().enumerate() {
         if action.purpose == Some(Purpose::Verify)
@@ -180,7 +180,12 @@ fn checks(digest: &Digest<'_>, items: &mut Vec<Item>) {
     }
     let mut runs: Vec<(usize, usize)> = last.into_values().collect();
     runs.sort_unstable();
-    for (place, count) in runs {
+    runs
+}
+
+/// How the tests, builds and checks stand: the last run of each, and the exact command.
+fn checks(digest: &Digest<'_>, items: &mut Vec<Item>) {
+    for (place, count) in last_runs(digest) {
         let action = &digest.actions[place];
         if action.outcome != Outcome::Worked {
             continue;
@@ -192,6 +197,37 @@ fn checks(digest: &Digest<'_>, items: &mut Vec<Item>) {
         let often = 1.0 + (count as f64).ln();
         let score = 0.6 * often * (0.2 + 0.8 * digest.recency(action.at));
         items.push(Item::new(Topic::Done, &format!("{shown} {result}"), score, action.at));
+    }
+}
+
+/// What follows from how things stand, for a conversation in which nobody has said what comes next: the checks that
+/// failed since one passed, and the newest check when files have changed since it passed.
+pub(super) fn next_steps(digest: &Digest<'_>, items: &mut Vec<Item>) {
+    const FAILING_MAX: usize = 3;
+    let changes = |action: &Action<'_>| {
+        let writes = action.call.paths.iter().any(|(_, kind)| matches!(kind, Kind::Write | Kind::Edit));
+        writes && action.outcome == Outcome::Worked
+    };
+    let runs = last_runs(digest);
+    let shown = |action: &Action<'_>| {
+        action.call.command.as_deref().map(|command| text::code(&text::clip(&commands::shown(command), 140)))
+    };
+    let since = runs.iter().rev().map(|(place, _)| &digest.actions[*place]);
+    let failing = since.take_while(|action| action.outcome != Outcome::Worked);
+    for action in failing.filter(|action| action.outcome == Outcome::Failed).take(FAILING_MAX) {
+        // Its error stands among what blocks.
+        let Some(command) = shown(action) else { continue };
+        let score = 0.3 + 0.7 * digest.recency(action.at);
+        items.push(Item::new(Topic::NextSteps, &format!("Get {command} to pass"), score, action.at));
+    }
+    let Some((newest, _)) = runs.last() else { return };
+    let action = &digest.actions[*newest];
+    if action.outcome == Outcome::Worked
+        && digest.actions[newest + 1..].iter().any(changes)
+        && let Some(command) = shown(action)
+    {
+        let line = format!("Run {command} again: files have changed since it passed");
+        items.push(Item::new(Topic::NextSteps, &line, 0.5, action.at));
     }
 }
 

@@ -103,6 +103,24 @@ fn a_question_to_the_user_stays_open() {
 }
 
 #[test]
+fn without_a_plan_the_checks_say_what_comes_next() {
+    let edit = || json!({"file_path": "/src/lib.rs", "old_string": "a", "new_string": "b"});
+    let talk = || Talk::default().user("make the parser faster");
+    let failing = talk().fails("bash", json!({"command": "cargo test --lib"}), "error[E0502]: cannot borrow `tokens`");
+    let text = failing.works("edit", edit(), "ok").summary();
+    assert_says(&text, "Next Steps", "Get `cargo test --lib` to pass");
+    assert_says(&text, "Blocked", "cannot borrow `tokens`");
+    let passed = || talk().runs("cargo test --lib", "test result: ok. 3 passed");
+    assert_says(&passed().works("edit", edit(), "ok").summary(), "Next Steps", "Run `cargo test --lib` again");
+    assert_silent(&passed().summary(), "Next Steps", "cargo test");
+    // Whoever has a plan is not told anything else.
+    let todos = json!({"todos": [{"content": "Write the benchmark", "status": "pending"}]});
+    let planned = passed().works("edit", edit(), "ok").works("TodoWrite", todos, "ok").summary();
+    assert_says(&planned, "Next Steps", "Write the benchmark");
+    assert_silent(&planned, "Next Steps", "again");
+}
+
+#[test]
 fn a_kept_list_gives_done_active_and_next_tasks() {
     let first = json!({"todos": [
         {"content": "Sketch the schema", "status": "in_progress"}, {"content": "Obsolete step", "status": "pending"},
