@@ -65,8 +65,9 @@ impl SchedulerHandle {
             // Not the shortest summary would free enough.
             return instead(scene, &work).map(without_summary);
         }
-        let foreseen = self.summarizers.of(level).foresee(&Assignment::of(scene, planned, instructions).input);
-        let summary_tokens = planned.rules.max_tokens;
+        let input = Assignment::of(scene, planned, instructions).input;
+        let foreseen = self.summarizers.of(level).foresee(&input);
+        let summary_tokens = input.most_tokens(!foreseen.requests.is_empty());
         Some(Preview {
             // One that would free too little is written again, shorter.
             tokens_after: draft.tokens_after.saturating_add(summary_tokens).min(most),

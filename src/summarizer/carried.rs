@@ -30,6 +30,13 @@ pub(super) fn complete(input: &SummaryInput, output: SummaryOutput) -> SummaryOu
     SummaryOutput { text, ..output }
 }
 
+/// The most that a model's summary may weigh with what follows its words, in tokens.
+pub(super) fn most_tokens(input: &SummaryInput) -> i64 {
+    let SummaryInput { rules, budget_tokens, .. } = input;
+    let lists = if rules.file_tags { budget_tokens.saturating_mul(LISTS_SHARE as i64) / 100 } else { 0 };
+    budget_tokens.saturating_add(rules.facts_tokens.max(0)).saturating_add(lists)
+}
+
 /// What the built-in summarizer has to say of files, commands, errors and open points; none where the policy wants none
 /// of it, or where there is nothing.
 fn facts(input: &SummaryInput) -> Option<String> {

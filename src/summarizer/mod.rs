@@ -68,6 +68,13 @@ impl SummaryOutput {
     }
 }
 
+impl SummaryInput {
+    /// The most that a summary may weigh, in tokens, with what the policy puts behind a model's words.
+    pub fn most_tokens(&self, by_model: bool) -> i64 {
+        if by_model { carried::most_tokens(self) } else { self.budget_tokens }
+    }
+}
+
 /// What a summary would ask of a model, as far as it is known before.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Foreseen {

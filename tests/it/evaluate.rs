@@ -125,6 +125,8 @@ fn each_kind_of_fact_is_found_and_looked_for() {
             assert_eq!(kept(row, kind), (1, 1), "{kind} in\n{}", row["text"].as_str().expect("a text"));
         }
     }
+    assert_eq!(own["lost"]["identifiers"], json!(["parse_header"]));
+    assert_eq!((own["lost"].get("files"), &made[0]["lost"]), (None, &json!({})));
     for row in made {
         assert_eq!(row["named_or_expandable"], json!({"kept": 6, "all": 6}), "{row}");
         assert!(row["tokens"].as_u64().expect("tokens") <= 600, "{row}");

@@ -5,10 +5,10 @@
 //! segment of a path with an ending, an identifier is `snake_case`, `Dotted.Name` or `camelCase`.
 
 use crate::model::message::Message;
-use crate::model::part::PartBody;
+use crate::model::part::{PartBody, ResultStatus};
 use regex::Regex;
 use serde_json::Value;
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::LazyLock;
 
 static PATH: LazyLock<Regex> = LazyLock::new(|| pattern(r"(?:/|\b)[\w.@~-]+(?:/[\w.@~-]+)+\.\w+"));
@@ -46,6 +46,9 @@ struct Texts {
     words: String,
     inputs: String,
     outputs: String,
+    /// The outputs in which a line about an error reports one: of calls that failed, and of commands that do not merely
+    /// show what stands in files.
+    reports: String,
     commands: BTreeSet<String>,
     /// The items that the newest list, or the newest words with one, left open.
     open_items: BTreeSet<String>,
@@ -54,6 +57,7 @@ struct Texts {
 impl Texts {
     fn of(messages: &[Message]) -> Self {
         let mut texts = Self::default();
+        let mut commands: HashMap<&str, String> = HashMap::new();
         for part in messages.iter().flat_map(|message| &message.parts) {
             match &part.body {
                 PartBody::Text(text) => {
@@ -64,11 +68,16 @@ impl Texts {
                 PartBody::ToolCall(call) => {
                     texts.inputs.push_str(&call.input_json);
                     texts.inputs.push('\n');
-                    texts.call(&call.input_json);
+                    commands.extend(texts.call(&call.input_json).map(|command| (call.call_id.as_str(), command)));
                 }
                 PartBody::ToolResult(result) => {
                     texts.outputs.push_str(&result.output);
                     texts.outputs.push('\n');
+                    let runs = commands.get(result.call_id.as_str()).is_some_and(|command| !shows_files(command));
+                    if runs || result.status == ResultStatus::Error {
+                        texts.reports.push_str(&result.output);
+                        texts.reports.push('\n');
+                    }
                 }
                 PartBody::Reasoning(_)
                 | PartBody::Media(_)
@@ -81,8 +90,9 @@ impl Texts {
         texts
     }
 
-    fn call(&mut self, input_json: &str) {
-        let Ok(Value::Object(fields)) = serde_json::from_str::<Value>(input_json) else { return };
+    /// Takes a call's command and list; the command is given back.
+    fn call(&mut self, input_json: &str) -> Option<String> {
+        let Ok(Value::Object(fields)) = serde_json::from_str::<Value>(input_json) else { return None };
         let command = ["command", "cmd"].iter().find_map(|name| fields.get(*name)).and_then(Value::as_str);
         self.commands.extend(command.and_then(command_head));
         let list = ["todos", "items", "plan"].iter().find_map(|name| fields.get(*name)).and_then(Value::as_array);
@@ -94,6 +104,7 @@ impl Texts {
             };
             self.open_items = list.iter().filter_map(open).collect();
         }
+        command.map(str::to_owned)
     }
 
     fn items_in_words(&mut self, text: &str) {
@@ -111,12 +122,22 @@ impl Texts {
 
 /// The program and its arguments, without what only says where it runs and where its output goes.
 fn command_head(command: &str) -> Option<String> {
-    let simple = command.split(['\n', ';', '|', '>']).flat_map(|piece| piece.split("&&")).map(str::trim);
-    let says_something = |piece: &&str| !piece.is_empty() && !piece.starts_with("cd ") && !piece.starts_with('#');
-    let words = simple.into_iter().find(says_something)?.split_whitespace().collect::<Vec<_>>().join(" ");
+    let words = first_program(command)?.split_whitespace().collect::<Vec<_>>().join(" ");
     let words = words.trim_end_matches(" 2").to_owned();
     // One word alone, such as `ls`, is in every conversation.
     words.contains(' ').then(|| beginning(&words, COMMAND_CHARS_MAX).to_owned())
+}
+
+fn first_program(command: &str) -> Option<&str> {
+    let mut simple = command.split(['\n', ';', '|', '>']).flat_map(|piece| piece.split("&&")).map(str::trim);
+    simple.find(|piece| !piece.is_empty() && !piece.starts_with("cd ") && !piece.starts_with('#'))
+}
+
+/// Whether a command only shows what stands in files, where a line about an error reports none.
+fn shows_files(command: &str) -> bool {
+    const READERS: [&str; 12] = ["cat", "head", "tail", "sed", "awk", "less", "grep", "rg", "find", "ls", "git", "wc"];
+    let program = first_program(command).and_then(|words| words.split_whitespace().next());
+    program.is_none_or(|program| READERS.contains(&program))
 }
 
 fn beginning(text: &str, chars: usize) -> &str {
@@ -140,7 +161,8 @@ fn errors(text: &str) -> BTreeSet<String> {
 /// Numbers that say something: with a unit or a fraction, or of some length; not those inside of names and paths.
 fn figures(text: &str) -> BTreeSet<String> {
     let is_bound = |letter: Option<char>| {
-        letter.is_some_and(|letter| letter.is_alphanumeric() || matches!(letter, '_' | '/' | ':' | '.' | '-' | '#'))
+        letter
+            .is_some_and(|letter| letter.is_alphanumeric() || matches!(letter, '_' | '/' | ':' | '.' | '-' | '#' | '→'))
     };
     let stands_alone = |start: usize, end: usize| {
         let mut behind = text[end..].chars();
@@ -156,7 +178,7 @@ fn figures(text: &str) -> BTreeSet<String> {
 }
 
 /// What stood before a cut and is used again behind it: files in calls; identifiers and figures in words and calls;
-/// commands that are run again; lines about errors that come up again anywhere; items that were open at the cut and are
+/// commands that are run again; reported errors that come up again anywhere; items that were open at the cut and are
 /// spoken of or listed again.
 pub(super) fn used_again(before: &[Message], after: &[Message]) -> Facts {
     let (before, after) = (Texts::of(before), Texts::of(after));
@@ -171,7 +193,7 @@ pub(super) fn used_again(before: &[Message], after: &[Message]) -> Facts {
         both(files(&everything), files(&after.inputs)),
         both(identifiers(&everything), identifiers(&said)),
         both(before.commands, after.commands),
-        errors(&before.outputs).into_iter().filter(comes_up).collect(),
+        errors(&before.reports).into_iter().filter(comes_up).collect(),
         both(figures(&everything), figures(&said)),
         before.open_items.into_iter().filter(comes_up).collect(),
     ]
@@ -221,8 +243,21 @@ mod tests {
     }
 
     #[test]
+    fn what_a_file_says_of_errors_reports_none() {
+        for (command, expected) in [
+            ("cargo test --lib", false),
+            ("cd /a && npm run check | tail", false),
+            ("cat notes.md", true),
+            ("cd /a; grep -rn error src", true),
+            ("", true),
+        ] {
+            assert_eq!(shows_files(command), expected, "{command}");
+        }
+    }
+
+    #[test]
     fn figures_stand_alone_and_tell_something() {
-        let text = "it took 41 ms, 3 times, 99.5 % of 16384 bytes; see a.rs:812, v1_200, /tmp/900 and 1,250.";
+        let text = "it took 41 ms, 3 times, 99.5 % of 16384 bytes; see a.rs:812, v1_200, /tmp/900 and 1,250. 812→x";
         check(figures(text), &["1,250", "16384", "41 ms", "99.5 %"]);
     }
 

@@ -215,6 +215,7 @@ impl Evaluation<'_> {
         for summarizer in self.summarizers {
             let summary = summarizer.summarize(&subject.input).await;
             let summary = summary.with_context(|| format!("{} for {}", summarizer.name(), subject.preset.name))?;
+            let summary = summary.completed(&subject.input);
             let text = [summary.text.as_str(), &subject.beside].join("\n").trim_end().to_owned();
             let preset = Some(subject.preset.name);
             let written = (summary.summarizer, text);

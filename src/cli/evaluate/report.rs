@@ -29,6 +29,8 @@ pub(super) struct Row {
     /// The facts that are named, or that come back when ids in the view are expanded; none for a summary that was not
     /// made here, which leaves no ids.
     pub(super) named_or_expandable: Option<Kept>,
+    /// For each kind the facts that are not kept; kinds of which all are kept are left out.
+    pub(super) lost: BTreeMap<&'static str, Vec<String>>,
     /// The summary.
     pub(super) text: String,
 }
@@ -84,6 +86,10 @@ impl Row {
     ) -> Self {
         let names = |fact: &str| text.contains(fact);
         let kept = KINDS.iter().zip(facts).map(|(kind, facts)| (*kind, Kept::of(facts, names))).collect();
+        let lost = KINDS
+            .iter()
+            .zip(facts)
+            .map(|(kind, facts)| (*kind, facts.iter().filter(|fact| !names(fact)).cloned().collect::<Vec<_>>()));
         let everything = || facts.iter().flatten();
         let comes_back = |originals: &str| Kept::of(everything(), |fact| names(fact) || originals.contains(fact));
         Self {
@@ -97,6 +103,7 @@ impl Row {
             kept,
             named: Kept::of(everything(), names),
             named_or_expandable: expandable.map(comes_back),
+            lost: lost.filter(|(_, lost)| !lost.is_empty()).collect(),
             text,
         }
     }
@@ -151,6 +158,9 @@ pub(super) fn print(output: &mut Output, rows: &[Row], with_text: bool) -> anyho
         for row in rows {
             output.line(&format!("--- {}: {}, {} ---", row.file, row.preset.unwrap_or("-"), row.summarizer))?;
             output.line(&row.text)?;
+            for (kind, lost) in &row.lost {
+                output.line(&format!("--- not named of the {kind}: {}", lost.join(" · ")))?;
+            }
             output.line("")?;
         }
     }
