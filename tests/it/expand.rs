@@ -36,7 +36,7 @@ pub(crate) async fn long_session(test: &TestApp, preset: &str) -> String {
         .create(NewSession {
             preset: preset.to_owned(),
             policy_override_json: r#"{"trigger": {"auto": false}}"#.to_owned(),
-            window: window(20_000, 1_000),
+            window: window(30_000, 1_000),
             ..NewSession::default()
         })
         .await;
