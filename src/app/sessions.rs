@@ -142,8 +142,8 @@ fn with_override(policy: Policy, json: &str) -> Result<Policy> {
 }
 
 /// Refuses values that somebody chose and that make no sense in the window.
-fn fits(policy: &Policy, window: &ModelWindow) -> Result<()> {
-    match crate::policy::validate::validate_for(policy, window).into_iter().next() {
+fn fits(policy: &Policy, start: Option<&Policy>, window: &ModelWindow) -> Result<()> {
+    match crate::policy::validate::validate_for(policy, start, window).into_iter().next() {
         Some(violation) => {
             let message = format!("{}: {}", violation.field, violation.message);
             Err(Error::new(Reason::PolicyInvalid, message).with("field", violation.field))
@@ -170,10 +170,9 @@ impl Longhand {
         } else {
             start_policy(&new.preset, &new.policy_json)?
         };
+        let given = new.policy_json.is_empty().then(|| start.clone());
         let policy = self.usable(with_override(start, &new.policy_override_json)?)?;
-        if !new.policy_json.is_empty() || !new.policy_override_json.is_empty() {
-            fits(&policy, &new.window)?;
-        }
+        fits(&policy, given.as_ref(), &new.window)?;
         let parent = match &new.parent {
             Some(parent) => Some(self.store().find_session(parent).await?),
             None => None,
@@ -301,13 +300,12 @@ impl Longhand {
                 start
             }
         };
+        let given = change.policy_json.is_none().then(|| start.clone());
         let policy = with_override(start, change.policy_override_json.as_deref().unwrap_or_default())?;
         let policy = self.usable(policy)?;
-        if change.policy_json.is_some() || change.policy_override_json.is_some() {
-            match &change.window {
-                Some(window) => fits(&policy, window)?,
-                None => fits(&policy, &self.store().session(key).await?.0.window)?,
-            }
+        match &change.window {
+            Some(window) => fits(&policy, given.as_ref(), window)?,
+            None => fits(&policy, given.as_ref(), &self.store().session(key).await?.0.window)?,
         }
         update.policy = Some(policy_text(&policy)?);
         Ok(update)

@@ -43,13 +43,21 @@ pub fn validate(policy: &Policy) -> Vec<Violation> {
 
 /// What is wrong with the policy under a window: a tail that leaves no room in it. Empty when the window is not known.
 ///
-/// A preset is what its agent has, whatever the window; this is for values that somebody chose.
-pub fn validate_for(policy: &Policy, window: &ModelWindow) -> Vec<Violation> {
+/// A preset is what its agent has, whatever the window; this is for values that somebody chose. What is as in `start` was
+/// not chosen.
+pub fn validate_for(policy: &Policy, start: Option<&Policy>, window: &ModelWindow) -> Vec<Violation> {
     let mut check = Check::default();
     let Some(room) = overflow::room(window) else { return check.violations };
+    let given = |level, index: usize| match start?.rung(level)?.steps.get(index)? {
+        Step::Summarize(rule) => Some(&rule.tail),
+        Step::Clear(_) | Step::Fit(_) => None,
+    };
     for (level, rung) in policy.ladder() {
         for (index, step) in rung.steps.iter().enumerate() {
             let Step::Summarize(rule) = step else { continue };
+            if given(level, index) == Some(&rule.tail) {
+                continue;
+            }
             let (field, tokens) = match &rule.tail {
                 Tail::Recent(tail) => ("recent.keep_tokens", tail.keep_tokens),
                 Tail::Turns(tail) => ("turns.budget_min_tokens", tail.budget_min_tokens),
@@ -399,7 +407,9 @@ mod tests {
         ] {
             let policy = presets::find(preset).expect("a preset").policy();
             let window = ModelWindow { context, output: Some(16_001.min(context)), ..ModelWindow::default() };
-            let found = validate_for(&policy, &window).into_iter().map(|found| format!("{preset} {}", found.field));
+            assert_eq!(validate_for(&policy, Some(&policy), &window), [], "{preset} is as it is");
+            let found =
+                validate_for(&policy, None, &window).into_iter().map(|found| format!("{preset} {}", found.field));
             assert_eq!(found.collect::<Vec<_>>(), expected, "{preset} in {context}");
         }
     }

@@ -33,7 +33,7 @@ async fn a_session_is_made_once_and_found_by_either_id() {
 
 /// A tail that a window of 4 000 tokens does not hold.
 const TAIL: &str =
-    "{\"auto\": {\"steps\": {\"0\": {\"summarize\": {\"tail\": {\"turns\": {\"budget_min_tokens\": 2000}}}}}}}";
+    "{\"auto\": {\"steps\": {\"0\": {\"summarize\": {\"tail\": {\"turns\": {\"budget_min_tokens\": 2100}}}}}}}";
 
 #[tokio::test]
 async fn what_makes_no_session_is_refused() {
