@@ -16,6 +16,8 @@ pub const POLICY_BYTES_MAX: usize = 64 * 1024;
 pub const INSTRUCTIONS_BYTES_MAX: usize = 16 * 1024;
 /// The provider's words for a finish reason or an error.
 pub const FINISH_DETAIL_BYTES_MAX: usize = 64 * 1024;
+/// Sessions of one kind that the status page counts and names.
+pub const STATUS_SESSIONS_MAX: i64 = 100;
 /// A supplied summary.
 pub const SUMMARY_BYTES_MAX: usize = 1024 * 1024;
 /// One message with all its parts.

@@ -9,6 +9,7 @@ use crate::model::ids::SessionId;
 use crate::model::time::Timestamp;
 use crate::policy::presets;
 use crate::store::{Checked, Durability, Finding};
+pub use crate::store::{Fare, Tally};
 use tokio::sync::mpsc;
 
 /// The daemon's state.
@@ -36,6 +37,8 @@ pub struct ServerInfo {
     pub database_bytes: i64,
     /// Whether writes are taken.
     pub writable: bool,
+    /// How reductions fare.
+    pub fare: Fare,
 }
 
 /// A preset with its policy as text.
@@ -89,6 +92,7 @@ impl Longhand {
             stream_count: self.stream_count(),
             database_bytes: self.store().bytes_on_disk(),
             writable: self.store().is_writable(),
+            fare: self.store().fare(self.shared.clock.now()).await?,
         })
     }
 

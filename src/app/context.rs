@@ -11,6 +11,7 @@ use crate::model::message::Role;
 use crate::model::part::{MediaSource, PartBody};
 use crate::model::usage::ModelWindow;
 use crate::model::view::{Provenance, Shortened, Standing, View, ViewMessage};
+use crate::policy::overhead::is_filled;
 use crate::policy::plan::{self, Scene};
 use crate::policy::{Policy, overflow, recall, shorten};
 use crate::store::{Caller, Condition, SessionKey, Source};
@@ -89,6 +90,8 @@ struct Built {
     view: View,
     provenance: Option<Arc<Provenance>>,
     context_tokens: i64,
+    /// What no reduction takes away, once it was found to fill the window.
+    overhead_tokens: Option<i64>,
     pending: Option<CompactionId>,
 }
 
@@ -180,7 +183,8 @@ impl Longhand {
         } else {
             view.estimated_tokens
         };
-        Ok(Built { source, policy, window, view, provenance, context_tokens, pending })
+        let overhead_tokens = session.guards.overhead_tokens;
+        Ok(Built { source, policy, window, view, provenance, context_tokens, overhead_tokens, pending })
     }
 
     /// A view that is too large for the caller's window deserves a reduction, whatever the session's own window says.
@@ -199,6 +203,9 @@ impl Longhand {
             now: self.shared.clock.now(),
         };
         let Some((level, kind)) = plan::relief(scene, built.context_tokens) else { return Ok(()) };
+        if is_filled(&built.policy, &built.window, level, built.overhead_tokens) {
+            return Ok(());
+        }
         let wanted = CompactionRequest {
             kind,
             trigger: Trigger::Threshold,

@@ -1,6 +1,6 @@
 //! `longhand compact`, `compactions`, `retry`, `undo` and `redo`: reductions by hand.
 
-use super::event_text::{failure, kind, outcome, rewrite, trigger};
+use super::event_text::{failure, kind, outcome, rewrite, rung, trigger};
 use super::output::{Align, Output, Table, time, word};
 use super::{Client, Globals, plan_text};
 use crate::pb;
@@ -269,14 +269,32 @@ fn result(compaction: &pb::Compaction) -> String {
     }
 }
 
+/// The revisions from the first to the last message that the summary stands for.
+fn range(compaction: &pb::Compaction) -> String {
+    let covered = compaction.outcome.as_ref().map(|outcome| outcome.covered.as_slice()).unwrap_or_default();
+    match (covered.first(), covered.last()) {
+        (Some(first), Some(last)) => format!("{}-{}", first.first_revision, last.last_revision),
+        _ => "-".to_owned(),
+    }
+}
+
+/// A number of tokens of what a reduction did, if it did something.
+fn tokens(compaction: &pb::Compaction, of: impl Fn(&pb::CompactionOutcome) -> i64) -> String {
+    compaction.outcome.as_ref().map_or_else(|| "-".to_owned(), |outcome| of(outcome).to_string())
+}
+
 fn table(compactions: &[pb::Compaction]) -> Table {
     let mut table = Table::new(&[
         ("COMPACTION", Align::Left),
         ("KIND", Align::Left),
         ("TRIGGER", Align::Left),
+        ("LEVEL", Align::Left),
         ("STATE", Align::Left),
         ("ASKED FOR", Align::Left),
         ("BASE", Align::Right),
+        ("RANGE", Align::Left),
+        ("BEFORE", Align::Right),
+        ("AFTER", Align::Right),
         ("SUMMARIZER", Align::Left),
         ("COST", Align::Right),
         ("DURATION", Align::Right),
@@ -287,9 +305,13 @@ fn table(compactions: &[pb::Compaction]) -> Table {
             compaction.compaction_id.clone(),
             kind(compaction.kind()),
             trigger(compaction.trigger()),
+            rung(compaction.level()),
             state(compaction),
             time(compaction.create_time.as_ref()),
             compaction.base_revision.map_or_else(|| "-".to_owned(), |revision| revision.to_string()),
+            range(compaction),
+            tokens(compaction, |outcome| outcome.tokens_before),
+            tokens(compaction, |outcome| outcome.tokens_after),
             summarizer(compaction),
             cost(compaction),
             duration(compaction),
@@ -348,7 +370,16 @@ mod tests {
     #[test]
     fn a_row_tells_the_result_and_the_undo() {
         let mut done = compaction(pb::CompactionState::Done);
-        done.outcome = Some(pb::CompactionOutcome { tokens_before: 9, tokens_after: 4, ..Default::default() });
+        let covered = [(3, 7), (11, 20)];
+        let covered =
+            covered.map(|(first_revision, last_revision)| pb::RevisionRange { first_revision, last_revision });
+        done.level = pb::CompactionLevel::Deep.into();
+        done.outcome = Some(pb::CompactionOutcome {
+            covered: covered.to_vec(),
+            tokens_before: 9,
+            tokens_after: 4,
+            ..Default::default()
+        });
         done.undone_revision = Some(12);
         let outcome = done.outcome.as_mut().expect("set above");
         (outcome.summarizer, outcome.duration_ms) = ("strong/m".into(), 2_050);
@@ -364,6 +395,7 @@ mod tests {
         let words: Vec<&str> = lines[1].split_whitespace().collect();
         let shown = ["strong/m", "$1.200034?", "2.050", "s"];
         assert!(words.windows(4).any(|window| window == shown), "{lines:?}");
+        assert!(words.contains(&"deep") && words.windows(3).any(|three| three == ["3-20", "9", "4"]), "{lines:?}");
         assert!(lines[2].ends_with("nothing won (NO_GAIN)"), "{lines:?}");
     }
 }

@@ -7,6 +7,8 @@ use crate::pb::event::Body;
 
 /// How wide a title or a reason may be in a sentence.
 const WORDS_WIDTH: usize = 80;
+/// Why a reduction had no effect, and what can be done about it, is told in so many characters.
+const FAILURE_WIDTH: usize = 500;
 
 /// What an event says, in one line.
 pub(super) fn sentence(event: &pb::Event) -> String {
@@ -146,12 +148,28 @@ pub(super) fn outcome(outcome: &pb::CompactionOutcome) -> String {
     if !outcome.summarizer.is_empty() {
         text += &format!(", by {}", outcome.summarizer);
     }
-    format!("{text}, {} ms", outcome.duration_ms)
+    if outcome.invalidated_tokens > 0 {
+        let (first, tokens) = (outcome.first_changed_index, outcome.invalidated_tokens);
+        text += &format!(", changed from message {first} on ({tokens} tokens of cache)");
+    }
+    text += &format!(", {} ms", outcome.duration_ms);
+    match &outcome.stopped {
+        Some(stopped) => format!("{text}; {}", failure(Some(stopped))),
+        None => text,
+    }
 }
 
 /// The name of what a reduction does.
 pub(super) fn kind(kind: pb::CompactionKind) -> String {
     word(kind.as_str_name(), "COMPACTION_KIND_")
+}
+
+/// The name of the rung that asked for a reduction; of the routine where none did.
+pub(super) fn rung(level: pb::CompactionLevel) -> String {
+    match level {
+        pb::CompactionLevel::Unspecified => "no rung".to_owned(),
+        level => word(level.as_str_name(), "COMPACTION_LEVEL_"),
+    }
 }
 
 /// The name of who asked for a reduction.
@@ -163,7 +181,7 @@ pub(super) fn trigger(trigger: pb::CompactionTrigger) -> String {
 pub(super) fn failure(failure: Option<&pb::CompactionFailure>) -> String {
     failure.map_or_else(
         || "no reason given".to_owned(),
-        |failure| format!("{} ({})", shorten(&failure.message, WORDS_WIDTH), failure.reason),
+        |failure| format!("{} ({})", shorten(&failure.message, FAILURE_WIDTH), failure.reason),
     )
 }
 

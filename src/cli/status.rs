@@ -1,7 +1,8 @@
 //! `longhand status`: what the daemon is and how it fares.
 
 use super::Globals;
-use super::output::time;
+use super::event_text::{kind, rung};
+use super::output::{time, word};
 use crate::pb;
 use std::process::ExitCode;
 
@@ -25,8 +26,10 @@ fn lines(info: &pb::GetServerInfoResponse) -> Vec<String> {
         pb::Durability::ProcessCrash => "a crash of the daemon only".to_owned(),
     };
     let writes = if info.writable { "taken" } else { "REFUSED: the disk failed, reads only" };
-    let (ready, running) = (info.ready_compaction_count, info.running_compaction_count);
-    [
+    let (due, ready, running) = (info.due_session_count, info.ready_compaction_count, info.running_compaction_count);
+    let (breaker, overhead) = (info.breaker_session_count, info.overhead_session_count);
+    let (undo, cooling) = (info.undo_session_count, info.cooling_session_count);
+    let mut lines = vec![
         ("version", format!("{} (SQLite {})", info.version, info.sqlite_version)),
         ("running since", time(info.start_time.as_ref())),
         ("writes", writes.to_owned()),
@@ -35,11 +38,26 @@ fn lines(info: &pb::GetServerInfoResponse) -> Vec<String> {
         ("size on disk", format!("{} KiB", info.database_bytes / 1024)),
         ("sessions", info.session_count.to_string()),
         ("events", info.head_seq.to_string()),
-        ("reductions", format!("{ready} waiting, {running} running")),
         ("subscribers", info.subscriber_count.to_string()),
-    ]
-    .map(|(what, value)| format!("{what:<16}{value}"))
-    .to_vec()
+        ("reductions", format!("{due} sessions due, {ready} waiting, {running} running")),
+        (
+            "guards",
+            format!(
+                "{breaker} breakers open, {overhead} filled by overhead, {cooling} cooling down, {undo} held by an undo"
+            ),
+        ),
+    ];
+    lines.extend(info.stopped_session_ids.iter().map(|id| ("stopped", id.clone())));
+    lines.extend(info.reductions.iter().map(|tally| ("ended", ended(tally))));
+    lines.iter().map(|(what, value)| format!("{what:<16}{value}")).collect()
+}
+
+/// Reductions that ended in the same way, in words.
+fn ended(tally: &pb::ReductionTally) -> String {
+    let state = word(tally.state().as_str_name(), "COMPACTION_STATE_");
+    let (kind, rung, count) = (kind(tally.kind()), rung(tally.level()), tally.count);
+    let freed = if tally.freed_tokens > 0 { format!(", {} tokens freed", tally.freed_tokens) } else { String::new() };
+    format!("{count} {kind} ({rung}) {state}{freed}")
 }
 
 #[cfg(test)]
@@ -50,6 +68,10 @@ mod tests {
     fn a_store_that_takes_no_writes_is_told_loudly() {
         let mut info = pb::GetServerInfoResponse { writable: true, ..pb::GetServerInfoResponse::default() };
         assert!(!lines(&info).concat().contains("REFUSED"));
+        let (kind, level) = (pb::CompactionKind::Summary.into(), pb::CompactionLevel::Auto.into());
+        let state = pb::CompactionState::Done.into();
+        info.reductions = vec![pb::ReductionTally { kind, level, state, count: 2, freed_tokens: 900 }];
+        assert!(lines(&info).concat().contains("2 summary (auto) done, 900 tokens freed"), "{:?}", lines(&info));
         info.writable = false;
         assert!(lines(&info).concat().contains("REFUSED"));
     }

@@ -1,8 +1,9 @@
 //! The daemon about itself, over gRPC.
 
+use super::convert::compaction::{kind, level, state};
 use super::convert::session::durability;
 use super::convert::{count, time};
-use crate::app::admin::{ChainHead, CheckItem, PresetInfo};
+use crate::app::admin::{ChainHead, CheckItem, PresetInfo, Tally};
 use crate::app::{Error, Longhand, Reason};
 use crate::pb;
 use crate::pb::admin_service_server::AdminService;
@@ -31,6 +32,16 @@ fn preset(preset: PresetInfo) -> pb::Preset {
         policy_json: preset.policy_json,
         notes,
         default_preset: preset.is_default,
+    }
+}
+
+fn tally(tally: &Tally) -> pb::ReductionTally {
+    pb::ReductionTally {
+        kind: kind(tally.kind).into(),
+        level: level(tally.level).into(),
+        state: state(tally.state).into(),
+        count: tally.count,
+        freed_tokens: tally.freed_tokens,
     }
 }
 
@@ -96,6 +107,13 @@ impl AdminService for Admin {
             subscriber_count: i64::from(count(info.stream_count)),
             database_bytes: info.database_bytes,
             writable: info.writable,
+            reductions: info.fare.tallies.iter().map(tally).collect(),
+            due_session_count: info.fare.due_count,
+            breaker_session_count: info.fare.breaker_count,
+            undo_session_count: info.fare.undo_count,
+            cooling_session_count: info.fare.cooling_count,
+            overhead_session_count: info.fare.overhead_count,
+            stopped_session_ids: info.fare.stopped.iter().map(ToString::to_string).collect(),
         }))
     }
 

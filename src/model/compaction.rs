@@ -153,6 +153,9 @@ pub struct Outcome {
     pub tokens_after: i64,
     /// Index of the first view message that changed: what stood before it is still in a provider's cache.
     pub first_changed_index: i64,
+    /// Tokens of the view before from that message on, by the policy's estimate: what a provider's cache held of it for
+    /// nothing.
+    pub invalidated_tokens: i64,
     /// Who wrote the summary, such as `extractive`.
     pub summarizer: String,
     /// What the summary cost.
@@ -161,6 +164,8 @@ pub struct Outcome {
     pub supplied: bool,
     /// From first claim to commit, in milliseconds.
     pub duration_ms: i64,
+    /// Why automatic reductions stop for a while after this one, which made no progress; none where they go on.
+    pub stopped: Option<Failure>,
 }
 
 impl Outcome {

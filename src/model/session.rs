@@ -14,6 +14,21 @@ pub enum SessionState {
     Archived,
 }
 
+/// What keeps a session's automatic reductions from going on without end, as it stands now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Guards {
+    /// Reductions in a row that failed or freed too little.
+    pub failure_count: i64,
+    /// Automatic reductions wait for so many user messages; 0 when they do not.
+    pub hold_turns: i64,
+    /// Whether they wait because a breaker opened, rather than because somebody took a reduction back.
+    pub breaker_open: bool,
+    /// Until then no rung of the ladder asks again, as long as the view fits.
+    pub cool_until: Option<Timestamp>,
+    /// What no reduction takes away, once it was found to fill the window.
+    pub overhead_tokens: Option<i64>,
+}
+
 /// One conversation, as it stands now.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Session {
@@ -43,6 +58,8 @@ pub struct Session {
     pub message_count: i64,
     /// Tokens of the view, by trusted usage plus estimate.
     pub context_tokens: i64,
+    /// What keeps automatic reductions from going on without end.
+    pub guards: Guards,
     /// When the server made it.
     pub create_time: Timestamp,
     /// When it last changed.

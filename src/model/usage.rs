@@ -79,3 +79,12 @@ pub struct ModelWindow {
     /// The most the model writes in one reply.
     pub output: Option<i64>,
 }
+
+/// How large a context was once, by what a reply reported and by what the policy estimates of its view.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Reading {
+    /// Trusted usage plus the estimate of what came after it.
+    pub usage_tokens: i64,
+    /// The estimate of the whole view.
+    pub view_tokens: i64,
+}

@@ -19,6 +19,7 @@ mod laws;
 mod golden;
 pub mod overflow;
 pub mod overflow_errors;
+pub mod overhead;
 pub mod overrides;
 pub mod pairing;
 pub mod plan;
@@ -426,7 +427,7 @@ pub enum SummaryRole {
 }
 
 /// What ends a loop.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Guards {
     /// A summary must free at least this many tokens of the view, or it is refused.
@@ -437,4 +438,19 @@ pub struct Guards {
     pub breaker_turns: u32,
     /// Attempts of one job, the first included.
     pub attempts_max: u32,
+    /// After a reduction that a rung asked for, no rung asks again until the view has grown by this share of the window.
+    /// An exceeded window and requests by hand do not wait. 0: they ask at once.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub rearm_ratio: f64,
+    /// Clearings and cuts that come without a summary are left out when a provider would have to read more than so many
+    /// tokens again, which it has in its cache, for each token that they free; as long as the view fits its window.
+    /// Absent: whatever that costs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reread_per_freed_max: Option<u32>,
+}
+
+/// Whether a value is at its default, which the text of a policy leaves out.
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_zero(value: &f64) -> bool {
+    *value == 0.0
 }

@@ -200,6 +200,11 @@ pub fn room(window: &ModelWindow) -> Option<i64> {
     (window.context > 0).then(|| window.input.unwrap_or(window.context - window.output.unwrap_or(0)).max(0))
 }
 
+/// By how many tokens a view must have grown since the newest reduction that a rung asked for, before one asks again.
+pub fn rearm_tokens(policy: &Policy, window: &ModelWindow) -> i64 {
+    share(window.context.max(0), policy.guards.rearm_ratio).ceil() as i64
+}
+
 /// Tokens that the main rung lets a view have; 0 when the window is unknown or too small for the policy.
 pub fn usable(policy: &Policy, window: &ModelWindow) -> i64 {
     let main = policy.auto.as_ref().or(policy.deep.as_ref()).or(policy.micro.as_ref());

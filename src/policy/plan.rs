@@ -118,12 +118,29 @@ pub fn decide(scene: Scene<'_>, context_tokens: i64, allowed: impl Fn(Level) -> 
         return None;
     }
     for (level, rung) in overflow::reached(policy, window, context_tokens).filter(|(level, _)| allowed(*level)) {
-        if let Some(work) = climb_somehow(scene, rung, context_tokens) {
+        if let Some(work) = climb_somehow(scene, rung, context_tokens).filter(|work| pays(scene, work, context_tokens))
+        {
             return Some(Decision { level: Some(level), work });
         }
     }
     let work = routine(scene);
-    (!work.is_empty()).then_some(Decision { level: None, work })
+    (!work.is_empty() && pays(scene, &work, context_tokens)).then_some(Decision { level: None, work })
+}
+
+/// Whether what is cut is worth what a provider has to read again because of it. A summary, and a view that does not fit
+/// its window, do not ask for the price.
+fn pays(scene: Scene<'_>, work: &Work, context_tokens: i64) -> bool {
+    let Scene { policy, window, sources, .. } = scene;
+    let Some(most) = policy.guards.reread_per_freed_max else { return true };
+    if work.summary.is_some() || overflow::room(window).is_some_and(|room| context_tokens > room) {
+        return true;
+    }
+    let before = view(policy, sources);
+    let after = view(policy, &with_cuts(sources, &work.cuts, CompactionId(Uuid::nil())));
+    let same = usize::try_from(first_changed(&before, &after)).unwrap_or(usize::MAX);
+    let reread = tokens::estimate_messages(policy, after.messages.get(same..).unwrap_or_default());
+    let freed = before.estimated_tokens.saturating_sub(after.estimated_tokens);
+    reread <= freed.saturating_mul(i64::from(most))
 }
 
 /// What a rung's steps come to, with its own tail or a smaller one.

@@ -38,6 +38,7 @@ pub fn validate(policy: &Policy) -> Vec<Violation> {
     check.not_negative(policy.guards.minimum_gain_tokens, "guards.minimum_gain_tokens");
     check.that(policy.guards.breaker_failures >= 1, "guards.breaker_failures", "must be at least 1");
     check.that(policy.guards.attempts_max >= 1, "guards.attempts_max", "must be at least 1");
+    check.share(policy.guards.rearm_ratio, "guards.rearm_ratio");
     check.violations
 }
 

@@ -6,6 +6,7 @@
 mod books;
 mod client;
 mod counts;
+mod guard;
 mod hooks;
 mod index;
 mod live;

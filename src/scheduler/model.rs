@@ -419,6 +419,7 @@ impl World {
             tokens_after: 10,
             routine: RoutineTotals::default(),
             first_changed_index: 0,
+            invalidated_tokens: 0,
             progress: true,
             cool_until: None,
             breaker: NO_BREAKER,
@@ -627,7 +628,7 @@ proptest! {
             let window = ModelWindow::default();
             let due = |key: i64| DueSession {
                 session: SessionKey(key), revision: 1, appended_tokens: 0, usage_tokens: None, held: false,
-                cool_until: None, window: window.clone(),
+                cool_until: None, overhead_tokens: None, reduced: None, rest_tokens: None, window: window.clone(),
             };
             let ready: Vec<_> = found.iter().filter(|(_, is_job)| *is_job).map(|(key, _)| (100 + key, SessionKey(*key))).collect();
             let due: Vec<_> = found.iter().filter(|(_, is_job)| !is_job).map(|(key, _)| due(*key)).collect();

@@ -102,6 +102,9 @@ mod tests {
             usage_tokens: None,
             held: false,
             cool_until: None,
+            overhead_tokens: None,
+            reduced: None,
+            rest_tokens: None,
             window: ModelWindow::default(),
         }
     }

@@ -4,7 +4,7 @@ use super::books::Books;
 use super::client::{Answer, Assignment};
 use super::live::{Live, Teller};
 use super::patience::patiently;
-use super::{Error, counts, recover, rule, totals};
+use super::{Error, counts, guard, recover, rule, totals};
 use crate::clock::Clock;
 use crate::config::Hooks;
 use crate::limits;
@@ -15,6 +15,7 @@ use crate::model::message::MessageKind;
 use crate::model::time::Timestamp;
 use crate::model::view::SourceMessage;
 use crate::policy::bpe::Vocabulary;
+use crate::policy::overhead::{is_filled, overhead};
 use crate::policy::plan::{self, Scene, SummaryPlan, Work};
 use crate::policy::{Notice, Policy, Rung, continuing, overflow, replay, tokens, upgrade};
 use crate::store::{
@@ -110,12 +111,19 @@ impl Worker {
         let tokens = due.usage_tokens.unwrap_or(estimated);
         // A view that does not fit its window does not wait until the ladder has rested.
         let exceeds = overflow::room(&due.window).is_some_and(|room| tokens > room);
-        let rests = due.cool_until.is_some_and(|until| now < until) && !exceeds;
+        let cools = due.cool_until.is_some_and(|until| now < until);
+        let rearm_tokens = overflow::rearm_tokens(&policy, &due.window);
+        let rests = (cools || due.rest_tokens.is_some_and(|rest| estimated < rest + rearm_tokens)) && !exceeds;
         self.relieve(due, &source, scene, tokens).await?;
-        let decision = if due.held { None } else { plan::decide(scene, tokens, |_| !rests) };
+        // What was found to be filled by what no reduction takes away is not tried again; what is found now is told.
+        let allowed = |level| !rests && !is_filled(&policy, &due.window, level, due.overhead_tokens);
+        let filled = guard::filled(scene, due, estimated, allowed).filter(|_| !due.held);
+        let decision = if due.held { None } else { filled.clone().or_else(|| plan::decide(scene, tokens, allowed)) };
         let (acts, climbs) = (decision.is_some(), decision.as_ref().is_some_and(|decision| decision.level.is_some()));
         if let Some(decision) = decision {
             let (request, confirm_until) = request(&policy, decision.level, percent(tokens, due), now);
+            // Nobody is asked to agree to what cannot be done.
+            let confirm_until = confirm_until.filter(|_| filled.is_none());
             let window = due.window.clone();
             let condition = Condition::Due;
             self.store.enqueue(due.session, Caller::default(), request, window, condition, confirm_until).await?;
@@ -272,7 +280,14 @@ impl Worker {
         let now = self.clock.now();
         let scene = scene(policy, &claim.window, source, now);
         let by_hand = claim.request.trigger == Trigger::Manual;
-        let tokens = plan::view(policy, &source.messages).estimated_tokens.max(claim.context_tokens);
+        let estimated = plan::view(policy, &source.messages).estimated_tokens;
+        if claim.request.trigger == Trigger::Threshold
+            && let Some((why, overhead)) = guard::overhead_failure(claim, scene, rung, estimated)
+        {
+            let found = || self.store.overhead_found(claim.clone(), why.clone(), overhead, breaker(policy));
+            return Ok(patiently(found).await?);
+        }
+        let tokens = estimated.max(claim.context_tokens);
         let rungs = if by_hand { vec![plan::by_hand(rung)] } else { plan::narrowings(rung) };
         // What a provider refused is reduced as if its media were gone, and loses them in the same reduction.
         let media = match claim.request.trigger {
@@ -510,6 +525,7 @@ pub(super) struct Draft {
     pub(super) tokens_after: i64,
     routine: RoutineTotals,
     pub(super) first_changed_index: i64,
+    invalidated_tokens: i64,
 }
 
 impl Draft {
@@ -529,12 +545,16 @@ impl Draft {
         if summary.is_none() && after.estimated_tokens >= before.estimated_tokens {
             return None;
         }
+        let first_changed_index = plan::first_changed(&before, &after);
+        let changed = usize::try_from(first_changed_index).unwrap_or(usize::MAX);
+        let changed = before.messages.get(changed..).unwrap_or_default();
         Some(Self {
             reduction: reduction(scene, cuts, summary),
             tokens_before: before.estimated_tokens,
             tokens_after: after.estimated_tokens,
             routine: totals(policy, &after_sources),
-            first_changed_index: plan::first_changed(&before, &after),
+            first_changed_index,
+            invalidated_tokens: tokens::estimate_messages(policy, changed),
         })
     }
 
@@ -563,6 +583,7 @@ impl Draft {
     fn commit(self, claim: &Claim, scene: Scene<'_>, rung: Option<&Rung>) -> Commit {
         let Scene { policy, window, now, .. } = scene;
         let due = rung.and_then(|rung| rung.threshold.due_at(window));
+        let unseen = overhead(scene, claim.reduced, guard::reading(claim, self.tokens_before)).unseen_tokens;
         let rests = policy.trigger.cool_down_seconds > 0 && claim.request.trigger == Trigger::Threshold;
         let cool_until = rests.then(|| now.plus_millis(i64::from(policy.trigger.cool_down_seconds) * 1_000));
         Commit {
@@ -572,7 +593,8 @@ impl Draft {
             tokens_after: self.tokens_after,
             routine: self.routine,
             first_changed_index: self.first_changed_index,
-            progress: due.is_none_or(|due| self.tokens_after < due),
+            invalidated_tokens: self.invalidated_tokens,
+            progress: due.is_none_or(|due| self.tokens_after.saturating_add(unseen) < due),
             cool_until,
             breaker: breaker(policy),
             reduction: match claim.request.trigger {

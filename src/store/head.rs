@@ -7,7 +7,7 @@ use crate::limits;
 use crate::model::ids::{CompactionId, SessionId};
 use crate::model::session::SessionState;
 use crate::model::time::Timestamp;
-use crate::model::usage::{ModelWindow, Usage};
+use crate::model::usage::{ModelWindow, Reading, Usage};
 use crate::model::{Revision, Seq};
 use sqlx::{Row as _, SqliteConnection};
 use std::collections::{HashMap, VecDeque};
@@ -38,6 +38,8 @@ pub struct Rule {
     pub idle_ms: Option<i64>,
     /// What the window has room for beside a reply: with more than that in it no rung waits for its cool-down.
     pub room_tokens: Option<i64>,
+    /// By how many tokens the view must have grown since a rung's reduction before one asks again.
+    pub rearm_tokens: i64,
     /// What of reported usage counts.
     pub usage: UsageReading,
 }
@@ -152,6 +154,12 @@ pub(crate) struct Head {
     pub(crate) view_checked: i64,
     /// When the session will have been idle for as long as its routine waits.
     pub(crate) idle_until: Option<Timestamp>,
+    /// What no reduction takes away, once it was found to fill the window.
+    pub(crate) overhead_tokens: Option<i64>,
+    /// How large the context was before the newest reduction that trusted usage measured.
+    pub(crate) reduced: Option<Reading>,
+    /// What the view weighed right after the newest reduction that a rung asked for.
+    pub(crate) rest_tokens: Option<i64>,
     pub(crate) live_job: Option<CompactionId>,
     pub(crate) open: HashMap<Uuid, OpenMessage>,
     /// `(revision, appended_tokens)` of the last changes. Memory only: after a restart usage is tied to its own place.
@@ -162,7 +170,7 @@ const SELECT: &str = "select id, public_id, fork_revision, title, state, metadat
      history_revision, reduction_revision, chain_hash, message_count, update_time, view_tokens, appended_tokens, \
      usage_tokens, usage_at, output_tokens, output_checked, due_revision, due_window, failures, hold_turns, hold_breaker, \
      failed_tokens, quiet_tokens, cool_until, routine_count, routine_checked, view_count, view_checked, idle_until, \
-     due_time \
+     due_time, overhead_tokens, reduced_usage_tokens, reduced_view_tokens, rest_tokens \
      from session where id = $1";
 const SELECT_OPEN: &str = "select m.id, m.public_id, \
      (select count(*) from part p where p.message_id = m.id) \
@@ -173,11 +181,18 @@ const UPDATE: &str = "update session set title = $2, state = $3, metadata_json =
      view_tokens = $12, appended_tokens = $13, usage_tokens = $14, usage_at = $15, output_tokens = $16, \
      output_checked = $17, due_revision = $18, due_window = $19, failures = $20, hold_turns = $21, hold_breaker = $22, \
      failed_tokens = $23, quiet_tokens = $24, cool_until = $25, routine_count = $26, routine_checked = $27, view_count = $28, \
-     view_checked = $29, idle_until = $30, due_time = $31 where id = $1";
+     view_checked = $29, idle_until = $30, due_time = $31, overhead_tokens = $32, reduced_usage_tokens = $33, \
+     reduced_view_tokens = $34, rest_tokens = $35 where id = $1";
 
 /// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
 pub(crate) const STATEMENTS: &[&str] = &[SELECT, SELECT_OPEN, SELECT_LIVE_JOB, UPDATE];
+
+/// A reading from its two columns.
+pub(crate) fn reading(usage_tokens: Option<i64>, view_tokens: Option<i64>) -> Option<Reading> {
+    let (usage_tokens, view_tokens) = usage_tokens.zip(view_tokens)?;
+    Some(Reading { usage_tokens, view_tokens })
+}
 
 impl Head {
     /// Reads a head from its row.
@@ -233,6 +248,9 @@ impl Head {
             view_count: row.try_get("view_count")?,
             view_checked: row.try_get("view_checked")?,
             idle_until: row.try_get::<Option<i64>, _>("idle_until")?.map(Timestamp),
+            overhead_tokens: row.try_get("overhead_tokens")?,
+            reduced: reading(row.try_get("reduced_usage_tokens")?, row.try_get("reduced_view_tokens")?),
+            rest_tokens: row.try_get("rest_tokens")?,
             live_job: live.map(|id| codec::uuid(&id).map(CompactionId)).transpose()?,
             open,
             totals: VecDeque::new(),
@@ -273,6 +291,10 @@ impl Head {
             .bind(self.view_checked)
             .bind(self.idle_until.map(|until| until.0))
             .bind(self.due_time.map(|since| since.0))
+            .bind(self.overhead_tokens)
+            .bind(self.reduced.map(|reading| reading.usage_tokens))
+            .bind(self.reduced.map(|reading| reading.view_tokens))
+            .bind(self.rest_tokens)
             .execute(conn)
             .await?;
         Ok(())
@@ -345,6 +367,10 @@ impl Head {
             .map_or(self.appended_tokens - own, |(_, total)| *total);
         self.usage_tokens = Some(tokens);
         self.usage_at = seen + own;
+        // What is less than the overhead shows that the overhead has become smaller.
+        if self.overhead_tokens.is_some_and(|overhead| tokens < overhead) {
+            self.forget_overhead();
+        }
         true
     }
 
@@ -353,6 +379,14 @@ impl Head {
         self.reduction_revision = at;
         self.usage_tokens = None;
         self.failed_tokens = None;
+        self.quiet_tokens = None;
+        self.rest_tokens = None;
+    }
+
+    /// Forgets what was found to fill the window: something has changed, or somebody reduced the view by hand.
+    pub(crate) fn forget_overhead(&mut self) {
+        self.overhead_tokens = None;
+        self.reduced = None;
         self.quiet_tokens = None;
     }
 
@@ -363,7 +397,7 @@ impl Head {
         }
         let tokens = self.context_tokens();
         let reached = rule.due_tokens.is_some_and(|due| tokens >= due) && !self.is_quiet(tokens);
-        let climbs = reached && !self.is_cooling(rule, now) && self.may_summarize(&rule.window);
+        let climbs = reached && !self.is_resting(rule, now) && self.may_summarize(&rule.window);
         let much = rule.prune_tokens.is_some_and(|least| self.output_tokens > least)
             && self.output_tokens >= self.output_checked + rule.prune_step_tokens;
         let grown =
@@ -407,10 +441,12 @@ impl Head {
         self.quiet_tokens.is_some_and(|quiet| tokens < quiet)
     }
 
-    /// Whether the ladder rests after a reduction. A view that does not fit its window does not wait for that.
-    fn is_cooling(&self, rule: &Rule, now: Timestamp) -> bool {
-        self.cool_until.is_some_and(|until| now < until)
-            && rule.room_tokens.is_none_or(|room| self.context_tokens() <= room)
+    /// Whether the ladder rests after a reduction: for a while, and until the view has grown. A view that does not fit its
+    /// window does not wait for that.
+    fn is_resting(&self, rule: &Rule, now: Timestamp) -> bool {
+        let cools = self.cool_until.is_some_and(|until| now < until);
+        let unarmed = self.rest_tokens.is_some_and(|rest| self.view_tokens < rest + rule.rearm_tokens);
+        (cools || unarmed) && rule.room_tokens.is_none_or(|room| self.context_tokens() <= room)
     }
 
     /// Whether automatic reductions wait because somebody took one back.

@@ -1,11 +1,13 @@
 //! Reductions as jobs: asked for, claimed, kept alive, ended. A result is committed together with its job's end.
 
 use super::append::answered;
+use super::breaker::{Breaker, no_progress, stops};
 use super::chain::Digest;
 use super::codec::{self, Number as _};
 use super::error::{Error, Kind, Result};
-use super::head::{Receipt, RoutineTotals, SessionKey};
+use super::head::{Receipt, RoutineTotals, SessionKey, reading};
 use super::lineage::Reader;
+use super::tally;
 use super::tx::{Caller, Tx};
 use crate::clock::fresh_id;
 use crate::limits;
@@ -17,7 +19,7 @@ use crate::model::event::EventBody;
 use crate::model::ids::{CompactionId, SessionId};
 use crate::model::session::SessionState;
 use crate::model::time::Timestamp;
-use crate::model::usage::ModelWindow;
+use crate::model::usage::{ModelWindow, Reading};
 use sqlx::Row as _;
 use sqlx::sqlite::SqliteRow;
 use uuid::Uuid;
@@ -83,19 +85,14 @@ pub struct Claim {
     pub window: ModelWindow,
     /// Tokens of the view at `base`: trusted usage plus estimate.
     pub context_tokens: i64,
+    /// Whether usage is trusted there, or all of it is an estimate.
+    pub measured: bool,
+    /// How large the context was before the newest reduction that trusted usage measured.
+    pub reduced: Option<Reading>,
     /// The session's running total at `base`, to measure what came since.
     pub(crate) appended_at_base: i64,
     /// When the first attempt began.
     pub start_time: Timestamp,
-}
-
-/// What ends a loop of reductions that change nothing.
-#[derive(Debug, Clone, Copy)]
-pub struct Breaker {
-    /// After this many without progress in a row …
-    pub failures_max: i64,
-    /// … automatic triggers wait for this many user messages.
-    pub hold_turns: i64,
 }
 
 /// What an attempt that is followed by another one counts as.
@@ -120,6 +117,8 @@ pub(crate) enum End {
     Dead(Failure),
     /// There was nothing to do after all.
     Nothing(Failure),
+    /// So many tokens that no reduction takes away fill the window: no rung that is due below them asks again.
+    Overhead(Failure, i64),
 }
 
 /// Ends a job without effect.
@@ -162,6 +161,12 @@ pub struct DueSession {
     pub held: bool,
     /// Until then no rung of the ladder asks again, as long as the view fits.
     pub cool_until: Option<Timestamp>,
+    /// What no reduction takes away, once it was found to fill the window.
+    pub overhead_tokens: Option<i64>,
+    /// How large the context was before the newest reduction that trusted usage measured.
+    pub reduced: Option<Reading>,
+    /// What the view weighed right after the newest reduction that a rung asked for.
+    pub rest_tokens: Option<i64>,
     /// The window it is judged by.
     pub window: ModelWindow,
 }
@@ -189,7 +194,8 @@ const READY: &str = "select id, session_id, run_at from job where state = 1 and 
 const NEXT_RUN: &str = "select min(run_at) from job where state = 1 and queued = 0";
 const RUNNING: &str = "select id, session_id, lease_until from job where state = 2 order by lease_until";
 const DUE: &str = "select id, revision, appended_tokens, usage_tokens, usage_at, \
-     hold_turns > 0 and hold_breaker = 0, due_window, window, cool_until from session \
+     hold_turns > 0 and hold_breaker = 0, due_window, window, cool_until, overhead_tokens, \
+     reduced_usage_tokens, reduced_view_tokens, rest_tokens from session \
      where due_revision is not null order by due_time, id limit $1";
 const NEXT_IDLE: &str = "select idle_until from session where idle_until is not null order by idle_until limit 1";
 const IDLE: &str =
@@ -341,6 +347,9 @@ pub(crate) async fn due(reader: &mut Reader<'_>, limit: i64) -> Result<Vec<DueSe
                     &row.try_get::<Option<Vec<u8>>, _>(6)?.map_or_else(|| row.try_get(7), Ok)?,
                 )?,
                 cool_until: row.try_get::<Option<i64>, _>(8)?.map(Timestamp),
+                overhead_tokens: row.try_get(9)?,
+                reduced: reading(row.try_get(10)?, row.try_get(11)?),
+                rest_tokens: row.try_get(12)?,
             })
         })
         .collect()
@@ -483,6 +492,7 @@ pub(crate) async fn claim(tx: &mut Tx<'_>, row: i64, owner: Uuid, until: Timesta
     }
     let head = tx.loaded(key)?;
     let (base, appended_at_base, context_tokens) = (head.revision, head.appended_tokens, head.context_tokens());
+    let (measured, reduced) = (head.usage_tokens.is_some(), head.reduced);
     let claimed = sqlx::query(CLAIM)
         .bind(row)
         .bind(owner.as_bytes().to_vec())
@@ -520,6 +530,8 @@ pub(crate) async fn claim(tx: &mut Tx<'_>, row: i64, owner: Uuid, until: Timesta
         lost: job.lost,
         window: job.window,
         context_tokens,
+        measured,
+        reduced,
         appended_at_base,
         start_time: job.start_time.unwrap_or(now),
     }))
@@ -566,6 +578,8 @@ pub(crate) async fn lost_claim(tx: &mut Tx<'_>, row: i64) -> Result<Claim> {
         lost: job.lost,
         window: job.window,
         context_tokens: 0,
+        measured: false,
+        reduced: None,
         appended_at_base: 0,
         start_time: job.start_time.unwrap_or_default(),
     })
@@ -603,6 +617,8 @@ pub(super) async fn finish(tx: &mut Tx<'_>, key: i64, end: Finish<'_>) -> Result
     if done.rows_affected() != 1 {
         return Err(Error::LeaseLost);
     }
+    let freed = end.outcome.map_or(0, |outcome| (outcome.tokens_before - outcome.tokens_after).max(0));
+    tally::add(tx.conn, end.job, freed).await?;
     let next: Option<Vec<u8>> =
         sqlx::query_scalar(PROMOTE).bind(key).bind(tx.now.0).fetch_optional(&mut *tx.conn).await?;
     let next = next.map(|id| codec::uuid(&id).map(CompactionId)).transpose()?;
@@ -621,20 +637,6 @@ pub(super) async fn holds(tx: &mut Tx<'_>, claim: &Claim) -> Result<()> {
     }
 }
 
-/// Counts a reduction without progress, and holds automatic triggers when there were too many.
-pub(super) fn no_progress(tx: &mut Tx<'_>, key: i64, breaker: Breaker) -> Result<()> {
-    let head = tx.loaded(key)?;
-    head.failures += 1;
-    head.failed_tokens = Some(head.view_tokens);
-    if head.failures >= breaker.failures_max {
-        head.failures = 0;
-        head.hold_turns = breaker.hold_turns;
-        head.hold_breaker = breaker.hold_turns > 0;
-        head.due_revision = None;
-    }
-    Ok(())
-}
-
 impl EndJob {
     /// Ends the job, or puts it back for another attempt.
     pub(crate) async fn apply(self, tx: &mut Tx<'_>) -> Result<()> {
@@ -644,6 +646,16 @@ impl EndJob {
         let caller = Caller::default();
         let compaction = self.claim.compaction;
         let revision = tx.next_revision(key)?;
+        let stopped = match &self.end {
+            End::Failed(_) | End::Dead(_) => stops(tx, key, self.breaker)?,
+            End::Retry(..) | End::Nothing(_) | End::Overhead(..) => None,
+        };
+        // Whoever reads why this one failed learns why no other follows.
+        let told = |failure: Failure| match &stopped {
+            Some(stopped) => Failure { message: format!("{}; {}", failure.message, stopped.message), ..failure },
+            None => failure,
+        };
+        let mut overhead = None;
         let (state, failure, body) = match self.end {
             End::Retry(failure, run_at, loss) => {
                 sqlx::query(RETRY)
@@ -660,16 +672,23 @@ impl EndJob {
                 return Ok(());
             }
             End::Failed(failure) => {
+                let failure = told(failure);
                 let body = EventBody::CompactionFailed { compaction, failure: failure.clone() };
                 (CompactionState::Failed, failure, body)
             }
             End::Dead(failure) => {
+                let failure = told(failure);
                 let body = EventBody::CompactionFailed { compaction, failure: failure.clone() };
                 (CompactionState::Dead, failure, body)
             }
             End::Nothing(failure) => {
                 let body = EventBody::CompactionCancelled { compaction, failure: failure.clone() };
                 (CompactionState::Cancelled, failure, body)
+            }
+            End::Overhead(failure, tokens) => {
+                overhead = Some(tokens);
+                let body = EventBody::CompactionFailed { compaction, failure: failure.clone() };
+                (CompactionState::Failed, failure, body)
             }
         };
         let end = Finish {
@@ -681,7 +700,9 @@ impl EndJob {
             failure: Some(&failure),
         };
         finish(tx, key, end).await?;
-        if state != CompactionState::Cancelled {
+        if overhead.is_some() {
+            tx.loaded(key)?.overhead_tokens = overhead;
+        } else if state != CompactionState::Cancelled {
             no_progress(tx, key, self.breaker)?;
         }
         tx.event(key, &caller, &body, &Digest::default())?;

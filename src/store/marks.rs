@@ -142,6 +142,7 @@ impl Rewrite {
 pub(super) fn changed(tx: &mut Tx<'_>, key: i64, at: Revision) -> Result<()> {
     let head = tx.loaded(key)?;
     head.reduce(at);
+    head.forget_overhead();
     head.look_again(at);
     Ok(())
 }

@@ -3,6 +3,7 @@
 //! The store records and reads; it decides nothing. Start at `migrations/`, then `writer`, then `messages`.
 
 mod append;
+mod breaker;
 mod chain;
 mod codec;
 mod counts;
@@ -23,22 +24,25 @@ mod search;
 mod sessions;
 #[cfg(test)]
 mod tests;
+mod tally;
 mod tx;
 mod verify;
 mod writer;
 
 pub use append::{DraftReceipt, DraftWordsToAdd, Seal, Weigh, Weighed, Weight};
+pub use breaker::Breaker;
 pub use counts::Counted;
 pub use error::{Error, Kind, Result};
 pub use events::{EventFilter, EventPage, Looked};
 pub use head::{Fill, Receipt, RoutineTotals, Rule, SessionKey, UsageReading};
-pub use jobs::{Breaker, Claim, Condition, DueSession, Enqueued, Evaluation, Loss};
+pub use jobs::{Claim, Condition, DueSession, Enqueued, Evaluation, Loss};
 pub use marks::BranchSummary;
 pub use messages::{PageOf, weigh_bytes};
 pub use open::{Durability, Options};
 pub use reductions::{Commit, Committed, ContinuationCommit, Reduction, ReplayCommit, SummaryCommit};
 pub use search::{Lookup, Unindexed};
 pub use sessions::{CreateSession, ForkSession, PolicyText, UpdateSession};
+pub use tally::{Fare, Tally};
 pub use tx::{Caller, RequestKey};
 pub use verify::{Checked, Finding};
 
@@ -558,6 +562,11 @@ impl Store {
     /// Checks one session's chain, or all and the log, against the rows; findings go to `found` as they come.
     pub async fn verify(&self, session: Option<SessionKey>, found: mpsc::Sender<Finding>) -> Result<Checked> {
         self.reading(async |reader| verify::run(reader, session.map(|session| session.0), &found).await).await
+    }
+
+    /// How reductions fare in the whole store, as of an instant.
+    pub async fn fare(&self, now: Timestamp) -> Result<Fare> {
+        self.reading(async |reader| tally::fare(reader, now).await).await
     }
 
     /// How many sessions there are.

@@ -57,6 +57,8 @@ const MIGRATIONS: &[(i64, &str, &str)] = &[
     (20_261_126_000_000, "undone", include_str!("../../migrations/20261126000000_undone.sql")),
     (20_261_126_000_001, "tail_start", include_str!("../../migrations/20261126000001_tail_start.sql")),
     (20_261_128_000_000, "jobs", include_str!("../../migrations/20261128000000_jobs.sql")),
+    (20_261_129_000_000, "guards", include_str!("../../migrations/20261129000000_guards.sql")),
+    (20_261_129_000_100, "tally", include_str!("../../migrations/20261129000100_tally.sql")),
     (20_261_130_000_000, "part_ids", include_str!("../../migrations/20261130000000_part_ids.sql")),
 ];
 

@@ -68,6 +68,11 @@ impl Store {
         self.done(Command::End(jobs::EndJob { claim, end: jobs::End::Nothing(failure), breaker })).await
     }
 
+    /// Ends a job that cannot help, since so many tokens that no reduction takes away fill the window.
+    pub async fn overhead_found(&self, claim: Claim, failure: Failure, tokens: i64, breaker: Breaker) -> Result<()> {
+        self.done(Command::End(jobs::EndJob { claim, end: jobs::End::Overhead(failure, tokens), breaker })).await
+    }
+
     /// Lets a reduction begin that waits for somebody to agree.
     pub async fn confirm(&self, id: CompactionId) -> Result<()> {
         self.done(Command::Confirm(id)).await

@@ -1,13 +1,15 @@
 //! Reductions on their way into the history: guarded, and committed together with the end of their job.
 
 use super::append::admitted;
+use super::breaker::{Breaker, no_progress, stops};
 use super::chain::{self, Digest};
 use super::codec;
 use super::error::{Error, Result};
 use super::head::{Receipt, RoutineTotals, Rule, SessionKey};
-use super::jobs::{Breaker, Claim, Finish, finish, holds, no_progress};
+use super::jobs::{Claim, Finish, finish, holds};
 use super::lineage::Reader;
 use super::marks;
+use super::tally;
 use super::tx::{Caller, MessageInput, Tx};
 use crate::clock::fresh_id;
 use crate::model::Revision;
@@ -20,7 +22,7 @@ use crate::model::mark::{CompactedMark, Mark, MarkBody, Replay};
 use crate::model::message::{MessageKind, Role};
 use crate::model::part::{Marker, PartBody};
 use crate::model::time::Timestamp;
-use crate::model::usage::Usage;
+use crate::model::usage::{Reading, Usage};
 use crate::telemetry::failpoint;
 
 /// What a finished reduction puts in force.
@@ -40,6 +42,8 @@ pub struct Commit {
     pub routine: RoutineTotals,
     /// Index of the first view message that changed.
     pub first_changed_index: i64,
+    /// Tokens of the view from there on, before.
+    pub invalidated_tokens: i64,
     /// Whether the view is under the threshold that asked for it, if one did.
     pub progress: bool,
     /// Until then the ladder rests; none where it does not.
@@ -254,12 +258,16 @@ impl Commit {
         let history_revision = tx.loaded(key)?.history_revision;
         self.reduction.continuation.take_if(|continuation| history_revision > continuation.seen);
         let continues = self.reduction.continuation.is_some();
+        let is_progress = self.progress || self.claim.request.kind == CompactionKind::Prune;
+        let stopped = if is_progress { None } else { stops(tx, key, self.breaker)? };
         let duration = (tx.now.0 - self.claim.start_time.0) / 1_000;
         let outcome = Outcome {
             tokens_before: self.tokens_before,
             tokens_after: self.tokens_after,
             first_changed_index: self.first_changed_index,
+            invalidated_tokens: self.invalidated_tokens,
             duration_ms: duration,
+            stopped,
             ..Outcome::default()
         };
         let claim = self.claim.clone();
@@ -277,13 +285,26 @@ impl Commit {
         finish(tx, key, end).await?;
         failpoint::reach("commit.ended");
         let head = tx.loaded(key)?;
+        let rested = head.rest_tokens;
         head.reduce(at);
+        head.rest_tokens = match claim.request.trigger {
+            Trigger::Threshold => Some(outcome.tokens_after),
+            Trigger::Routine => rested.map(|rest| rest.min(outcome.tokens_after)),
+            Trigger::Manual | Trigger::Supplied | Trigger::Overflow => None,
+        };
         let since = (head.appended_tokens - claim.appended_at_base).max(0);
         head.view_tokens = outcome.tokens_after + since;
         head.measured(self.routine, false);
         head.view_count += i64::from(continues);
         head.cool_until = self.cool_until.or(head.cool_until);
-        if claim.request.kind == CompactionKind::Prune || self.progress {
+        if claim.measured {
+            head.reduced = Some(Reading { usage_tokens: claim.context_tokens, view_tokens: self.tokens_before });
+        }
+        match claim.request.trigger {
+            Trigger::Manual | Trigger::Supplied | Trigger::Overflow => head.overhead_tokens = None,
+            Trigger::Threshold | Trigger::Routine => {}
+        }
+        if is_progress {
             head.failures = 0;
         } else {
             no_progress(tx, key, self.breaker)?;
@@ -438,13 +459,18 @@ impl Supply {
         let id = CompactionId(fresh_id());
         // The ranges were taken from the view of now, so that is what the summary stands on, wherever its range ends.
         let base = lineage.revision;
-        let outcome =
-            Outcome { tokens_before: self.tokens_before, tokens_after: self.tokens_after, ..Outcome::default() };
+        let outcome = Outcome {
+            tokens_before: self.tokens_before,
+            tokens_after: self.tokens_after,
+            // It stands in front of everything.
+            invalidated_tokens: self.tokens_before,
+            ..Outcome::default()
+        };
         let trigger = Trigger::Supplied;
         let subject = Subject { key, base, compaction: id, trigger, level: None, notice: "", window_tokens: 0 };
         let (outcome, at) =
             write_summary(tx, &self.caller, subject, (self.summary, None), outcome, &mut all_marks).await?;
-        sqlx::query(INSERT_DONE)
+        let done = sqlx::query(INSERT_DONE)
             .bind(id.0.as_bytes().to_vec())
             .bind(key)
             .bind(&self.caller.actor)
@@ -455,8 +481,10 @@ impl Supply {
             .bind(codec::encode_outcome(&outcome))
             .execute(&mut *tx.conn)
             .await?;
+        tally::add(tx.conn, done.last_insert_rowid(), (self.tokens_before - self.tokens_after).max(0)).await?;
         let head = tx.loaded(key)?;
         head.reduce(at);
+        head.forget_overhead();
         head.view_tokens = self.tokens_after;
         head.measured(self.routine, false);
         head.look_again(at);

@@ -13,7 +13,7 @@ use crate::model::Revision;
 use crate::model::event::EventBody;
 use crate::model::ids::SessionId;
 use crate::model::layout::Layout;
-use crate::model::session::{Session, SessionState};
+use crate::model::session::{Guards, Session, SessionState};
 use crate::model::time::Timestamp;
 use crate::model::usage::ModelWindow;
 use sqlx::sqlite::SqliteRow;
@@ -93,7 +93,8 @@ macro_rules! select_session {
         concat!(
             "select s.id, s.public_id, s.client_id, s.title, s.state, p.public_id as parent, f.public_id as fork, ",
             "s.fork_revision, s.window, s.metadata_json, s.revision, s.history_revision, s.message_count, ",
-            "s.usage_tokens, s.usage_at, s.appended_tokens, s.view_tokens, s.create_time, s.update_time ",
+            "s.usage_tokens, s.usage_at, s.appended_tokens, s.view_tokens, s.create_time, s.update_time, ",
+            "s.failures, s.hold_turns, s.hold_breaker, s.cool_until, s.overhead_tokens ",
             "from session s left join session p on p.id = s.parent_id left join session f on f.id = s.fork_id ",
             $rest
         )
@@ -304,7 +305,10 @@ impl UpdateSession {
             }
             if let Some(window) = &self.window {
                 head.window = window.clone();
-                // Another window can make a summary due: the scheduler looks.
+                // Another window can make a summary due, and what did not help under the old one may help under this:
+                // the scheduler looks.
+                head.failed_tokens = None;
+                head.forget_overhead();
                 head.look_again(head.revision + 1);
             }
             let body =
@@ -318,6 +322,7 @@ impl UpdateSession {
             tx.event(key, caller, &EventBody::PolicyChanged { preset: policy.preset }, &digest)?;
             let head = tx.loaded(key)?;
             head.reduce(revision);
+            head.forget_overhead();
             head.look_again(revision);
         }
         tx.end_mutation(key, caller, Receipt::default())
@@ -472,6 +477,13 @@ fn from_row(row: &SqliteRow) -> Result<(i64, Session)> {
         history_revision: row.try_get("history_revision")?,
         message_count: row.try_get("message_count")?,
         context_tokens: usage.map_or(view, |usage| usage + (appended - usage_at).max(0)),
+        guards: Guards {
+            failure_count: row.try_get("failures")?,
+            hold_turns: row.try_get("hold_turns")?,
+            breaker_open: row.try_get("hold_breaker")?,
+            cool_until: row.try_get::<Option<i64>, _>("cool_until")?.map(Timestamp),
+            overhead_tokens: row.try_get("overhead_tokens")?,
+        },
         create_time: Timestamp(row.try_get("create_time")?),
         update_time: Timestamp(row.try_get("update_time")?),
     };

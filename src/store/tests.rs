@@ -3,8 +3,10 @@
 use super::*;
 use sqlx::{AssertSqlSafe, Row as _, SqliteConnection};
 
-/// Statements that look at everything on purpose: the check of the log, and a count for the status page.
-const WHOLE: [&str; 2] = [
+/// Statements that look at everything on purpose: the check of the log, a count for the status page, and its counters,
+/// of which there is one for each way in which a reduction can end.
+const WHOLE: [&str; 3] = [
+    tally::TALLIES,
     "select count(*) from session",
     "select coalesce(min(seq), 1), coalesce(max(seq), 0), count(*), \
      (select count(*) from event e where not exists (select 1 from session s where s.id = e.session_id)) from event",
@@ -25,6 +27,7 @@ fn statements() -> Vec<&'static str> {
         requests::STATEMENTS,
         search::STATEMENTS,
         sessions::STATEMENTS,
+        tally::STATEMENTS,
         tx::STATEMENTS,
         verify::STATEMENTS,
         writer::STATEMENTS,

@@ -180,7 +180,8 @@ impl Rules {
     }
 }
 
-fn divide(value: &mut Value) {
+/// Divides the large numbers of a policy, so that a short conversation means as much to it as a long one.
+pub(crate) fn divide(value: &mut Value) {
     match value {
         Value::Object(fields) => fields.values_mut().for_each(divide),
         Value::Array(items) => items.iter_mut().for_each(divide),

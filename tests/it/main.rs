@@ -4,6 +4,7 @@ mod support;
 
 mod append;
 mod by_hand;
+mod chains;
 mod cli;
 mod compaction;
 mod context;
@@ -13,6 +14,7 @@ mod crash;
 mod evaluate;
 mod expand;
 mod forks;
+mod guards;
 mod hooks;
 mod immutable;
 mod jobs;

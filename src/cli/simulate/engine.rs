@@ -199,8 +199,10 @@ struct Session<'a> {
     output_tokens: i64,
     output_checked: i64,
     breaker: Breaker,
-    /// Until then the ladder rests.
+    /// Until then the ladder rests, …
     cool_until: Option<Timestamp>,
+    /// … and until the view has grown beyond what it weighed after the newest reduction that a rung asked for.
+    rest_tokens: Option<i64>,
     firings: Vec<Firing>,
     fill: Vec<Point>,
     /// The first summary that came into force.
@@ -248,6 +250,7 @@ impl<'a> Session<'a> {
             output_checked: 0,
             breaker: Breaker::default(),
             cool_until: None,
+            rest_tokens: None,
             firings: Vec::new(),
             fill: Vec::new(),
             first_summary: None,
@@ -359,7 +362,10 @@ impl<'a> Session<'a> {
         self.view_tokens = plan::view(self.policy, &self.sources).estimated_tokens;
         let context_tokens = self.context_tokens();
         let exceeds = overflow::room(self.window).is_some_and(|room| context_tokens > room);
-        let rests = self.cool_until.is_some_and(|until| self.now < until) && !exceeds;
+        let cools = self.cool_until.is_some_and(|until| self.now < until);
+        let rearm_tokens = overflow::rearm_tokens(self.policy, self.window);
+        let unarmed = self.rest_tokens.is_some_and(|rest| self.view_tokens < rest + rearm_tokens);
+        let rests = (cools || unarmed) && !exceeds;
         match plan::decide(self.scene(), context_tokens, |_| climbs && !rests) {
             Some(Decision { level: Some(level), .. }) => self.climb(level, context_tokens),
             decision => {
@@ -503,7 +509,11 @@ impl<'a> Session<'a> {
         self.output_tokens = plan::output_tokens(self.policy, &self.sources);
         self.output_checked = self.output_tokens;
         self.breaker.reduced();
+        if rung.is_none() {
+            self.rest_tokens = self.rest_tokens.map(|rest| rest.min(self.view_tokens));
+        }
         if let Some((_, rung)) = rung {
+            self.rest_tokens = Some(self.view_tokens);
             let seconds = i64::from(self.policy.trigger.cool_down_seconds);
             self.cool_until = (seconds > 0).then(|| self.now.plus_millis(seconds * 1_000));
             let due = rung.threshold.due_at(self.window);

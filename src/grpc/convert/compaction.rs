@@ -81,7 +81,7 @@ pub(super) fn rewrite(rewrite: Rewrite) -> pb::Rewrite {
 }
 
 /// What a reduction does.
-pub(super) fn kind(kind: CompactionKind) -> pb::CompactionKind {
+pub(in crate::grpc) fn kind(kind: CompactionKind) -> pb::CompactionKind {
     match kind {
         CompactionKind::Prune => pb::CompactionKind::Prune,
         CompactionKind::Summary => pb::CompactionKind::Summary,
@@ -90,7 +90,7 @@ pub(super) fn kind(kind: CompactionKind) -> pb::CompactionKind {
 }
 
 /// A rung of the ladder.
-pub(super) fn level(level: Option<Level>) -> pb::CompactionLevel {
+pub(in crate::grpc) fn level(level: Option<Level>) -> pb::CompactionLevel {
     match level {
         None => pb::CompactionLevel::Unspecified,
         Some(Level::Micro) => pb::CompactionLevel::Micro,
@@ -139,7 +139,8 @@ pub(super) fn trigger(trigger: Trigger) -> pb::CompactionTrigger {
     }
 }
 
-fn state(state: CompactionState) -> pb::CompactionState {
+/// Where it stands.
+pub(in crate::grpc) fn state(state: CompactionState) -> pb::CompactionState {
     match state {
         CompactionState::Ready => pb::CompactionState::Ready,
         CompactionState::Running => pb::CompactionState::Running,
@@ -167,6 +168,8 @@ pub(super) fn outcome(outcome: Outcome) -> pb::CompactionOutcome {
         usage: outcome.usage.map(usage),
         duration_ms: outcome.duration_ms,
         supplied: outcome.supplied,
+        stopped: outcome.stopped.map(failure),
+        invalidated_tokens: outcome.invalidated_tokens,
     }
 }
 

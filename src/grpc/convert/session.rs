@@ -3,7 +3,7 @@
 use super::{id, time};
 use crate::app::sessions::{NewSession, SessionChange, SessionInfo};
 use crate::app::{Durability, Fill};
-use crate::model::session::{Session, SessionState};
+use crate::model::session::{Guards, Session, SessionState};
 use crate::model::usage::ModelWindow;
 use crate::pb;
 
@@ -33,6 +33,18 @@ pub(in crate::grpc) fn session(info: SessionInfo) -> pb::Session {
         context_tokens: session.context_tokens,
         create_time: Some(time(session.create_time)),
         update_time: Some(time(session.update_time)),
+        guard_state: Some(guard_state(session.guards)),
+    }
+}
+
+/// What keeps its automatic reductions from going on without end.
+fn guard_state(guards: Guards) -> pb::GuardState {
+    pb::GuardState {
+        failure_count: guards.failure_count,
+        hold_turn_count: guards.hold_turns,
+        breaker_open: guards.breaker_open,
+        cool_down_end_time: guards.cool_until.map(time),
+        overhead_tokens: guards.overhead_tokens,
     }
 }
 

@@ -161,7 +161,13 @@ pub fn august_2025() -> Policy {
         retrieval: None,
         auto_continue: None,
         view: view(),
-        guards: Guards { minimum_gain_tokens: 1, breaker_failures: 3, breaker_turns: 3, attempts_max: 3 },
+        guards: Guards {
+            minimum_gain_tokens: 1,
+            breaker_failures: 3,
+            breaker_turns: 3,
+            attempts_max: 3,
+            ..Guards::default()
+        },
     }
 }
 
@@ -192,7 +198,13 @@ pub fn v0_26() -> Policy {
             stop_when_enough: false,
         }),
         // A failure holds until a summary is made: for as good as ever.
-        guards: Guards { minimum_gain_tokens: 1, breaker_failures: 1, breaker_turns: 1_000, attempts_max: 3 },
+        guards: Guards {
+            minimum_gain_tokens: 1,
+            breaker_failures: 1,
+            breaker_turns: 1_000,
+            attempts_max: 3,
+            ..Guards::default()
+        },
         ..august_2025()
     }
 }

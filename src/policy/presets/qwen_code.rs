@@ -160,7 +160,13 @@ pub fn v0_15() -> Policy {
         retrieval: None,
         auto_continue: None,
         view: gemini_cli::view(),
-        guards: Guards { minimum_gain_tokens: 1, breaker_failures: 1, breaker_turns: 1_000, attempts_max: 3 },
+        guards: Guards {
+            minimum_gain_tokens: 1,
+            breaker_failures: 1,
+            breaker_turns: 1_000,
+            attempts_max: 3,
+            ..Guards::default()
+        },
     }
 }
 
@@ -205,7 +211,13 @@ pub fn v0_24() -> Policy {
                     .to_owned(),
             ..gemini_cli::view()
         },
-        guards: Guards { minimum_gain_tokens: 1, breaker_failures: 3, breaker_turns: 1_000, attempts_max: 1 },
+        guards: Guards {
+            minimum_gain_tokens: 1,
+            breaker_failures: 3,
+            breaker_turns: 1_000,
+            attempts_max: 1,
+            ..Guards::default()
+        },
         ..v0_15()
     }
 }

@@ -264,6 +264,10 @@ pub(crate) struct DiskOutcome {
     /// Absent in rows of before anybody noted it.
     #[prost(bool, tag = "13")]
     supplied: bool,
+    #[prost(message, optional, tag = "14")]
+    stopped: Option<DiskFailure>,
+    #[prost(int64, tag = "15")]
+    invalidated_tokens: i64,
 }
 
 impl From<&Outcome> for DiskOutcome {
@@ -282,6 +286,8 @@ impl From<&Outcome> for DiskOutcome {
             duration_ms: outcome.duration_ms,
             omitted_count: outcome.omitted_count,
             supplied: outcome.supplied,
+            stopped: outcome.stopped.as_ref().map(Into::into),
+            invalidated_tokens: outcome.invalidated_tokens,
         }
     }
 }
@@ -305,6 +311,8 @@ impl TryFrom<DiskOutcome> for Outcome {
             duration_ms: outcome.duration_ms,
             omitted_count: outcome.omitted_count,
             supplied: outcome.supplied,
+            stopped: outcome.stopped.map(Into::into),
+            invalidated_tokens: outcome.invalidated_tokens,
         })
     }
 }

@@ -34,6 +34,8 @@ fn did() -> Outcome {
         usage: Some(Usage { input: 11, ..Usage::default() }),
         duration_ms: 12,
         supplied: true,
+        stopped: Some(Failure { reason: "BREAKER_OPEN".to_owned(), message: "no progress".to_owned() }),
+        invalidated_tokens: 13,
     }
 }
 
@@ -52,6 +54,8 @@ fn written_outcome() -> pb::CompactionOutcome {
         usage: Some(pb::Usage { input_tokens: 11, ..pb::Usage::default() }),
         duration_ms: 12,
         supplied: true,
+        stopped: Some(pb::CompactionFailure { reason: "BREAKER_OPEN".to_owned(), message: "no progress".to_owned() }),
+        invalidated_tokens: 13,
     }
 }
 

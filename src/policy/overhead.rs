@@ -1,0 +1,135 @@
+//! What stands in every request whatever a reduction does: a system prompt, descriptions of tools, pinned messages.
+
+use super::plan::Scene;
+use super::{Policy, Rung, overflow, tokens};
+use crate::model::compaction::Level;
+use crate::model::layout::Place;
+use crate::model::part::PartBody;
+use crate::model::usage::{ModelWindow, Reading};
+use crate::model::view::SourceMessage;
+
+/// What no reduction takes away, in tokens.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Overhead {
+    /// What no view shows, as far as usage tells.
+    pub unseen_tokens: i64,
+    /// What is pinned.
+    pub pinned_tokens: i64,
+}
+
+impl Overhead {
+    /// Both together.
+    pub fn tokens(self) -> i64 {
+        self.unseen_tokens.saturating_add(self.pinned_tokens)
+    }
+}
+
+/// So many real tokens may stand behind one that was estimated, in scripts that take a token for every character.
+const UNDERESTIMATE_MAX: i64 = 4;
+
+/// Two readings tell something when the estimate fell by one part in so many between them.
+const FALL_PARTS: i64 = 4;
+
+/// The overhead of a session, never more than is certain: its reading now, and that before the newest reduction.
+///
+/// Usage that exceeds an estimate can be a poor estimate as well as a system prompt, so one reading counts only for what
+/// no poor estimate explains. A reading before a reduction tells the two apart: what was estimated poorly shrank with
+/// the view, and the overhead did not.
+pub fn overhead(scene: Scene<'_>, before: Option<Reading>, now: Option<Reading>) -> Overhead {
+    let unseen = now.map_or(0, |now| {
+        let alone = if scene.sources.iter().any(is_hard_to_weigh) { 0 } else { beyond_estimate(now) };
+        let since = before.map_or(0, |before| intercept(before, now));
+        alone.max(since).clamp(0, now.usage_tokens.max(0))
+    });
+    let is_pinned = |source: &&SourceMessage| {
+        source.place == Some(Place::Pinned) || scene.layout.pinned.contains(&source.message.revision)
+    };
+    let pinned = scene.sources.iter().filter(is_pinned);
+    let pinned_tokens = pinned.map(|source| tokens::estimate_source(scene.policy, source)).sum();
+    Overhead { unseen_tokens: unseen, pinned_tokens }
+}
+
+/// With so many tokens that no reduction takes away, a rung helps nobody: it stays due, or the view does not fit. None
+/// where the window is unknown.
+pub fn fills_from(rung: &Rung, window: &ModelWindow) -> Option<i64> {
+    rung.threshold.due_at(window).map(|due| overflow::room(window).map_or(due, |room| due.min(room)))
+}
+
+/// Whether so many tokens that no reduction takes away leave a rung nothing to help with.
+pub fn is_filled(policy: &Policy, window: &ModelWindow, level: Level, overhead_tokens: Option<i64>) -> bool {
+    let full = policy.rung(level).and_then(|rung| fills_from(rung, window));
+    overhead_tokens.zip(full).is_some_and(|(overhead, full)| overhead >= full)
+}
+
+/// What the worst estimate of the view does not explain.
+fn beyond_estimate(now: Reading) -> i64 {
+    now.usage_tokens.saturating_sub(now.view_tokens.saturating_mul(UNDERESTIMATE_MAX))
+}
+
+/// What the line through both readings leaves of an empty view; 0 when they tell nothing.
+fn intercept(before: Reading, now: Reading) -> i64 {
+    let fell = before.view_tokens.saturating_sub(now.view_tokens);
+    let usage_fell = before.usage_tokens.saturating_sub(now.usage_tokens);
+    // With usage that rose while the view shrank, something else changed, and the line means nothing.
+    if fell <= 0 || fell < before.view_tokens / FALL_PARTS || usage_fell < 0 {
+        return 0;
+    }
+    let slope = usage_fell as f64 / fell as f64;
+    now.usage_tokens.saturating_sub((slope * now.view_tokens as f64).ceil() as i64)
+}
+
+/// Whether a message has what estimates weigh by a rule of thumb: media, and blocks of a provider.
+fn is_hard_to_weigh(source: &SourceMessage) -> bool {
+    source.message.parts.iter().any(|part| match &part.body {
+        PartBody::Media(_) | PartBody::Opaque(_) => true,
+        PartBody::ToolResult(result) => !result.attachments.is_empty(),
+        PartBody::Text(_)
+        | PartBody::Reasoning(_)
+        | PartBody::ToolCall(_)
+        | PartBody::Marker(_)
+        | PartBody::Step(_)
+        | PartBody::Record(_) => false,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::layout::Layout;
+    use crate::model::time::Timestamp;
+    use crate::policy::presets;
+
+    fn unseen(before: Option<(i64, i64)>, now: Option<(i64, i64)>) -> i64 {
+        let policy = presets::opencode::seed();
+        let reading = |(usage_tokens, view_tokens)| Reading { usage_tokens, view_tokens };
+        let (window, layout) = (ModelWindow::default(), Layout::everything());
+        let scene = Scene {
+            policy: &policy,
+            window: &window,
+            layout: &layout,
+            sources: &[],
+            base: 1,
+            now: Timestamp::default(),
+        };
+        let found = overhead(scene, before.map(reading), now.map(reading));
+        assert_eq!(found.pinned_tokens, 0);
+        found.unseen_tokens
+    }
+
+    #[test]
+    fn only_what_no_poor_estimate_explains_is_overhead() {
+        for (before, now, expected, why) in [
+            (None, None, 0, "no usage is trusted"),
+            (None, Some((5_600, 100)), 5_200, "a short view cannot be that much"),
+            (None, Some((40_000, 10_000)), 0, "a script with a token for every character can"),
+            (Some((100_000, 25_000)), Some((40_000, 10_000)), 0, "and so it turns out to be"),
+            (Some((35_000, 20_000)), Some((19_000, 4_000)), 15_000, "what did not shrink with the view"),
+            (Some((35_000, 20_000)), Some((31_000, 18_000)), 0, "the view has hardly shrunk"),
+            (Some((35_000, 20_000)), Some((36_000, 10_000)), 0, "something else has grown"),
+            (Some((35_000, 20_000)), Some((35_000, 10_000)), 35_000, "nothing of it shrank"),
+            (None, Some((100, 400)), 0, "less usage than estimate"),
+        ] {
+            assert_eq!(unseen(before, now), expected, "{why}");
+        }
+    }
+}

@@ -1,0 +1,202 @@
+//! P2, P8, P12 over many reductions: long chains of summaries, and every preset where nothing helps.
+
+use crate::laws::divide;
+use crate::support::{Line, ScriptedSummarizer, TestApp, conversation, turns, window};
+use longhand::app::compactions::Wanted;
+use longhand::app::context::{Context, ContextRequest};
+use longhand::app::sessions::{NewSession, SessionChange};
+use longhand::model::compaction::{CompactionKind, Failure};
+use longhand::model::event::EventBody;
+use longhand::model::ids::SessionId;
+use longhand::model::message::{Finish, FinishReason};
+use longhand::model::usage::{ModelWindow, Usage};
+use longhand::model::view::Standing;
+use longhand::policy::presets::{self, Preset};
+use longhand::policy::{Policy, Step, UsageCount, overflow};
+use longhand::store::Caller;
+use serde_json::Value;
+
+const COMPACTIONS: usize = 50;
+
+/// Checks that every message is either in the view or under the one live summary.
+async fn check_accounted(test: &TestApp, session: &str, view: &Context) {
+    let summaries = view.messages.iter().filter(|message| message.standing == Standing::Summary).count();
+    assert_eq!(summaries, usize::from(view.covered.is_some()), "one live summary, and it is in the view");
+    let ranges = view.covered.as_ref().map(|covered| covered.ranges.clone()).unwrap_or_default();
+    for message in test.history(session).await {
+        let shown = view.messages.iter().filter(|shown| shown.source == Some(message.id)).count();
+        let covered = ranges.iter().filter(|range| range.contains(message.revision)).count();
+        assert_eq!(shown + covered, 1, "message at {} is there once: {shown} + {covered}", message.revision);
+    }
+}
+
+#[tokio::test]
+async fn fifty_chained_compactions_lose_nothing_and_can_all_be_taken_back() {
+    let script = ScriptedSummarizer::new((1..=COMPACTIONS).map(|number| Line::Say(format!("summary {number}"))));
+    let test = TestApp::with(script.clone()).await;
+    let session = test.quiet_session().await;
+    let by_hand = r#"{"trigger": {"auto": false}, "guards": {"minimum_gain_tokens": 1}}"#;
+    let change = SessionChange { policy_override_json: Some(by_hand.to_owned()), ..SessionChange::default() };
+    test.app.update_session(&session, change, Caller::default()).await.expect("a policy");
+    test.append(&session, &turns(1, 4, 400)).await;
+    // What the view was before each of them: its hash, and how many messages it had.
+    let mut before = Vec::new();
+    for number in 1..=COMPACTIONS {
+        let first = 4 * number + 1;
+        test.append(&session, &turns(first, first + 3, 400)).await;
+        let view = test.context(&session).await;
+        before.push((view.hash, view.messages.len()));
+        let started = test.app.start_compaction(&session, Wanted::of(CompactionKind::Summary), Caller::default()).await;
+        started.unwrap_or_else(|error| panic!("{number}: {error}"));
+        test.settled().await;
+        let view = test.context(&session).await;
+        assert_ne!(view.hash, before[number - 1].0, "{number}");
+        check_accounted(&test, &session, &view).await;
+    }
+    assert_eq!(script.asked().len(), COMPACTIONS);
+    // With no later messages the last one leaves exactly what was before it; the others have later messages behind them.
+    for (taken_back, (hash, length)) in before.iter().rev().enumerate() {
+        test.app.undo(&session, None, Caller::default()).await.expect("there is one");
+        let known = ContextRequest { known_hash: Some(hash.to_vec()), ..ContextRequest::default() };
+        let view = test.app.context(&session, known).await.expect("a view");
+        assert_eq!(view.known_count, *length, "the view before begins the view, byte for byte");
+        assert_eq!(view.messages.len(), 8 * taken_back, "and what came later follows");
+        if taken_back == 0 {
+            assert_eq!(view.hash, *hash);
+        }
+    }
+    let view = test.context(&session).await;
+    assert_eq!(view.covered, None);
+    let shown: Vec<_> = view.messages.iter().map(|message| message.source).collect();
+    let written: Vec<_> = test.history(&session).await.iter().map(|message| Some(message.id)).collect();
+    assert_eq!(shown, written, "the original view");
+    assert_eq!(test.findings().await, []);
+}
+
+/// A preset that a short conversation means as much to as a long one to the original, and that asks nobody first.
+fn divided(preset: &Preset, change: impl FnOnce(&mut Value)) -> Policy {
+    let mut policy = serde_json::to_value(preset.policy()).expect("a policy is JSON");
+    divide(&mut policy);
+    for rung in ["micro", "auto", "deep"] {
+        if policy[rung].is_object() {
+            policy[rung]["notice"] = Value::from("none");
+        }
+    }
+    change(&mut policy);
+    serde_json::from_value(policy).expect("a policy")
+}
+
+async fn session_of(test: &TestApp, policy: &Policy, window: &ModelWindow) -> String {
+    let policy_json = serde_json::to_string(policy).expect("a policy is JSON");
+    test.create(NewSession { policy_json, window: window.clone(), ..NewSession::default() }).await
+}
+
+/// What became of a session's reductions.
+#[derive(Default)]
+struct Ends {
+    started: usize,
+    /// Those that a rung asked for, rather than the routine.
+    climbed: usize,
+    ended: usize,
+    failures: Vec<Failure>,
+    stopped: usize,
+}
+
+async fn ends(test: &TestApp, session: &str) -> Ends {
+    let id: SessionId = session.parse().expect("an id");
+    let mut ends = Ends::default();
+    for event in test.events().await.into_iter().filter(|event| event.session_id == id) {
+        match event.body {
+            EventBody::CompactionStarted { level, .. } => {
+                ends.started += 1;
+                ends.climbed += usize::from(level.is_some());
+            }
+            EventBody::Compacted { outcome, .. } => {
+                ends.ended += 1;
+                ends.stopped += usize::from(outcome.stopped.is_some());
+            }
+            EventBody::CompactionCancelled { .. } => ends.ended += 1,
+            EventBody::CompactionFailed { failure, .. } => {
+                ends.ended += 1;
+                ends.stopped += usize::from(failure.message.contains("automatic reductions stop"));
+                ends.failures.push(failure);
+            }
+            _ => {}
+        }
+    }
+    ends
+}
+
+#[tokio::test]
+async fn no_preset_loops_when_the_overhead_alone_fills_the_window() {
+    let test = TestApp::start().await;
+    let window = window(3_000, 500);
+    for preset in presets::all() {
+        let policy = divided(&preset, |_| {});
+        let session = session_of(&test, &policy, &window).await;
+        for turn in 1..=8 {
+            test.append(&session, &format!("u{turn} 200c")).await;
+            let view = test.context(&session).await;
+            let mut reply = conversation(&format!("a{turn} 200c"));
+            reply[0].finish = Some(Finish {
+                reason: Some(FinishReason::Stop),
+                usage: Some(Usage { input: view.estimated_tokens + 20_000, ..Usage::default() }),
+                context_revision: Some(view.revision),
+                ..Finish::default()
+            });
+            test.app.append(&session, reply, None, None, Caller::default()).await.expect("appended");
+            test.settled().await;
+        }
+        let ends = ends(&test, &session).await;
+        let name = preset.name;
+        assert_eq!(ends.started, ends.ended, "{name}");
+        let told = ends.failures.iter().filter(|failure| failure.reason == "FIXED_OVERHEAD").count();
+        let measured = policy.counting.usage != UsageCount::Nothing;
+        let expected = measured && overflow::due_at(&policy, &window).is_some();
+        assert_eq!(told, usize::from(expected), "{name}: {:?}", ends.failures);
+        assert!(!expected || ends.climbed <= 2, "{name}: {} reductions that could not help", ends.climbed);
+    }
+    assert_eq!(test.findings().await, []);
+}
+
+#[tokio::test]
+async fn no_preset_loops_when_no_summary_is_good_enough() {
+    let test = TestApp::start().await;
+    let window = window(1_500, 250);
+    let mut without_end = Vec::new();
+    for preset in presets::all() {
+        // Whatever a summary frees is too little.
+        let policy =
+            divided(&preset, |policy| policy["guards"]["minimum_gain_tokens"] = Value::from(1_000_000_000_i64));
+        let session = session_of(&test, &policy, &window).await;
+        test.append(&session, &turns(1, 6, 400)).await;
+        test.settled().await;
+        let steps = 6;
+        for step in 1..=steps {
+            test.append(&session, &format!("a{} 450c", 100 + step)).await;
+            test.settled().await;
+        }
+        let ends = ends(&test, &session).await;
+        let (name, bound) = (preset.name, usize::try_from(policy.guards.breaker_failures).expect("small"));
+        assert_eq!(ends.started, ends.ended, "{name}");
+        // Each look needs new words, and the breaker says so after as many failures in a row as the policy allows.
+        assert!(ends.failures.len() <= steps + 1, "{name}: {}", ends.failures.len());
+        let summarizes = |policy: &Policy| {
+            let rung = policy.auto.as_ref().or(policy.deep.as_ref()).filter(|_| policy.trigger.auto);
+            // The first messages are enough for it, so that the others are so many reasons to try again.
+            let rung = rung.filter(|rung| rung.threshold.due_at(&window).is_some_and(|due| due <= 1_200));
+            let steps = rung.map(|rung| rung.steps.as_slice()).unwrap_or_default();
+            matches!(steps, [Step::Summarize(rule)] if rule.fallback.is_empty())
+        };
+        if summarizes(&policy) {
+            assert!(ends.failures.len() >= bound, "{name}: {:?}", ends.failures);
+            let words = &ends.failures[bound - 1].message;
+            assert!(words.contains("automatic reductions stop"), "{name}: {words}");
+            without_end.push(name);
+        } else {
+            assert!(ends.failures.len() < bound || ends.stopped > 0, "{name}: {:?}", ends.failures);
+        }
+    }
+    assert!(without_end.contains(&"pi@1.5") && without_end.len() > 3, "{without_end:?}");
+    assert_eq!(test.findings().await, []);
+}

@@ -1,0 +1,369 @@
+//! P12: reductions make progress or stop, and whoever watches is told once why, and what goes on from there.
+
+use crate::support::{Line, ScriptedSummarizer, TestApp, Watch, conversation, text, turns, window};
+use longhand::app::Reason;
+use longhand::app::admin::{Fare, Tally};
+use longhand::app::compactions::{NewSummary, Overflow, Wanted};
+use longhand::app::context::{ContextRequest, OverflowAction};
+use longhand::app::sessions::SessionChange;
+use longhand::model::compaction::{CompactionKind, CompactionState, Failure, Level, Outcome};
+use longhand::model::event::{EventBody, EventKind};
+use longhand::model::message::{Finish, FinishReason, NewMessage};
+use longhand::model::session::Guards;
+use longhand::model::usage::Usage;
+use longhand::store::Caller;
+
+/// What no view shows: a system prompt and descriptions of tools.
+const OVERHEAD: i64 = 5_600;
+
+/// A reply whose usage counts what the view weighs, and the overhead on top of it.
+async fn reply(test: &TestApp, session: &str, name: &str, overhead: i64) -> NewMessage {
+    let view = test.context(session).await;
+    let mut messages = conversation(&format!("{name} \"so be it\""));
+    messages[0].finish = Some(Finish {
+        reason: Some(FinishReason::Stop),
+        usage: Some(Usage { input: view.estimated_tokens + overhead, output: 5, ..Usage::default() }),
+        context_revision: Some(view.revision),
+        ..Finish::default()
+    });
+    messages.remove(0)
+}
+
+/// A request and its reply, after which the scheduler has done what it wants.
+async fn turn(test: &TestApp, session: &str, number: usize, overhead: i64) {
+    test.append(session, &format!("u{number} 400c")).await;
+    let reply = reply(test, session, &format!("a{number}"), overhead).await;
+    test.app.append(session, vec![reply], None, None, Caller::default()).await.expect("appended");
+    test.settled().await;
+}
+
+async fn guards(test: &TestApp, session: &str) -> Guards {
+    test.app.get_session(session).await.expect("the session").session.guards
+}
+
+async fn change(test: &TestApp, session: &str, change: SessionChange) {
+    test.app.update_session(session, change, Caller::default()).await.expect("changed");
+    test.settled().await;
+}
+
+fn policy(json: &str) -> SessionChange {
+    SessionChange { policy_override_json: Some(json.to_owned()), ..SessionChange::default() }
+}
+
+/// Why reductions failed, in order.
+async fn failures(test: &TestApp) -> Vec<Failure> {
+    let failed = |body| match body {
+        EventBody::CompactionFailed { failure, .. } => Some(failure),
+        _ => None,
+    };
+    test.events().await.into_iter().filter_map(|event| failed(event.body)).collect()
+}
+
+/// What reductions that came into force did, in order.
+async fn outcomes(test: &TestApp) -> Vec<Outcome> {
+    let done = |body| match body {
+        EventBody::Compacted { outcome, .. } => Some(*outcome),
+        _ => None,
+    };
+    test.events().await.into_iter().filter_map(|event| done(event.body)).collect()
+}
+
+async fn started(test: &TestApp) -> usize {
+    test.events().await.iter().filter(|event| event.body.kind() == EventKind::CompactionStarted).count()
+}
+
+#[tokio::test]
+async fn a_window_that_the_overhead_alone_fills_gets_one_clear_error() {
+    let test = TestApp::start().await;
+    // A summary is due at 5 000 tokens, and the overhead has more.
+    let session = test.session("opencode@seed", 6_000, 1_000).await;
+    for number in 1..=12 {
+        turn(&test, &session, number, OVERHEAD).await;
+        // Nor does a client that waits for a view that fits start anything.
+        let wait = ContextRequest { action: OverflowAction::Wait, ..ContextRequest::default() };
+        assert!(!test.app.context(&session, wait).await.expect("a view").fits);
+        test.settled().await;
+    }
+    let told = failures(&test).await;
+    assert_eq!(told.iter().map(|failure| failure.reason.as_str()).collect::<Vec<_>>(), ["FIXED_OVERHEAD"]);
+    let words = &told[0].message;
+    assert!(words.contains(" 5000 ") && words.contains("system prompt") && words.contains("by hand"), "{words}");
+    assert_eq!(started(&test).await, 1);
+    let found = guards(&test, &session).await.overhead_tokens.expect("it is known");
+    assert!((5_000..=OVERHEAD).contains(&found), "never more than is certain: {found}");
+    assert_eq!(test.findings().await, []);
+
+    // The window is what it was found under: another one is judged anew, and told of anew.
+    change(&test, &session, SessionChange { window: Some(window(7_000, 1_000)), ..SessionChange::default() }).await;
+    assert_eq!(guards(&test, &session).await.overhead_tokens, None);
+    for number in 13..=60 {
+        turn(&test, &session, number, OVERHEAD).await;
+    }
+    assert!(!outcomes(&test).await.is_empty(), "under a larger window there is something to reduce");
+    assert_eq!(failures(&test).await.iter().filter(|failure| failure.reason == "FIXED_OVERHEAD").count(), 1);
+}
+
+#[tokio::test]
+async fn what_did_not_shrink_with_the_view_is_overhead() {
+    let test = TestApp::start().await;
+    let session = test.session("opencode@seed", 40_000, 1_000).await;
+    test.append(&session, &turns(1, 9, 4_000)).await;
+    turn(&test, &session, 10, 4_000).await;
+    assert_eq!(started(&test).await, 0);
+    // The model with the small window sees 5 000 tokens at most, of which 4 600 go to its tools.
+    change(&test, &session, SessionChange { window: Some(window(6_000, 1_000)), ..SessionChange::default() }).await;
+    for number in 11..=20 {
+        turn(&test, &session, number, 5_100).await;
+    }
+    assert_eq!(outcomes(&test).await.len(), 1, "the first one could not know");
+    let told = failures(&test).await;
+    assert_eq!(told.iter().map(|failure| failure.reason.as_str()).collect::<Vec<_>>(), ["FIXED_OVERHEAD"]);
+}
+
+#[tokio::test]
+async fn a_smaller_overhead_a_policy_and_a_hand_end_it() {
+    let test = TestApp::start().await;
+    let session = test.session("opencode@seed", 6_000, 1_000).await;
+    turn(&test, &session, 1, 4 * OVERHEAD).await;
+    assert!(guards(&test, &session).await.overhead_tokens.is_some());
+    turn(&test, &session, 2, 1_000).await;
+    assert_eq!(guards(&test, &session).await.overhead_tokens, None, "the client has fewer tools now");
+    turn(&test, &session, 3, 4 * OVERHEAD).await;
+    assert!(guards(&test, &session).await.overhead_tokens.is_some());
+    change(&test, &session, policy(r#"{"guards": {"minimum_gain_tokens": 1}}"#)).await;
+    assert_eq!(guards(&test, &session).await.overhead_tokens, None);
+    // Until usage says more, nothing is known; then it is told again.
+    turn(&test, &session, 4, 4 * OVERHEAD).await;
+    assert_eq!(failures(&test).await.len(), 3);
+    test.append(&session, &turns(5, 14, 400)).await;
+    test.settled().await;
+    assert!(guards(&test, &session).await.overhead_tokens.is_some());
+    let by_hand = Wanted::of(CompactionKind::Summary);
+    test.app.start_compaction(&session, by_hand, Caller::default()).await.expect("it is not held");
+    test.settled().await;
+    assert_eq!(outcomes(&test).await.len(), 1);
+    assert_eq!(guards(&test, &session).await.overhead_tokens, None);
+}
+
+#[tokio::test]
+async fn pins_that_fill_the_window_are_overhead_too() {
+    let test = TestApp::start().await;
+    let session = test.session("opencode@seed", 6_000, 1_000).await;
+    change(&test, &session, policy(r#"{"trigger": {"auto": false}}"#)).await;
+    test.append(&session, &turns(1, 4, 2_600)).await;
+    for name in ["u1", "a1", "u2", "a2", "u3", "a3", "u4", "a4"] {
+        test.app.pin(&session, name, false, Caller::default()).await.expect("pinned");
+    }
+    change(&test, &session, policy(r#"{"trigger": {"auto": true}}"#)).await;
+    test.append(&session, "u5 \"and now\"").await;
+    test.settled().await;
+    let told = failures(&test).await;
+    assert_eq!(told.iter().map(|failure| failure.reason.as_str()).collect::<Vec<_>>(), ["FIXED_OVERHEAD"]);
+    test.app.pin(&session, "u4", true, Caller::default()).await.expect("unpinned");
+    test.settled().await;
+    assert_eq!(guards(&test, &session).await.overhead_tokens, None);
+}
+
+#[tokio::test]
+async fn a_breaker_that_opens_says_why_and_what_goes_on() {
+    let test = TestApp::with(ScriptedSummarizer::new([])).await;
+    let session = test.session("opencode@seed", 6_000, 1_000).await;
+    change(&test, &session, policy(r#"{"guards": {"minimum_gain_tokens": 1000000, "breaker_failures": 2}}"#)).await;
+    test.append(&session, &turns(1, 9, 1_150)).await;
+    test.settled().await;
+    test.append(&session, "a100 1600c").await;
+    test.settled().await;
+    let told = failures(&test).await;
+    let says_so =
+        |failure: &Failure| failure.message.contains("3 user messages") && failure.message.contains("by hand");
+    assert_eq!(told.iter().map(says_so).collect::<Vec<_>>(), [false, true], "{told:?}");
+    assert!(told.iter().all(|failure| failure.reason == "NO_GAIN"));
+    let open = guards(&test, &session).await;
+    assert_eq!((open.breaker_open, open.hold_turns), (true, 3));
+    change(&test, &session, policy(r#"{"guards": {"minimum_gain_tokens": 1}}"#)).await;
+    assert_eq!(outcomes(&test).await.len(), 1, "another policy is tried at once");
+}
+
+#[tokio::test]
+async fn reductions_that_leave_the_view_too_large_open_the_breaker_too() {
+    let long = |number: usize| Line::Say(format!("summary {number} ").repeat(150));
+    let test = TestApp::with(ScriptedSummarizer::new((0..20).map(long))).await;
+    // Each summary frees something, and is over the threshold itself.
+    let session = test.session("opencode@seed", 6_000, 1_000).await;
+    let json = r#"{"guards": {"breaker_failures": 2}, "auto": {"threshold": {"limit": {"tokens": {"tokens": 300}}}}}"#;
+    change(&test, &session, policy(json)).await;
+    let mut watch: Watch = test.watch().await;
+    for number in 1..=6 {
+        test.append(&session, &turns(number, number, 1_600)).await;
+        test.settled().await;
+    }
+    watch.wait_for(EventKind::Compacted).await;
+    let stopped: Vec<Option<Failure>> = outcomes(&test).await.into_iter().map(|outcome| outcome.stopped).collect();
+    let first = stopped.iter().flatten().next().expect("it opened");
+    assert_eq!(first.reason, "BREAKER_OPEN");
+    assert!(first.message.contains("2 times in a row"), "{first:?}");
+    assert_eq!(stopped[0], None);
+}
+
+/// A session whose tools bring outputs that the routine may clear.
+async fn outputs(test: &TestApp, json: &str) {
+    let session = test.quiet_session().await;
+    change(test, &session, policy(json)).await;
+    for turn in 1..=6 {
+        let words = format!("u{turn} \"go\"\na{turn} call=c{turn}\nt{turn} result=c{turn}:80000c");
+        test.append(&session, &words).await;
+    }
+    test.settled().await;
+}
+
+#[tokio::test]
+async fn a_prune_that_costs_more_cache_than_it_saves_is_left_out_where_the_policy_says_so() {
+    for (most, expected) in [(0, false), (1_000, true)] {
+        let test = TestApp::start().await;
+        outputs(&test, &format!("{{\"guards\": {{\"reread_per_freed_max\": {most}}}}}")).await;
+        assert_eq!(started(&test).await > 0, expected, "{most}");
+        for outcome in outcomes(&test).await {
+            let freed = outcome.tokens_before - outcome.tokens_after;
+            let lost = outcome.invalidated_tokens;
+            assert!(freed > 0 && lost >= freed && lost <= outcome.tokens_before, "{outcome:?}");
+            assert!(outcome.first_changed_index > 0, "what stands before the first output is still cached");
+        }
+    }
+}
+
+/// How full the context was when the second summary began, of a session that grows slowly.
+async fn second_summary(json: &str) -> i64 {
+    let script = (1..=9).map(|number| Line::Say(format!("summary {number}")));
+    let test = TestApp::with(ScriptedSummarizer::new(script)).await;
+    let session = test.session("pi@1.5", 6_000, 0).await;
+    change(&test, &session, policy(json)).await;
+    for number in 1..=60 {
+        test.append(&session, &turns(number, number, 400)).await;
+        test.settled().await;
+    }
+    let full = test.events().await.into_iter().filter_map(|event| match event.body {
+        EventBody::CompactionStarted { context_tokens, .. } => Some(context_tokens),
+        _ => None,
+    });
+    full.skip(1).next().expect("a second one")
+}
+
+#[tokio::test]
+async fn a_ladder_that_has_helped_rests_as_the_policy_says() {
+    let policy = |more: &str| {
+        format!(
+            r#"{{"auto": {{"threshold": {{"limit": {{"reserve": {{"reserve_tokens": 3000}}}}}},
+                "steps": {{"0": {{"summarize": {{"tail": {{"recent": {{"keep_tokens": 1000}}}}}}}}}}}}, {more}}}"#
+        )
+    };
+    for (more, least, most) in [
+        // It asks again as soon as the threshold is reached, …
+        (r#""guards": {"minimum_gain_tokens": 1}"#, 3_001, 3_500),
+        // … or when the view has grown by half of the window, …
+        (r#""guards": {"rearm_ratio": 0.5}"#, 4_000, 4_600),
+        // … but a view that exceeds the window waits for nothing.
+        (r#""guards": {"rearm_ratio": 1.0}"#, 6_001, 6_500),
+        (r#""trigger": {"cool_down_seconds": 3600}"#, 6_001, 6_500),
+    ] {
+        let full = second_summary(&policy(more)).await;
+        assert!((least..=most).contains(&full), "{more}: {full}");
+    }
+}
+
+#[tokio::test]
+async fn the_status_counts_how_reductions_fare() {
+    let script = ScriptedSummarizer::new([Line::Say("summary".to_owned())]);
+    let test = TestApp::with(script).await;
+    let fare = async || test.app.server_info().await.expect("the state").fare;
+    assert_eq!(fare().await, Fare::default());
+
+    let done = test.session("opencode@seed", 6_000, 1_000).await;
+    test.append(&done, &turns(1, 9, 1_150)).await;
+    test.settled().await;
+    let full = test.session("opencode@seed", 6_000, 1_000).await;
+    turn(&test, &full, 1, OVERHEAD).await;
+    let freed: i64 = outcomes(&test).await.iter().map(|outcome| outcome.tokens_before - outcome.tokens_after).sum();
+    let tally = |state, freed_tokens| Tally {
+        kind: CompactionKind::Summary,
+        level: Some(Level::Auto),
+        state,
+        count: 1,
+        freed_tokens,
+    };
+    let found = fare().await;
+    assert_eq!(found.tallies, [tally(CompactionState::Done, freed), tally(CompactionState::Failed, 0)]);
+    assert!(freed > 0);
+    assert_eq!(found.stopped.iter().map(ToString::to_string).collect::<Vec<_>>(), [full.clone()]);
+    assert_eq!((found.overhead_count, found.breaker_count, found.undo_count), (1, 0, 0));
+
+    test.app.undo(&done, None, Caller::default()).await.expect("undone");
+    assert_eq!(fare().await.undo_count, 1);
+    let summary = NewSummary { text: "brought along".to_owned(), tail_start: "u9".to_owned(), ..NewSummary::default() };
+    test.app.supply_summary(&done, summary, Caller::default()).await.expect("supplied");
+    let supplied = fare().await.tallies.into_iter().find(|tally| tally.level.is_none()).expect("it is counted");
+    assert!(supplied.count == 1 && supplied.freed_tokens > 0 && supplied.state == CompactionState::Done);
+
+    let cooling = test.session("pi@1.5", 6_000, 0).await;
+    let json = r#"{"trigger": {"cool_down_seconds": 3600},
+        "auto": {"threshold": {"limit": {"reserve": {"reserve_tokens": 3000}}},
+            "steps": {"0": {"summarize": {"tail": {"recent": {"keep_tokens": 1000}}}}}}}"#;
+    change(&test, &cooling, policy(json)).await;
+    test.append(&cooling, &turns(1, 20, 800)).await;
+    test.settled().await;
+    assert_eq!(fare().await.cooling_count, 1);
+    let test = test.restart().await;
+    assert_eq!(test.app.server_info().await.expect("the state").fare.cooling_count, 1);
+}
+
+#[tokio::test]
+async fn nothing_happens_by_itself_where_the_policy_says_so() {
+    let test = TestApp::start().await;
+    let session = test.session("opencode@seed", 6_000, 1_000).await;
+    change(&test, &session, policy(r#"{"trigger": {"auto": false}}"#)).await;
+    // The threshold by estimate, …
+    test.append(&session, &turns(1, 12, 1_200)).await;
+    // … what the routine would clear, …
+    for turn in 20..=24 {
+        let words = format!("u{turn} \"go\"\na{turn} call=c{turn}\nt{turn} result=c{turn}:80000c");
+        test.append(&session, &words).await;
+    }
+    // … the threshold by usage, …
+    let reply = reply(&test, &session, "a30", 10_000).await;
+    let appended = test.app.append(&session, vec![reply], None, None, Caller::default()).await.expect("appended");
+    assert!(!appended.fill.due);
+    // … a view that does not fit, another window, a change of history, …
+    let wait = ContextRequest { action: OverflowAction::Wait, ..ContextRequest::default() };
+    assert!(!test.app.context(&session, wait).await.expect("a view").fits);
+    change(&test, &session, SessionChange { window: Some(window(5_000, 1_000)), ..SessionChange::default() }).await;
+    test.app.pin(&session, "u1", false, Caller::default()).await.expect("pinned");
+    // … and a provider's refusal ask for nothing.
+    let refused = Overflow { status: Some(400), message: "prompt is too long: 9 tokens".into(), ..Overflow::default() };
+    let error = test.app.report_overflow(&session, refused, Caller::default()).await.expect_err("switched off");
+    assert_eq!(error.reason, Reason::AutomaticOff);
+    test.settled().await;
+    assert_eq!(test.number("select count(*) from job").await, 0);
+    let by_hand = test.app.start_compaction(&session, Wanted::of(CompactionKind::Summary), Caller::default()).await;
+    by_hand.expect("whoever asks gets it");
+}
+
+#[tokio::test]
+async fn usage_of_a_view_that_was_changed_since_is_void() {
+    for rewrite in ["edit", "rewind", "pin", "policy"] {
+        let test = TestApp::start().await;
+        let session = test.session("opencode@seed", 6_000, 1_000).await;
+        test.append(&session, &turns(1, 4, 400)).await;
+        let stale = reply(&test, &session, "a10", 10_000).await;
+        match rewrite {
+            "edit" => {
+                drop(test.app.edit(&session, "u4", &[text("better")], None, Caller::default()).await.expect("edited"))
+            }
+            "rewind" => drop(test.app.rewind(&session, "a3", None, Caller::default()).await.expect("rewound")),
+            "pin" => drop(test.app.pin(&session, "u1", false, Caller::default()).await.expect("pinned")),
+            _ => change(&test, &session, policy(r#"{"guards": {"minimum_gain_tokens": 1}}"#)).await,
+        }
+        let appended = test.app.append(&session, vec![stale], None, None, Caller::default()).await.expect("appended");
+        assert!(appended.fill.context_tokens < 5_000, "{rewrite}: {:?}", appended.fill);
+        test.settled().await;
+        assert_eq!(started(&test).await, 0, "{rewrite}");
+    }
+}
