@@ -241,11 +241,11 @@ async fn second_summary(json: &str) -> i64 {
         test.append(&session, &turns(number, number, 400)).await;
         test.settled().await;
     }
-    let full = test.events().await.into_iter().filter_map(|event| match event.body {
+    let mut full = test.events().await.into_iter().filter_map(|event| match event.body {
         EventBody::CompactionStarted { context_tokens, .. } => Some(context_tokens),
         _ => None,
     });
-    full.skip(1).next().expect("a second one")
+    full.nth(1).expect("a second one")
 }
 
 #[tokio::test]
@@ -293,7 +293,7 @@ async fn the_status_counts_how_reductions_fare() {
     let found = fare().await;
     assert_eq!(found.tallies, [tally(CompactionState::Done, freed), tally(CompactionState::Failed, 0)]);
     assert!(freed > 0);
-    assert_eq!(found.stopped.iter().map(ToString::to_string).collect::<Vec<_>>(), [full.clone()]);
+    assert_eq!(found.stopped.iter().map(ToString::to_string).collect::<Vec<_>>(), std::slice::from_ref(&full));
     assert_eq!((found.overhead_count, found.breaker_count, found.undo_count), (1, 0, 0));
 
     test.app.undo(&done, None, Caller::default()).await.expect("undone");
