@@ -210,6 +210,8 @@ const INSERT: &str = "insert into job (public_id, session_id, kind, trigger, sta
 const CONFIRM: &str = "update job set proposed = 0, run_at = $2 where id = $1 and state = 1 and proposed = 1";
 const HURRY: &str = "update job set run_at = $2 \
      where id = $1 and state = 1 and queued = 0 and proposed = 0 and run_at > $2";
+const HASTEN: &str = "update job set proposed = 0, run_at = $2 \
+     where id = $1 and state = 1 and queued = 0 and run_at > $2";
 const CLAIM: &str = "update job set state = 2, attempt = attempt + 1, lease_epoch = lease_epoch + 1, \
      lease_owner = $2, lease_until = $3, proposed = 0, base_revision = $4, started_revision = coalesce(started_revision, $5), \
      start_time = coalesce(start_time, $6) where id = $1 and state = 1 and queued = 0 and run_at <= $6";
@@ -229,7 +231,7 @@ const UNDONE: &str = "update job set undone_revision = $3 where session_id = $1 
 #[cfg(test)]
 pub(crate) const STATEMENTS: &[&str] = &[
     BY_ID, BY_ROW, OF_SESSION, LIVE, QUEUED, READY, NEXT_RUN, RUNNING, DUE, NEXT_IDLE, IDLE, TRUSTED, COUNTS, INSERT,
-    CONFIRM, HURRY, CLAIM, HEARTBEAT, RETRY, FINISH, PROMOTE, UNDONE,
+    CONFIRM, HURRY, HASTEN, CLAIM, HEARTBEAT, RETRY, FINISH, PROMOTE, UNDONE,
 ];
 
 /// A job's row: the reduction, and what only the store knows.
@@ -391,6 +393,17 @@ pub(crate) async fn counts(reader: &mut Reader<'_>) -> Result<(i64, i64)> {
     row.map_or(Ok((0, 0)), |row| Ok((row.try_get(0)?, row.try_get(1)?)))
 }
 
+/// Whether a job does what another request asks for. What a provider refused loses its media too, which nothing else
+/// does to it.
+fn is_same(job: &CompactionRequest, asked: &CompactionRequest) -> bool {
+    let is_overflow = |request: &CompactionRequest| request.trigger == Trigger::Overflow;
+    job.kind == asked.kind
+        && job.level == asked.level
+        && job.instructions == asked.instructions
+        && job.tail_start == asked.tail_start
+        && is_overflow(job) == is_overflow(asked)
+}
+
 impl Enqueue {
     /// Makes the job, joins one that asks for the same, or queues behind the live one.
     pub(crate) async fn apply(self, tx: &mut Tx<'_>) -> Result<Option<Enqueued>> {
@@ -431,10 +444,11 @@ impl Enqueue {
         }
         for row in &others {
             let job = from_row(row)?;
-            let same = job.compaction.request.kind == self.request.kind
-                && job.compaction.request.level == self.request.level
-                && job.compaction.request.instructions == self.request.instructions
-                && job.compaction.request.tail_start == self.request.tail_start;
+            let same = is_same(&job.compaction.request, &self.request);
+            // Whoever asks again, or cannot go on, does not wait for somebody to agree or for the next attempt.
+            if same || self.request.trigger == Trigger::Overflow {
+                sqlx::query(HASTEN).bind(job.row).bind(tx.now.0).execute(&mut *tx.conn).await?;
+            }
             if same {
                 let receipt = Receipt { ids: vec![job.compaction.id.0], existed_count: 1, ..Receipt::default() };
                 tx.end_mutation(key, &self.caller, receipt)?;

@@ -3,13 +3,17 @@
 #[path = "../../benches/load/fleet.rs"]
 mod fleet;
 
-use crate::support::{Line, ScriptedSummarizer, TestApp, Watch, filler, shown, soon, text, turns, words_of};
+use crate::support::{
+    Line, ScriptedSummarizer, TestApp, Watch, conversation, filler, shown, soon, text, turns, words_of,
+};
 use futures::future::{BoxFuture, FutureExt as _};
 use longhand::app::Reason;
-use longhand::app::compactions::{NewSummary, Wanted};
+use longhand::app::compactions::{NewSummary, Overflow, Wanted};
+use longhand::app::sessions::SessionChange;
 use longhand::model::compaction::{Compaction, CompactionKind, CompactionState, Trigger};
 use longhand::model::event::{EventBody, EventKind};
-use longhand::model::ids::SessionId;
+use longhand::model::ids::{CompactionId, SessionId};
+use longhand::model::part::{Media, NewPart, PartBody};
 use longhand::store::Caller;
 use longhand::summarizer::{Error, Summarizer, SummaryInput, SummaryOutput};
 use std::collections::BTreeMap;
@@ -237,4 +241,91 @@ async fn a_summary_that_is_brought_along_supersedes_a_running_one() {
     let lines = shown(&test.context(&session).await);
     assert_eq!(lines.iter().filter(|line| line.contains(" summary:")).count(), 1, "{lines:?}");
     assert!(lines.contains(&"assistant summary: brought along".to_owned()), "{lines:?}");
+}
+
+/// Makes a small session due with a request that brings an image.
+async fn cross_with_image(test: &TestApp, session: &str) {
+    let mut turn = conversation(&turns(9, 9, WORDS));
+    let image = Media { mime_type: "image/png".to_owned(), name: "plot.png".to_owned(), ..Media::default() };
+    turn[0].parts.push(NewPart::new(PartBody::Media(image)));
+    let appended = test.app.append(session, turn, None, None, Caller::default()).await.expect("appended");
+    assert!(appended.fill.due, "the test needs it to be due");
+}
+
+async fn overflow(test: &TestApp, session: &str) -> (Compaction, bool) {
+    let said = Overflow { status: Some(413), ..Overflow::default() };
+    test.app.report_overflow(session, said, Caller::default()).await.expect("taken")
+}
+
+/// Whether the view says of an image that it was there, instead of showing it.
+async fn lost_its_image(test: &TestApp, session: &str) -> bool {
+    let context = test.context(session).await;
+    let parts = || context.messages.iter().flat_map(|message| &message.parts);
+    let is_note = |body: &PartBody| matches!(body, PartBody::Text(text) if text.contains("[attached image/png"));
+    parts().any(|part| is_note(&part.body)) && !parts().any(|part| matches!(part.body, PartBody::Media(_)))
+}
+
+#[tokio::test]
+async fn a_view_that_was_refused_loses_its_media_although_another_reduction_runs() {
+    let script = ScriptedSummarizer::new([hold("S1")]);
+    let test = TestApp::with(script.clone()).await;
+    let session = small(&test).await;
+    cross_with_image(&test, &session).await;
+    script.held().await;
+    let (asked, joined) = overflow(&test, &session).await;
+    assert_eq!((asked.request.trigger, joined), (Trigger::Overflow, false));
+    assert_eq!(overflow(&test, &session).await.0.id, asked.id, "the same is asked for once");
+    script.release();
+    test.settled().await;
+    assert!(lost_its_image(&test, &session).await);
+    assert_eq!(test.findings().await, []);
+}
+
+/// A small session whose automatic summaries are proposed, and wait for an hour.
+async fn asking(test: &TestApp) -> String {
+    let session = small(test).await;
+    let notice = r#"{"auto": {"notice": {"confirm": {"text": "now?", "wait_seconds": 3600}}}}"#;
+    let change = SessionChange { policy_override_json: Some(notice.to_owned()), ..SessionChange::default() };
+    test.app.update_session(&session, change, Caller::default()).await.expect("a policy of its own");
+    session
+}
+
+async fn proposed(watch: &mut Watch) -> CompactionId {
+    let EventBody::CompactionProposed { compaction, .. } = watch.wait_for(EventKind::CompactionProposed).await.body
+    else {
+        panic!("another body")
+    };
+    compaction
+}
+
+#[tokio::test]
+async fn nobody_has_to_agree_before_a_view_that_was_refused_is_reduced() {
+    let test = TestApp::start().await;
+    let session = asking(&test).await;
+    let mut watch = test.watch().await;
+    cross_with_image(&test, &session).await;
+    proposed(&mut watch).await;
+    overflow(&test, &session).await;
+    test.settled().await;
+    assert!(lost_its_image(&test, &session).await);
+}
+
+#[tokio::test]
+async fn whoever_asks_by_hand_for_what_rests_or_is_proposed_agrees_to_it() {
+    let test = TestApp::start().await;
+    let session = asking(&test).await;
+    let mut watch = test.watch().await;
+    cross(&test, &session).await;
+    let waits = proposed(&mut watch).await;
+    assert_eq!(start(&test, &session, "").await.id, waits);
+    watch.wait_for(EventKind::Compacted).await;
+
+    let test = TestApp::with(Arc::new(Resting::default())).await;
+    let session = small(&test).await;
+    let mut watch = test.watch().await;
+    cross(&test, &session).await;
+    watch.wait_for(EventKind::CompactionRetried).await;
+    start(&test, &session, "").await;
+    watch.wait_for(EventKind::Compacted).await;
+    assert_eq!(watch.count(EventKind::CompactionStarted), 1, "it is the same one");
 }
