@@ -115,6 +115,8 @@ struct World {
     ghosts: Vec<Claim>,
     jobs: BTreeMap<CompactionId, Job>,
     due: HashSet<usize>,
+    /// At which revision each session was reduced last.
+    reduced: [Revision; SESSIONS],
 }
 
 async fn open(directory: &std::path::Path, clock: &Clock) -> (Store, tokio::task::JoinHandle<()>) {
@@ -151,7 +153,7 @@ impl World {
         }
         let (jobs, due) = (BTreeMap::new(), HashSet::new());
         let (state, queue, hands, ghosts) = (State::default(), VecDeque::new(), [None, None], Vec::new());
-        Self { directory, clock, store, writer, sessions, state, queue, hands, ghosts, jobs, due }
+        Self { directory, clock, store, writer, sessions, state, queue, hands, ghosts, jobs, due, reduced: [0; SESSIONS] }
     }
 
     async fn act(&mut self, action: &Action) {
@@ -235,7 +237,9 @@ impl World {
         let (key, window) = (self.sessions[session], ModelWindow::default());
         let enqueued = self.store.enqueue(key, Caller::default(), request, window, condition, None).await;
         let enqueued = enqueued.expect("the store answers");
-        if condition == Condition::Due && (live.is_some() || !self.due.contains(&session)) {
+        if let Condition::Due { at } = condition
+            && (live.is_some() || !self.due.contains(&session) || self.reduced[session] > at)
+        {
             assert_eq!(enqueued, None, "a trigger adds nothing to what is live, and asks only while it is due");
             return;
         }
@@ -245,7 +249,7 @@ impl World {
             assert_eq!(enqueued.compaction, there);
             return;
         }
-        if condition == Condition::Due {
+        if matches!(condition, Condition::Due { .. }) {
             self.due.remove(&session);
         }
         let job = Job {
@@ -347,7 +351,7 @@ impl World {
 
     async fn evaluate(&mut self, due: &DueSession) {
         let session = self.sessions.iter().position(|key| *key == due.session).expect("one of ours");
-        self.enqueue(session, Self::request("", Trigger::Threshold), Condition::Due).await;
+        self.enqueue(session, Self::request("", Trigger::Threshold), Condition::Due { at: due.revision }).await;
         let found = store::Evaluation {
             at: due.revision,
             appended_tokens: due.appended_tokens,
@@ -427,6 +431,8 @@ impl World {
         let done = self.store.commit(commit).await;
         if self.holds(claim) {
             assert_eq!(done.expect("the claim holds"), Committed::Done);
+            let session = self.jobs[&claim.compaction].session;
+            self.reduced[session] = self.store.session(claim.session).await.expect("read").0.revision;
             self.end(claim.compaction, CompactionState::Done);
         } else {
             assert!(matches!(done, Err(store::Error::LeaseLost)), "a worker that was given up changed something");
@@ -672,4 +678,29 @@ fn a_daemon_that_is_stopped_often_does_not_use_up_a_job() {
     let mut actions: Vec<Action> = vec![Action::Append(0), Action::Look, Action::Take];
     actions.extend(std::iter::repeat_n(stop, 9).flatten());
     play(&actions);
+}
+
+#[test]
+fn what_was_decided_about_a_view_that_changed_since_is_not_asked_for() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    runtime.block_on(async {
+        let mut world = World::new().await;
+        world.append(0).await;
+        let (key, store) = (world.sessions[0], world.store.clone());
+        let due = async || store.due_sessions(1).await.expect("due").remove(0);
+        let ask = async |at: Revision| {
+            let request = World::request("", Trigger::Threshold);
+            let (window, condition) = (ModelWindow::default(), Condition::Due { at });
+            store.enqueue(key, Caller::default(), request, window, condition, None).await.expect("the store answers")
+        };
+        let before = due().await.revision;
+        store.rewind(key, Caller::default(), None, None, None).await.expect("rewound");
+        assert_eq!(ask(before).await, None, "the view changed");
+        store.undo(key, Caller::default(), None).await.expect("undone");
+        let after = due().await;
+        assert!(after.held);
+        assert_eq!(ask(after.revision).await, None, "somebody took a change back");
+        store.redo(key, Caller::default(), None).await.expect("redone");
+        assert!(ask(due().await.revision).await.is_some(), "nothing is in the way any more");
+    });
 }

@@ -125,7 +125,7 @@ impl Worker {
             // Nobody is asked to agree to what cannot be done.
             let confirm_until = confirm_until.filter(|_| filled.is_none());
             let window = due.window.clone();
-            let condition = Condition::Due;
+            let condition = Condition::Due { at: due.revision };
             self.store.enqueue(due.session, Caller::default(), request, window, condition, confirm_until).await?;
         }
         let is_reached = overflow::reached(&policy, &due.window, tokens).next().is_some();

@@ -42,8 +42,12 @@ pub enum Condition {
     /// By hand: if the view had something to take away when it was looked at. What was asked before is answered again
     /// whatever the view looks like now.
     Possible(bool),
-    /// By a trigger: while the session is due, and nothing is live.
-    Due,
+    /// By a trigger: while the session is due, nothing is live, and nobody changed or took back anything since it was
+    /// looked at.
+    Due {
+        /// The revision that was looked at.
+        at: Revision,
+    },
     /// By a view that does not fit: unless the session was reduced after it was read, or something is live.
     DoesNotFit {
         /// The revision of the view.
@@ -423,21 +427,26 @@ impl Enqueue {
                 head.writable()?;
                 return Err(Error::NothingToCompact);
             }
-            Condition::Due | Condition::DoesNotFit { .. } if climbs && !head.may_summarize(&self.window) => {
+            Condition::Due { .. } | Condition::DoesNotFit { .. } if climbs && !head.may_summarize(&self.window) => {
                 return Ok(None);
             }
-            Condition::Due if !free || head.due_revision.is_none() => return Ok(None),
+            Condition::Due { at }
+                if !free || head.due_revision.is_none() || head.reduction_revision > at || head.held_by_undo() =>
+            {
+                return Ok(None);
+            }
             Condition::DoesNotFit { at, overflow }
                 if !free || head.reduction_revision > at || (head.held_by_undo() && !overflow) =>
             {
                 return Ok(None);
             }
-            Condition::Due | Condition::DoesNotFit { .. } => {}
+            Condition::Due { .. } | Condition::DoesNotFit { .. } => {}
         }
         let asked = head.revision;
         let (tokens, live) = (head.context_tokens(), head.live_job.is_some());
         // Turns go by when a session became due, not by when somebody came to look at it.
-        let since = head.due_time.filter(|_| self.condition == Condition::Due).unwrap_or(tx.now);
+        let is_due = matches!(self.condition, Condition::Due { .. });
+        let since = head.due_time.filter(|_| is_due).unwrap_or(tx.now);
         let mut others = Vec::new();
         for query in [LIVE, QUEUED] {
             others.extend(Reader::new(tx.conn).all(sqlx::query(query).bind(key)).await?);
@@ -479,7 +488,7 @@ impl Enqueue {
         if !live {
             head.live_job = Some(id);
         }
-        if self.condition == Condition::Due {
+        if is_due {
             head.due_revision = None;
         }
         if let Some(until) = self.confirm_until {
@@ -500,7 +509,8 @@ pub(crate) async fn claim(tx: &mut Tx<'_>, row: i64, owner: Uuid, until: Timesta
     let now = tx.now;
     let head = tx.head(key).await?;
     let automatic = matches!(job.compaction.request.trigger, Trigger::Threshold | Trigger::Routine);
-    if automatic && job.start_time.is_none() && head.reduction_revision > job.asked_revision {
+    let judged_at = job.compaction.base_revision.unwrap_or(job.asked_revision);
+    if automatic && head.reduction_revision > judged_at {
         overtaken(tx, key, &job).await?;
         return Ok(None);
     }
@@ -551,12 +561,12 @@ pub(crate) async fn claim(tx: &mut Tx<'_>, row: i64, owner: Uuid, until: Timesta
     }))
 }
 
-/// Drops an automatic reduction that never began and that another change of the view has overtaken: what asked for it may
-/// hold no longer, so the session is looked at anew.
+/// Drops an automatic reduction that another change of the view has overtaken before it began, or before it was tried
+/// again: what asked for it may hold no longer, so the session is looked at anew.
 async fn overtaken(tx: &mut Tx<'_>, key: i64, job: &JobRow) -> Result<()> {
-    let failure = Failure { reason: "SUPERSEDED".to_owned(), message: "the view changed before it began".to_owned() };
-    // Whoever was asked to agree learns that there is nothing to agree to any more.
-    let told = job.compaction.proposed_until.is_some();
+    let failure = Failure { reason: "SUPERSEDED".to_owned(), message: "the view changed before it was tried".to_owned() };
+    // Whoever heard that it began, or was asked to agree, learns that it ended.
+    let told = job.start_time.is_some() || job.compaction.proposed_until.is_some();
     let end = Finish {
         job: job.row,
         epoch: job.epoch,

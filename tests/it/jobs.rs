@@ -329,3 +329,22 @@ async fn whoever_asks_by_hand_for_what_rests_or_is_proposed_agrees_to_it() {
     watch.wait_for(EventKind::Compacted).await;
     assert_eq!(watch.count(EventKind::CompactionStarted), 1, "it is the same one");
 }
+
+#[tokio::test]
+async fn a_change_of_the_view_supersedes_an_automatic_reduction_that_waits_for_its_next_attempt() {
+    let test = TestApp::with(Arc::new(Resting::default())).await;
+    let session = small(&test).await;
+    let mut watch = test.watch().await;
+    cross(&test, &session).await;
+    let EventBody::CompactionRetried { compaction, .. } = watch.wait_for(EventKind::CompactionRetried).await.body
+    else {
+        panic!("another body")
+    };
+    let better = text(&format!("better {}", filler("u2", WORDS)));
+    test.app.edit(&session, "u2", &[better], None, Caller::default()).await.expect("edited");
+    test.app.retry_compaction(&compaction.to_string(), Caller::default()).await.expect("taken");
+    superseded(&test, &mut watch).await;
+    watch.wait_for(EventKind::Compacted).await;
+    test.settled().await;
+    assert_eq!(test.findings().await, []);
+}
