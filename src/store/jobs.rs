@@ -211,10 +211,11 @@ const COUNTS: &str = "select (select count(*) from job where state = 1 and queue
 const INSERT: &str = "insert into job (public_id, session_id, kind, trigger, state, queued, instructions, actor, \
      tokens_at_request, window, attempt, lease_epoch, run_at, create_time, asked_revision, level, notice, proposed, \
      tail_start) values ($1, $2, $3, $4, 1, $5, $6, $7, $8, $9, 0, 0, $10, $11, $12, $13, $14, $15, $16)";
-const CONFIRM: &str = "update job set proposed = 0, run_at = $2 where id = $1 and state = 1 and proposed = 1";
+// `proposed` is 1 while somebody is asked, and 2 from then on: whoever was asked is told how it ends.
+const CONFIRM: &str = "update job set proposed = 2, run_at = $2 where id = $1 and state = 1 and proposed = 1";
 const HURRY: &str = "update job set run_at = $2 \
-     where id = $1 and state = 1 and queued = 0 and proposed = 0 and run_at > $2";
-const HASTEN: &str = "update job set proposed = 0, run_at = $2 \
+     where id = $1 and state = 1 and queued = 0 and proposed <> 1 and run_at > $2";
+const HASTEN: &str = "update job set proposed = iif(proposed = 1, 2, proposed), run_at = $2 \
      where id = $1 and state = 1 and queued = 0 and run_at > $2";
 const CLAIM: &str = "update job set state = 2, attempt = attempt + 1, lease_epoch = lease_epoch + 1, \
      lease_owner = $2, lease_until = $3, proposed = 0, base_revision = $4, started_revision = coalesce(started_revision, $5), \
@@ -247,6 +248,8 @@ pub(crate) struct JobRow {
     pub(crate) start_time: Option<Timestamp>,
     pub(crate) window: ModelWindow,
     pub(crate) asked_revision: Revision,
+    /// Whether somebody was told that it begins, or asked to agree: then its end is told too.
+    pub(crate) is_told: bool,
     pub(crate) compaction: Compaction,
 }
 
@@ -255,6 +258,8 @@ fn from_row(row: &SqliteRow) -> Result<JobRow> {
     let outcome: Option<Vec<u8>> = row.try_get("outcome")?;
     let failure: Option<Vec<u8>> = row.try_get("failure")?;
     let window = codec::decode_window(row.try_get("window")?)?;
+    let proposed: i64 = row.try_get("proposed")?;
+    let start_time = time("start_time")?;
     let compaction = Compaction {
         id: CompactionId(codec::uuid(row.try_get("public_id")?)?),
         session_id: SessionId(codec::uuid(row.try_get("session")?)?),
@@ -266,7 +271,7 @@ fn from_row(row: &SqliteRow) -> Result<JobRow> {
             notice: row.try_get("notice")?,
             tail_start: row.try_get("tail_start")?,
         },
-        proposed_until: row.try_get::<bool, _>("proposed")?.then_some(()).and(time("run_at")?),
+        proposed_until: (proposed == 1).then_some(()).and(time("run_at")?),
         state: CompactionState::from_number(row.try_get("state")?)?,
         base_revision: row.try_get("base_revision")?,
         tokens_at_request: row.try_get("tokens_at_request")?,
@@ -286,9 +291,10 @@ fn from_row(row: &SqliteRow) -> Result<JobRow> {
         session: row.try_get("session_id")?,
         epoch: row.try_get("lease_epoch")?,
         lost: row.try_get("lost")?,
-        start_time: time("start_time")?,
+        start_time,
         window,
         asked_revision: row.try_get("asked_revision")?,
+        is_told: start_time.is_some() || proposed != 0,
         compaction,
     })
 }
@@ -565,18 +571,16 @@ pub(crate) async fn claim(tx: &mut Tx<'_>, row: i64, owner: Uuid, until: Timesta
 /// again: what asked for it may hold no longer, so the session is looked at anew.
 async fn overtaken(tx: &mut Tx<'_>, key: i64, job: &JobRow) -> Result<()> {
     let failure = Failure { reason: "SUPERSEDED".to_owned(), message: "the view changed before it was tried".to_owned() };
-    // Whoever heard that it began, or was asked to agree, learns that it ended.
-    let told = job.start_time.is_some() || job.compaction.proposed_until.is_some();
     let end = Finish {
         job: job.row,
         epoch: job.epoch,
         state: CompactionState::Superseded,
-        revision: if told { Some(tx.next_revision(key)?) } else { None },
+        revision: if job.is_told { Some(tx.next_revision(key)?) } else { None },
         outcome: None,
         failure: Some(&failure),
     };
     finish(tx, key, end).await?;
-    if told {
+    if job.is_told {
         let caller = Caller::default();
         let body = EventBody::CompactionCancelled { compaction: job.compaction.id, failure };
         tx.event(key, &caller, &body, &Digest::default())?;
@@ -767,8 +771,7 @@ pub(crate) async fn cancel(tx: &mut Tx<'_>, id: CompactionId, caller: &Caller) -
     let live = tx.loaded(key)?.live_job;
     let failure = Failure { reason: "REQUESTED".to_owned(), message: "it was cancelled on request".to_owned() };
     // A reduction that nobody was told of has nothing to end in the log.
-    let began = job.start_time.is_some() || job.compaction.proposed_until.is_some();
-    let revision = if began { Some(tx.next_revision(key)?) } else { None };
+    let revision = if job.is_told { Some(tx.next_revision(key)?) } else { None };
     let end = Finish {
         job: job.row,
         epoch: job.epoch,
@@ -781,7 +784,7 @@ pub(crate) async fn cancel(tx: &mut Tx<'_>, id: CompactionId, caller: &Caller) -
     if live != Some(id) && live.is_some() {
         tx.loaded(key)?.live_job = live;
     }
-    if began {
+    if job.is_told {
         let body = EventBody::CompactionCancelled { compaction: id, failure };
         tx.event(key, caller, &body, &Digest::default())?;
     }

@@ -348,3 +348,35 @@ async fn a_change_of_the_view_supersedes_an_automatic_reduction_that_waits_for_i
     test.settled().await;
     assert_eq!(test.findings().await, []);
 }
+
+#[tokio::test]
+async fn the_end_of_what_was_proposed_is_told_although_somebody_agreed_to_it() {
+    let script = ScriptedSummarizer::new([hold("S1"), hold("S2"), say("S3")]);
+    let test = TestApp::with(script.clone()).await;
+    for _ in 0..2 {
+        let session = small(&test).await;
+        cross(&test, &session).await;
+        script.held().await;
+    }
+    // Both workers are busy, so what is agreed to waits for its turn.
+    let mut watch = test.watch().await;
+    let (refused, overtaken) = (asking(&test).await, asking(&test).await);
+    let mut agreed = Vec::new();
+    for session in [&refused, &overtaken] {
+        cross(&test, session).await;
+        let id = proposed(&mut watch).await;
+        let confirmed = test.app.confirm_compaction(&id.to_string()).await.expect("taken");
+        assert_eq!((confirmed.state, confirmed.proposed_until), (CompactionState::Ready, None));
+        agreed.push(id);
+    }
+    test.app.cancel_compaction(&agreed[0].to_string(), Caller::default()).await.expect("cancelled");
+    test.app.edit(&overtaken, "u2", &[text("better")], None, Caller::default()).await.expect("edited");
+    script.release();
+    script.release();
+    for (id, reason) in agreed.into_iter().zip(["REQUESTED", "SUPERSEDED"]) {
+        let body = watch.wait_for(EventKind::CompactionCancelled).await.body;
+        let EventBody::CompactionCancelled { compaction, failure } = body else { panic!("another body") };
+        assert_eq!((compaction, failure.reason.as_str()), (id, reason));
+    }
+    assert_eq!(test.findings().await, []);
+}
