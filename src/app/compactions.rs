@@ -158,6 +158,13 @@ impl Longhand {
         found.map(|source| source.message.id.to_string()).ok_or_else(gone)
     }
 
+    /// What a request for a reduction was answered before, if it was: whatever would refuse it now comes behind that.
+    async fn answered(&self, key: SessionKey, caller: &Caller) -> Result<Option<(Compaction, bool)>> {
+        let Some(receipt) = self.store().kept_answer(key, caller).await? else { return Ok(None) };
+        let compaction = self.store().compaction(from_receipt(&receipt)?).await?;
+        Ok(Some((compaction, receipt.existed_count > 0)))
+    }
+
     /// Reduces a view that a provider found too large, its media included. Once for each user message: whoever reports
     /// the same again has to shorten the request, or to take a model with a larger window.
     pub async fn report_overflow(
@@ -177,6 +184,9 @@ impl Longhand {
             return Err(Error::new(Reason::OverflowNotRecognized, "this does not say that the request was too large"));
         }
         let key = self.store().find_session(session).await?;
+        if let Some(answer) = self.answered(key, &caller).await? {
+            return Ok(answer);
+        }
         let (info, _) = self.store().session(key).await?;
         let window = window_in_force(&info.window, overflow.window.as_ref()).clone();
         let source = self.store().source(key, None).await?;
@@ -186,7 +196,7 @@ impl Longhand {
         }
         let before = self.store().compactions(key, i64::MAX, limits::OVERFLOWS_LOOKED_AT).await?;
         let before: Vec<Compaction> = before.into_iter().map(|(_, compaction)| compaction).collect();
-        if replay::is_answered(&source.messages, &before) && self.store().kept_answer(key, &caller).await?.is_none() {
+        if replay::is_answered(&source.messages, &before) {
             let message = "the view was reduced for this request already: shorten the request, or take a larger window";
             return Err(Error::new(Reason::OverflowAgain, message));
         }
@@ -195,7 +205,7 @@ impl Longhand {
         let scene = Scene { policy: &policy, window: &window, layout, sources, base, now };
         let request = replay::relief(scene, info.context_tokens);
         let condition = Condition::Possible(request.is_some());
-        // What was asked before is answered again, even if nothing could be done any more.
+        // The store refuses what is not possible, but for a request that it has answered meanwhile.
         let request = request.unwrap_or_else(replay::of_media);
         let enqueued = self.store().enqueue(key, caller, request, window, condition, None).await?;
         let enqueued = enqueued.ok_or_else(|| Error::internal("a report of an overflow was not taken"))?;
@@ -317,9 +327,13 @@ impl Longhand {
         check_caller(&caller)?;
         let id = compaction_id(id)?;
         let before = self.store().compaction(id).await?;
+        let key = self.store().find_session(&before.session_id.to_string()).await?;
+        if let Some(answer) = self.answered(key, &caller).await? {
+            return Ok(answer);
+        }
         match before.state {
             CompactionState::Ready | CompactionState::Running => {
-                self.store().hurry(id).await?;
+                self.store().hurry(id, caller).await?;
                 self.shared.scheduler.wake();
                 Ok((self.store().compaction(id).await?, true))
             }

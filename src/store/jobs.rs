@@ -749,13 +749,19 @@ pub(crate) async fn confirm(tx: &mut Tx<'_>, id: CompactionId) -> Result<()> {
 
 /// Ends the wait of a reduction for its next attempt. One that waits for somebody to agree, or behind another one, goes
 /// on waiting.
-pub(crate) async fn hurry(tx: &mut Tx<'_>, id: CompactionId) -> Result<()> {
+pub(crate) async fn hurry(tx: &mut Tx<'_>, id: CompactionId, caller: &Caller) -> Result<()> {
     tx.flush().await?;
     let job = by_id(&mut Reader::new(tx.conn), id).await?;
+    let key = job.session;
+    tx.head(key).await?;
+    if answered(tx, key, caller).await?.is_some() {
+        return Ok(());
+    }
     if !job.compaction.state.is_live() {
         return Err(Error::CompactionEnded);
     }
     sqlx::query(HURRY).bind(job.row).bind(tx.now.0).execute(&mut *tx.conn).await?;
+    tx.end_mutation(key, caller, Receipt { ids: vec![id.0], existed_count: 1, ..Receipt::default() })?;
     Ok(())
 }
 

@@ -79,8 +79,8 @@ impl Store {
     }
 
     /// Ends the wait of a reduction for its next attempt; an error if it has ended.
-    pub async fn hurry(&self, id: CompactionId) -> Result<()> {
-        self.done(Command::Hurry(id)).await
+    pub async fn hurry(&self, id: CompactionId, caller: Caller) -> Result<()> {
+        self.done(Command::Hurry(id, caller)).await
     }
 
     /// Stops a reduction.

@@ -61,7 +61,7 @@ pub(crate) enum Command {
     /// Let a proposed reduction begin.
     Confirm(CompactionId),
     /// Let the next attempt begin at once.
-    Hurry(CompactionId),
+    Hurry(CompactionId, Caller),
     /// Stop a reduction.
     Cancel(CompactionId, Caller),
     /// Clear a due mark.
@@ -336,8 +336,8 @@ impl Command {
                 jobs::confirm(tx, id).await?;
                 Reply::Done
             }
-            Self::Hurry(id) => {
-                jobs::hurry(tx, id).await?;
+            Self::Hurry(id, caller) => {
+                jobs::hurry(tx, id, &caller).await?;
                 Reply::Done
             }
             Self::Cancel(id, caller) => {

@@ -4,7 +4,7 @@
 mod fleet;
 
 use crate::support::{
-    Line, ScriptedSummarizer, TestApp, Watch, conversation, filler, shown, soon, text, turns, words_of,
+    Line, ScriptedSummarizer, TestApp, Watch, conversation, filler, once, shown, soon, text, turns, words_of,
 };
 use futures::future::{BoxFuture, FutureExt as _};
 use longhand::app::Reason;
@@ -379,4 +379,36 @@ async fn the_end_of_what_was_proposed_is_told_although_somebody_agreed_to_it() {
         assert_eq!((compaction, failure.reason.as_str()), (id, reason));
     }
     assert_eq!(test.findings().await, []);
+}
+
+#[tokio::test]
+async fn a_retry_that_is_sent_again_is_answered_as_before_although_the_reduction_has_ended() {
+    let script = ScriptedSummarizer::new([hold("S1")]);
+    let test = TestApp::with(script.clone()).await;
+    let session = small(&test).await;
+    let first = start(&test, &session, "").await;
+    script.held().await;
+    let retry = || test.app.retry_compaction(&first.id.to_string(), once("retry", "1"));
+    let (hurried, joined) = retry().await.expect("it is there already");
+    assert_eq!((hurried.id, joined), (first.id, true));
+    test.app.cancel_compaction(&first.id.to_string(), Caller::default()).await.expect("cancelled");
+    let (again, joined) = retry().await.expect("answered as before");
+    assert_eq!((again.id, again.state, joined), (first.id, CompactionState::Cancelled, true));
+    let other = test.app.retry_compaction(&first.id.to_string(), once("retry", "2")).await;
+    assert_eq!(other.expect_err("the id is taken").reason, Reason::RequestIdReused);
+}
+
+#[tokio::test]
+async fn a_report_that_is_sent_again_is_answered_as_before_although_nothing_may_happen_by_itself() {
+    let test = TestApp::start().await;
+    let session = small(&test).await;
+    let said = Overflow { status: Some(413), ..Overflow::default() };
+    let report = || test.app.report_overflow(&session, said.clone(), once("report", "1"));
+    let first = report().await.expect("taken");
+    test.settled().await;
+    let off = "{\"trigger\": {\"auto\": false}}".to_owned();
+    let change = SessionChange { policy_override_json: Some(off), ..SessionChange::default() };
+    test.app.update_session(&session, change, Caller::default()).await.expect("switched off");
+    let again = report().await.expect("answered as before");
+    assert_eq!((again.0.id, again.1), (first.0.id, first.1));
 }
