@@ -19,7 +19,7 @@ pub(super) async fn take_up(store: &Store, clock: &Clock) -> Result<(), Error> {
                 Err(Error::Store(store::Error::Busy)) => {
                     tokio::time::sleep(Duration::from_millis(limits::RETRY_MS_MIN.unsigned_abs())).await;
                 }
-                done => break done?,
+                done => break go_on(job, done)?,
             }
         }
     }
@@ -31,7 +31,7 @@ pub(super) async fn release_expired(store: &Store, clock: &Clock, in_hand: impl 
     let now = clock.now();
     for (job, until) in store.running_jobs().await? {
         if until < now && !in_hand(job) {
-            release(store, clock, job).await?;
+            go_on(job, release(store, clock, job).await)?;
         }
     }
     Ok(())
@@ -41,11 +41,26 @@ pub(super) async fn release_expired(store: &Store, clock: &Clock, in_hand: impl 
 /// be given back is taken up there all the same.
 pub(super) async fn hand_back(store: &Store, clock: &Clock) -> Result<(), Error> {
     for (job, _) in store.running_jobs().await? {
-        let claim = store.lost_claim(job).await?;
-        let stopped = failure("DAEMON_STOPPED", "the daemon was stopped while it ran");
-        taken(store.retry_job(claim, stopped, clock.now(), Loss::HandedBack).await)?;
+        go_on(job, give_back(store, clock, job).await)?;
     }
     Ok(())
+}
+
+async fn give_back(store: &Store, clock: &Clock, job: i64) -> Result<(), Error> {
+    let claim = store.lost_claim(job).await?;
+    let stopped = failure("DAEMON_STOPPED", "the daemon was stopped while it ran");
+    taken(store.retry_job(claim, stopped, clock.now(), Loss::HandedBack).await)
+}
+
+/// A job that cannot be read or written holds up none of the others. It stays as it is, for whoever repairs its row.
+fn go_on(job: i64, done: Result<(), Error>) -> Result<(), Error> {
+    match done {
+        Ok(()) | Err(Error::Store(store::Error::Closed)) => done,
+        Err(error) => {
+            tracing::error!(job, %error, "a reduction in nobody's hands is left as it is");
+            Ok(())
+        }
+    }
 }
 
 /// Puts a lost job back, or ends it if it was lost too often: then it is likely what makes the daemon stop.

@@ -4,7 +4,7 @@
 mod fleet;
 
 use crate::support::{
-    Line, ScriptedSummarizer, TestApp, Watch, conversation, filler, once, shown, soon, text, turns, words_of,
+    Line, ScriptedSummarizer, TestApp, Watch, conversation, filler, number, once, shown, soon, text, turns, words_of,
 };
 use futures::future::{BoxFuture, FutureExt as _};
 use longhand::app::Reason;
@@ -411,4 +411,25 @@ async fn a_report_that_is_sent_again_is_answered_as_before_although_nothing_may_
     test.app.update_session(&session, change, Caller::default()).await.expect("switched off");
     let again = report().await.expect("answered as before");
     assert_eq!((again.0.id, again.1), (first.0.id, first.1));
+}
+
+#[tokio::test]
+async fn a_job_that_cannot_be_read_holds_up_none_of_the_others() {
+    let script = ScriptedSummarizer::new([hold("S1"), hold("S2"), hold("S3")]);
+    let test = TestApp::with(script.clone()).await;
+    for _ in 0..2 {
+        let session = small(&test).await;
+        cross(&test, &session).await;
+        script.held().await;
+    }
+    // No trigger has this number, and it is the lease of the first that runs out first.
+    let spoil = "update job set trigger = 99 where id = (select min(id) from job)";
+    let spoilt = sqlx::query(spoil).execute(&mut test.database().await).await.expect("spoilt");
+    assert_eq!(spoilt.rows_affected(), 1);
+    let test = test.kill().await;
+    script.held().await;
+    assert_eq!(script.asked().len(), 3, "the other one is taken up");
+    let directory = test.stop().await;
+    let ready = "select count(*) from job where state = 1 and trigger <> 99";
+    assert_eq!(number(directory.path(), ready).await, 1, "and given back");
 }
