@@ -153,7 +153,20 @@ impl World {
         }
         let (jobs, due) = (BTreeMap::new(), HashSet::new());
         let (state, queue, hands, ghosts) = (State::default(), VecDeque::new(), [None, None], Vec::new());
-        Self { directory, clock, store, writer, sessions, state, queue, hands, ghosts, jobs, due, reduced: [0; SESSIONS] }
+        Self {
+            directory,
+            clock,
+            store,
+            writer,
+            sessions,
+            state,
+            queue,
+            hands,
+            ghosts,
+            jobs,
+            due,
+            reduced: [0; SESSIONS],
+        }
     }
 
     async fn act(&mut self, action: &Action) {

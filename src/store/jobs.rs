@@ -570,7 +570,8 @@ pub(crate) async fn claim(tx: &mut Tx<'_>, row: i64, owner: Uuid, until: Timesta
 /// Drops an automatic reduction that another change of the view has overtaken before it began, or before it was tried
 /// again: what asked for it may hold no longer, so the session is looked at anew.
 async fn overtaken(tx: &mut Tx<'_>, key: i64, job: &JobRow) -> Result<()> {
-    let failure = Failure { reason: "SUPERSEDED".to_owned(), message: "the view changed before it was tried".to_owned() };
+    let failure =
+        Failure { reason: "SUPERSEDED".to_owned(), message: "the view changed before it was tried".to_owned() };
     let end = Finish {
         job: job.row,
         epoch: job.epoch,

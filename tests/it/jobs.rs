@@ -388,7 +388,8 @@ async fn a_retry_that_is_sent_again_is_answered_as_before_although_the_reduction
     let session = small(&test).await;
     let first = start(&test, &session, "").await;
     script.held().await;
-    let retry = || test.app.retry_compaction(&first.id.to_string(), once("retry", "1"));
+    let id = first.id.to_string();
+    let retry = || test.app.retry_compaction(&id, once("retry", "1"));
     let (hurried, joined) = retry().await.expect("it is there already");
     assert_eq!((hurried.id, joined), (first.id, true));
     test.app.cancel_compaction(&first.id.to_string(), Caller::default()).await.expect("cancelled");
