@@ -78,6 +78,17 @@ pub struct RoutineTotals {
     pub view_count: i64,
 }
 
+impl RoutineTotals {
+    /// What was counted since an earlier count; nothing where a measurement came between that found less.
+    pub(crate) fn since(self, earlier: Self) -> Self {
+        Self {
+            output_tokens: (self.output_tokens - earlier.output_tokens).max(0),
+            routine_count: (self.routine_count - earlier.routine_count).max(0),
+            view_count: (self.view_count - earlier.view_count).max(0),
+        }
+    }
+}
+
 /// How full a context is after a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Fill {
@@ -411,12 +422,19 @@ impl Head {
         }
     }
 
-    /// Takes over what the routine could act on in a view that was measured. What it found nothing to do about it looks
-    /// at again when there is more.
-    pub(crate) fn measured(&mut self, routine: RoutineTotals, is_settled: bool) {
+    /// What the routine could act on in the view of now: what was measured last, and what came since.
+    pub(crate) fn counted(&self) -> RoutineTotals {
+        let Self { output_tokens, routine_count, view_count, .. } = *self;
+        RoutineTotals { output_tokens, routine_count, view_count }
+    }
+
+    /// Takes over what the routine could act on in a view that was measured, and what `came` behind that. What it found
+    /// nothing to do about it looks at again when there is more.
+    pub(crate) fn measured(&mut self, routine: RoutineTotals, came: RoutineTotals, is_settled: bool) {
         let RoutineTotals { output_tokens, routine_count, view_count } = routine;
-        (self.output_tokens, self.output_checked) = (output_tokens, output_tokens);
-        (self.routine_count, self.view_count) = (routine_count, view_count);
+        (self.output_tokens, self.output_checked) = (output_tokens + came.output_tokens, output_tokens);
+        self.routine_count = routine_count + came.routine_count;
+        self.view_count = view_count + came.view_count;
         (self.routine_checked, self.view_checked) = if is_settled { (routine_count, view_count) } else { (0, 0) };
     }
 

@@ -95,6 +95,8 @@ pub struct Claim {
     pub reduced: Option<Reading>,
     /// The session's running total at `base`, to measure what came since.
     pub(crate) appended_at_base: i64,
+    /// What the routine could act on at `base` as the session counts it, for the same end.
+    pub(crate) counted_at_base: RoutineTotals,
     /// When the first attempt began.
     pub start_time: Timestamp,
 }
@@ -523,6 +525,7 @@ pub(crate) async fn claim(tx: &mut Tx<'_>, row: i64, owner: Uuid, until: Timesta
     let head = tx.loaded(key)?;
     let (base, appended_at_base, context_tokens) = (head.revision, head.appended_tokens, head.context_tokens());
     let (measured, reduced) = (head.usage_tokens.is_some(), head.reduced);
+    let counted_at_base = head.counted();
     let claimed = sqlx::query(CLAIM)
         .bind(row)
         .bind(owner.as_bytes().to_vec())
@@ -563,6 +566,7 @@ pub(crate) async fn claim(tx: &mut Tx<'_>, row: i64, owner: Uuid, until: Timesta
         measured,
         reduced,
         appended_at_base,
+        counted_at_base,
         start_time: job.start_time.unwrap_or(now),
     }))
 }
@@ -610,6 +614,7 @@ pub(crate) async fn lost_claim(tx: &mut Tx<'_>, row: i64) -> Result<Claim> {
         measured: false,
         reduced: None,
         appended_at_base: 0,
+        counted_at_base: RoutineTotals::default(),
         start_time: job.start_time.unwrap_or_default(),
     })
 }
@@ -812,7 +817,7 @@ pub(crate) async fn evaluated(tx: &mut Tx<'_>, key: SessionKey, found: Evaluatio
     let since = (head.appended_tokens - found.appended_tokens).max(0);
     if head.reduction_revision <= found.at {
         head.view_tokens = found.view_tokens + since;
-        head.measured(found.routine, true);
+        head.measured(found.routine, RoutineTotals::default(), true);
         head.quiet_tokens = found.quiet_tokens;
     }
     // What ended the hold meanwhile may also be what makes it due: then the scheduler looks once more.

@@ -294,7 +294,8 @@ impl Commit {
         };
         let since = (head.appended_tokens - claim.appended_at_base).max(0);
         head.view_tokens = outcome.tokens_after + since;
-        head.measured(self.routine, false);
+        let came = head.counted().since(claim.counted_at_base);
+        head.measured(self.routine, came, false);
         head.view_count += i64::from(continues);
         head.cool_until = self.cool_until.or(head.cool_until);
         if claim.measured {
@@ -486,7 +487,7 @@ impl Supply {
         head.reduce(at);
         head.forget_overhead();
         head.view_tokens = self.tokens_after;
-        head.measured(self.routine, false);
+        head.measured(self.routine, RoutineTotals::default(), false);
         head.look_again(at);
         tx.end_mutation(key, &self.caller, Receipt { ids: vec![id.0], ..Receipt::default() })
     }
