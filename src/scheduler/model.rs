@@ -94,6 +94,7 @@ struct Job {
     run_at: Timestamp,
     lease_until: Timestamp,
     began: bool,
+    automatic: bool,
 }
 
 /// A worker's hands.
@@ -117,6 +118,10 @@ struct World {
     due: HashSet<usize>,
     /// At which revision each session was reduced last.
     reduced: [Revision; SESSIONS],
+    /// What became due while something was live.
+    missed: HashSet<usize>,
+    /// What each session counts since it was measured.
+    output_tokens: [i64; SESSIONS],
 }
 
 async fn open(directory: &std::path::Path, clock: &Clock) -> (Store, tokio::task::JoinHandle<()>) {
@@ -166,6 +171,8 @@ impl World {
             jobs,
             due,
             reduced: [0; SESSIONS],
+            missed: HashSet::new(),
+            output_tokens: [0; SESSIONS],
         }
     }
 
@@ -230,10 +237,18 @@ impl World {
         let message = Weighed { message, weight, counted: None, whole_view: true, overflow: false };
         let key = self.sessions[session];
         let receipt = self.store.append(key, Caller::default(), None, rule(), vec![message]).await.expect("appended");
+        self.output_tokens[session] += 10;
+        self.judge(session);
+        assert_eq!(receipt.fill.due, self.due.contains(&session), "a trigger is set with the append, or not at all");
+    }
+
+    /// What counts makes the session due; where something is live that is noted for its end.
+    fn judge(&mut self, session: usize) {
         if self.live(session).is_none() {
             self.due.insert(session);
+        } else if !self.due.contains(&session) {
+            self.missed.insert(session);
         }
-        assert_eq!(receipt.fill.due, self.due.contains(&session), "a trigger is set with the append, or not at all");
     }
 
     fn request(instructions: &str, trigger: Trigger) -> CompactionRequest {
@@ -244,6 +259,7 @@ impl World {
 
     async fn enqueue(&mut self, session: usize, request: CompactionRequest, condition: Condition) {
         let instructions = request.instructions.clone();
+        let automatic = request.trigger == Trigger::Threshold;
         let same = |job: &Job| job.session == session && job.state.is_live() && job.instructions == instructions;
         let there = self.jobs.iter().find(|(_, job)| same(job)).map(|(id, _)| *id);
         let live = self.live(session);
@@ -276,6 +292,7 @@ impl World {
             run_at: self.clock.now(),
             lease_until: Timestamp(0),
             began: false,
+            automatic,
         };
         self.jobs.insert(enqueued.compaction, job);
     }
@@ -289,6 +306,9 @@ impl World {
         let live: Vec<CompactionId> = live.map(|(id, _)| *id).collect();
         let Some(id) = live.get(which % live.len().max(1)).copied() else { return };
         self.store.cancel(id, Caller::default()).await.expect("cancelled");
+        if self.jobs[&id].automatic {
+            self.missed.remove(&session);
+        }
         self.end(id, CompactionState::Cancelled);
         assert!(self.store.cancel(id, Caller::default()).await.is_err(), "what has ended cannot be cancelled");
     }
@@ -305,6 +325,9 @@ impl World {
             if let Some(next) = next {
                 (next.queued, next.run_at) = (false, now);
             }
+        }
+        if state != CompactionState::Done && self.live(session).is_none() && self.missed.remove(&session) {
+            self.due.insert(session);
         }
     }
 
@@ -376,8 +399,12 @@ impl World {
         self.store.evaluated(due.session, found).await.expect("evaluated");
         // What came after the look is looked at again; the mark of it is behind the revision that was read.
         let still = self.store.due_sessions(i64::MAX).await.expect("due");
-        if !still.iter().any(|left| left.session == due.session) {
-            self.due.remove(&session);
+        let is_left = still.iter().any(|left| left.session == due.session);
+        if !is_left && self.due.remove(&session) && self.live(session).is_some() {
+            self.missed.insert(session);
+        }
+        if self.reduced[session] <= due.revision {
+            self.output_tokens[session] = 0;
         }
     }
 
@@ -447,6 +474,13 @@ impl World {
             let session = self.jobs[&claim.compaction].session;
             self.reduced[session] = self.store.session(claim.session).await.expect("read").0.revision;
             self.end(claim.compaction, CompactionState::Done);
+            // What came while the summary was written counts at once.
+            self.missed.remove(&session);
+            let came = (self.output_tokens[session] - claim.counted_at_base.output_tokens).max(0);
+            self.output_tokens[session] = came;
+            if came > 0 {
+                self.judge(session);
+            }
         } else {
             assert!(matches!(done, Err(store::Error::LeaseLost)), "a worker that was given up changed something");
         }

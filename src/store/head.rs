@@ -143,6 +143,8 @@ pub(crate) struct Head {
     pub(crate) due_revision: Option<Revision>,
     /// Since when it is due; kept in step with the mark when the head is written.
     pub(crate) due_time: Option<Timestamp>,
+    /// Something became due while a reduction was live. On disk that is a time without a mark.
+    pub(crate) missed: bool,
     /// The window that made it due; none for the session's.
     pub(crate) due_window: Option<ModelWindow>,
     pub(crate) failures: i64,
@@ -221,6 +223,8 @@ impl Head {
             let message = OpenMessage { row: message, next_position: row.try_get(2)?, tokens: 0, bytes };
             open.insert(codec::uuid(row.try_get(1)?)?, message);
         }
+        let due_revision: Option<Revision> = row.try_get("due_revision")?;
+        let due_time = row.try_get::<Option<i64>, _>("due_time")?.map(Timestamp);
         let live: Option<Vec<u8>> = sqlx::query_scalar(SELECT_LIVE_JOB).bind(key).fetch_optional(&mut *conn).await?;
         Ok(Self {
             key,
@@ -242,8 +246,9 @@ impl Head {
             usage_at: row.try_get("usage_at")?,
             output_tokens: row.try_get("output_tokens")?,
             output_checked: row.try_get("output_checked")?,
-            due_revision: row.try_get("due_revision")?,
-            due_time: row.try_get::<Option<i64>, _>("due_time")?.map(Timestamp),
+            due_revision,
+            due_time,
+            missed: due_revision.is_none() && due_time.is_some(),
             due_window: row
                 .try_get::<Option<Vec<u8>>, _>("due_window")?
                 .map(|bytes| codec::decode_window(&bytes))
@@ -401,9 +406,9 @@ impl Head {
         self.quiet_tokens = None;
     }
 
-    /// Sets the due mark when the rule says so.
+    /// Sets the due mark when the rule says so, or notes that for the end of a reduction that is live.
     pub(crate) fn judge(&mut self, rule: &Rule, now: Timestamp) {
-        if self.live_job.is_some() || self.held_by_undo() {
+        if self.held_by_undo() {
             return;
         }
         let tokens = self.context_tokens();
@@ -417,8 +422,21 @@ impl Head {
             || grown(self.view_count, self.view_checked, rule.view_count);
         let full = rule.routine_tokens.is_some_and(|least| tokens > least) && !self.is_quiet(tokens);
         if climbs || much || many || full {
-            self.due_revision = Some(self.revision);
+            if self.live_job.is_none() {
+                self.due_revision = Some(self.revision);
+            } else if self.due_revision.is_none() {
+                self.missed = true;
+            }
             self.due_window = (rule.window != self.window).then(|| rule.window.clone());
+        }
+    }
+
+    /// Looks once more at what became due while a reduction was live, when that has ended without effect.
+    pub(crate) fn ended(&mut self) {
+        if self.live_job.is_none() && std::mem::take(&mut self.missed) && self.due_revision.is_none() {
+            self.due_revision = Some(self.revision);
+            // Its turn comes behind those that wait already.
+            self.due_time = None;
         }
     }
 

@@ -740,6 +740,7 @@ impl EndJob {
             no_progress(tx, key, self.breaker)?;
         }
         tx.event(key, &caller, &body, &Digest::default())?;
+        tx.loaded(key)?.ended();
         tx.end_mutation(key, &caller, Receipt::default())?;
         Ok(())
     }
@@ -800,6 +801,10 @@ pub(crate) async fn cancel(tx: &mut Tx<'_>, id: CompactionId, caller: &Caller) -
         let body = EventBody::CompactionCancelled { compaction: id, failure };
         tx.event(key, caller, &body, &Digest::default())?;
     }
+    let head = tx.loaded(key)?;
+    // Whoever refuses what a threshold asked for is not asked the same again before the session goes on.
+    head.missed &= job.compaction.request.trigger != Trigger::Threshold;
+    head.ended();
     tx.end_mutation(key, caller, Receipt::default())?;
     Ok(())
 }
@@ -824,6 +829,8 @@ pub(crate) async fn evaluated(tx: &mut Tx<'_>, key: SessionKey, found: Evaluatio
     let released = found.held && !head.held_by_undo();
     if head.due_revision.is_some_and(|due| due <= found.at) && !released {
         head.due_revision = None;
+        // Nothing could be asked for beside what is live.
+        head.missed |= head.live_job.is_some();
     }
     Ok(())
 }

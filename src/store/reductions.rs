@@ -311,7 +311,9 @@ impl Commit {
             no_progress(tx, key, self.breaker)?;
         }
         let now = tx.now;
-        tx.loaded(key)?.judge(&self.rule, now);
+        let head = tx.loaded(key)?;
+        head.missed = false;
+        head.judge(&self.rule, now);
         tx.end_mutation(key, &caller, Receipt::default())?;
         Ok(Committed::Done)
     }

@@ -428,7 +428,8 @@ impl<'a> Tx<'a> {
         self.flush().await?;
         for key in &self.dirty {
             if let Some(head) = self.heads.get_mut(key) {
-                head.due_time = head.due_revision.and(head.due_time.or(Some(self.now)));
+                let is_due = head.due_revision.is_some() || head.missed;
+                head.due_time = is_due.then(|| head.due_time.unwrap_or(self.now));
                 head.save(self.conn).await?;
             }
         }

@@ -455,3 +455,20 @@ async fn what_came_while_a_summary_was_written_still_counts_for_the_routine() {
     let more: Vec<i64> = counted[1].iter().zip(&counted[0]).map(|(with, without)| with - without).collect();
     assert_eq!(more, [500, 1, 3]);
 }
+
+#[tokio::test]
+async fn what_became_due_while_a_reduction_was_live_is_looked_at_when_that_ends_without_effect() {
+    let script = ScriptedSummarizer::new([hold("S1"), say("S2")]);
+    let test = TestApp::with(script.clone()).await;
+    let session = small(&test).await;
+    let mut watch = test.watch().await;
+    let first = start(&test, &session, "").await;
+    script.held().await;
+    assert!(!test.append(&session, &turns(9, 9, WORDS)).await.fill.due, "something is live");
+    test.app.cancel_compaction(&first.id.to_string(), Caller::default()).await.expect("cancelled");
+    let EventBody::Compacted { trigger, .. } = watch.wait_for(EventKind::Compacted).await.body else {
+        panic!("another body")
+    };
+    assert_eq!(trigger, Trigger::Threshold);
+    assert_eq!(test.findings().await, []);
+}
