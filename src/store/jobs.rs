@@ -213,10 +213,7 @@ const COUNTS: &str = "select (select count(*) from job where state = 1 and queue
 const INSERT: &str = "insert into job (public_id, session_id, kind, trigger, state, queued, instructions, actor, \
      tokens_at_request, window, attempt, lease_epoch, run_at, create_time, asked_revision, level, notice, proposed, \
      tail_start) values ($1, $2, $3, $4, 1, $5, $6, $7, $8, $9, 0, 0, $10, $11, $12, $13, $14, $15, $16)";
-// `proposed` is 1 while somebody is asked, and 2 from then on: whoever was asked is told how it ends.
-const CONFIRM: &str = "update job set proposed = 2, run_at = $2 where id = $1 and state = 1 and proposed = 1";
-const HURRY: &str = "update job set run_at = $2 \
-     where id = $1 and state = 1 and queued = 0 and proposed <> 1 and run_at > $2";
+// `proposed` is 1 while somebody is asked, and 2 once they have agreed: whoever was asked is told how it ends.
 const HASTEN: &str = "update job set proposed = iif(proposed = 1, 2, proposed), run_at = $2 \
      where id = $1 and state = 1 and queued = 0 and run_at > $2";
 const CLAIM: &str = "update job set state = 2, attempt = attempt + 1, lease_epoch = lease_epoch + 1, \
@@ -238,7 +235,7 @@ const UNDONE: &str = "update job set undone_revision = $3 where session_id = $1 
 #[cfg(test)]
 pub(crate) const STATEMENTS: &[&str] = &[
     BY_ID, BY_ROW, OF_SESSION, LIVE, QUEUED, READY, NEXT_RUN, RUNNING, DUE, NEXT_IDLE, IDLE, TRUSTED, COUNTS, INSERT,
-    CONFIRM, HURRY, HASTEN, CLAIM, HEARTBEAT, RETRY, FINISH, PROMOTE, UNDONE,
+    HASTEN, CLAIM, HEARTBEAT, RETRY, FINISH, PROMOTE, UNDONE,
 ];
 
 /// A job's row: the reduction, and what only the store knows.
@@ -744,69 +741,6 @@ impl EndJob {
         tx.end_mutation(key, &caller, Receipt::default())?;
         Ok(())
     }
-}
-
-/// Lets a reduction begin that waits for somebody to agree.
-pub(crate) async fn confirm(tx: &mut Tx<'_>, id: CompactionId) -> Result<()> {
-    tx.flush().await?;
-    let job = by_id(&mut Reader::new(tx.conn), id).await?;
-    let done = sqlx::query(CONFIRM).bind(job.row).bind(tx.now.0).execute(&mut *tx.conn).await?;
-    if done.rows_affected() == 1 || job.compaction.state.is_live() { Ok(()) } else { Err(Error::CompactionEnded) }
-}
-
-/// Ends the wait of a reduction for its next attempt. One that waits for somebody to agree, or behind another one, goes
-/// on waiting.
-pub(crate) async fn hurry(tx: &mut Tx<'_>, id: CompactionId, caller: &Caller) -> Result<()> {
-    tx.flush().await?;
-    let job = by_id(&mut Reader::new(tx.conn), id).await?;
-    let key = job.session;
-    tx.head(key).await?;
-    if answered(tx, key, caller).await?.is_some() {
-        return Ok(());
-    }
-    if !job.compaction.state.is_live() {
-        return Err(Error::CompactionEnded);
-    }
-    sqlx::query(HURRY).bind(job.row).bind(tx.now.0).execute(&mut *tx.conn).await?;
-    tx.end_mutation(key, caller, Receipt { ids: vec![id.0], existed_count: 1, ..Receipt::default() })?;
-    Ok(())
-}
-
-/// Stops a reduction that waits or runs. A worker that runs it finds its claim gone.
-pub(crate) async fn cancel(tx: &mut Tx<'_>, id: CompactionId, caller: &Caller) -> Result<()> {
-    tx.flush().await?;
-    let job = by_id(&mut Reader::new(tx.conn), id).await?;
-    if !job.compaction.state.is_live() {
-        return Err(Error::CompactionEnded);
-    }
-    let key = job.session;
-    tx.head(key).await?;
-    let live = tx.loaded(key)?.live_job;
-    let failure = Failure { reason: "REQUESTED".to_owned(), message: "it was cancelled on request".to_owned() };
-    // A reduction that nobody was told of has nothing to end in the log.
-    let revision = if job.is_told { Some(tx.next_revision(key)?) } else { None };
-    let end = Finish {
-        job: job.row,
-        epoch: job.epoch,
-        state: CompactionState::Cancelled,
-        revision,
-        outcome: None,
-        failure: Some(&failure),
-    };
-    finish(tx, key, end).await?;
-    if live != Some(id) && live.is_some() {
-        tx.loaded(key)?.live_job = live;
-    }
-    if job.is_told {
-        let body = EventBody::CompactionCancelled { compaction: id, failure };
-        tx.event(key, caller, &body, &Digest::default())?;
-    }
-    let head = tx.loaded(key)?;
-    // Whoever refuses what a threshold asked for is not asked the same again before the session goes on.
-    head.missed &= job.compaction.request.trigger != Trigger::Threshold;
-    head.ended();
-    tx.end_mutation(key, caller, Receipt::default())?;
-    Ok(())
 }
 
 /// Notes in a session's list of its reductions that one was taken back at a revision, or is in force again. One that a

@@ -4,6 +4,7 @@
 
 mod append;
 mod breaker;
+mod by_hand;
 mod chain;
 mod codec;
 mod counts;

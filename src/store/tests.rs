@@ -15,6 +15,7 @@ const WHOLE: [&str; 3] = [
 fn statements() -> Vec<&'static str> {
     let files = [
         append::STATEMENTS,
+        by_hand::STATEMENTS,
         counts::STATEMENTS,
         events::STATEMENTS,
         expand::STATEMENTS,

@@ -1,6 +1,7 @@
 //! The one writer: it owns the only connection that can write, and commits what waits together.
 
 use super::append::{Append, AppendDraft, AppendParts, DraftReceipt, FinishMessage};
+use super::by_hand;
 use super::counts::KeepCounts;
 use super::error::{Error, Result};
 use super::head::{Receipt, SessionKey};
@@ -333,15 +334,15 @@ impl Command {
                 Reply::Done
             }
             Self::Confirm(id) => {
-                jobs::confirm(tx, id).await?;
+                by_hand::confirm(tx, id).await?;
                 Reply::Done
             }
             Self::Hurry(id, caller) => {
-                jobs::hurry(tx, id, &caller).await?;
+                by_hand::hurry(tx, id, &caller).await?;
                 Reply::Done
             }
             Self::Cancel(id, caller) => {
-                jobs::cancel(tx, id, &caller).await?;
+                by_hand::cancel(tx, id, &caller).await?;
                 Reply::Done
             }
             Self::Evaluated(key, evaluation) => {
