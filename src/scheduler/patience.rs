@@ -29,3 +29,31 @@ where
         wait *= 2;
     }
 }
+
+/// Whether a claim is still held after an attempt to renew it. A full queue and a failed transaction say nothing about
+/// the claim, which holds for two more beats: what is being written under it is not given up for them.
+pub(super) fn is_held(beat: store::Result<()>) -> store::Result<bool> {
+    match beat {
+        Ok(()) => Ok(true),
+        Err(store::Error::LeaseLost) => Ok(false),
+        Err(error @ (store::Error::Busy | store::Error::Database(_))) => {
+            tracing::warn!(%error, "a claim is renewed later");
+            Ok(true)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_claim_outlives_what_passes() {
+        assert!(is_held(Ok(())).expect("no error"));
+        assert!(is_held(Err(store::Error::Busy)).expect("it passes"));
+        assert!(is_held(Err(store::Error::Database(sqlx::Error::PoolTimedOut))).expect("it passes"));
+        assert!(!is_held(Err(store::Error::LeaseLost)).expect("no error"));
+        assert!(is_held(Err(store::Error::Closed)).is_err());
+    }
+}

@@ -3,7 +3,7 @@
 use super::books::Books;
 use super::client::{Answer, Assignment};
 use super::live::{Live, Teller};
-use super::patience::patiently;
+use super::patience::{is_held, patiently};
 use super::{Error, counts, guard, recover, rule, totals};
 use crate::clock::Clock;
 use crate::config::Hooks;
@@ -216,12 +216,9 @@ impl Worker {
                 }
                 _ = beat.tick() => {
                     let until = self.clock.now().plus_millis(limits::LEASE_MS);
-                    match self.store.heartbeat(claim.clone(), until).await {
-                        // Somebody cancelled it, or took it over: what this worker has is worth nothing.
-                        Err(store::Error::LeaseLost) => return Ok(()),
-                        // A full queue says nothing about the claim, which holds for two more beats.
-                        Err(store::Error::Busy) => {}
-                        other => other?,
+                    // Somebody cancelled it, or took it over: what this worker has is worth nothing.
+                    if !is_held(self.store.heartbeat(claim.clone(), until).await)? {
+                        return Ok(());
                     }
                 }
             }
