@@ -189,8 +189,8 @@ pub struct SummarizerChoice {
     pub auto: Option<String>,
     /// For thorough ones; absent: the one for ordinary ones.
     pub deep: Option<String>,
-    /// What is tried after it, in order. A summary waits for a provider that asks for time; naming `extractive` here
-    /// has the built-in one write at once instead.
+    /// What is tried after it, in order. A summary waits for a provider that asks for time, until the last attempt or
+    /// until the view exceeds its window; naming `extractive` here has the built-in one write at once instead.
     pub fallback: Vec<String>,
     /// How long each summary first waits for a client that leases it, in seconds, at most 3600; 0 for not at all. It
     /// holds one of the workers meanwhile.

@@ -62,6 +62,25 @@ pub(super) fn failure(reason: &str, message: impl Into<String>) -> Failure {
     Failure { reason: reason.to_owned(), message: message.into() }
 }
 
+/// Who writes the summaries of an attempt.
+struct Writer<'a> {
+    summarizer: &'a dyn Summarizer,
+    /// Whether a later attempt may be waited for. There is none behind the last one, and a session whose view exceeds
+    /// its window cannot go on meanwhile.
+    waits: bool,
+    /// What kept the configured summarizer from writing for now, where it was not waited for: the built-in one writes
+    /// from then on.
+    lost: Option<Failure>,
+}
+
+impl<'a> Writer<'a> {
+    fn of(summarizer: &'a dyn Summarizer, claim: &Claim, policy: &Policy, tokens: i64) -> Self {
+        let is_last = claim.attempt >= i64::from(policy.guards.attempts_max);
+        let exceeds = overflow::room(&claim.window).is_some_and(|room| tokens > room);
+        Self { summarizer, waits: !is_last && !exceeds, lost: None }
+    }
+}
+
 /// Reads a stored policy.
 fn policy_of(source: &Source) -> Result<Policy, Error> {
     upgrade::parse(&source.policy.json)
@@ -293,6 +312,7 @@ impl Worker {
         };
         let stripped = plan::with_cuts(&source.messages, &media, claim.compaction);
         let (mut refused, mut stand_in, mut vetoed) = (None, None, false);
+        let mut writer = Writer::of(self.summarizers.of(claim.request.level), claim, policy, tokens);
         for (at, narrowed) in rungs.into_iter().enumerate() {
             let here = Scene { sources: &stripped, ..scene };
             let mut work = match claim.request.tail_start {
@@ -302,7 +322,7 @@ impl Worker {
             let mut cuts = media.clone();
             plan::merge(&mut cuts, std::mem::take(&mut work.cuts));
             work.cuts = cuts;
-            match self.propose(claim, scene, &work, (at == 0).then_some(&mut vetoed)).await {
+            match self.propose(claim, scene, &work, &mut writer, (at == 0).then_some(&mut vetoed)).await {
                 Ok(Some(draft)) => {
                     let mut commit = draft.commit(claim, scene, Some(rung));
                     if !vetoed {
@@ -327,7 +347,12 @@ impl Worker {
         }
         match (stand_in, refused) {
             (Some(draft), _) => self.commit(draft.commit(claim, scene, Some(rung))).await,
-            (None, Some(why)) => self.end(claim, Terms::of(policy), why).await,
+            (None, Some(why)) => {
+                // Not even the built-in summarizer was of use: the other one may be back by the next attempt, which
+                // does not wait as long as a provider may ask for.
+                let why = writer.lost.map_or(why, |lost| Refusal::Retry(lost, None));
+                self.end(claim, Terms::of(policy), why).await
+            }
             (None, None) => self.nothing(claim, policy).await,
         }
     }
@@ -340,6 +365,7 @@ impl Worker {
         claim: &Claim,
         scene: Scene<'_>,
         work: &Work,
+        writer: &mut Writer<'_>,
         first: Option<&mut bool>,
     ) -> Result<Option<Draft>, Refusal> {
         let Some(planned) = &work.summary else { return Ok(Draft::of(scene, &work.cuts, None)) };
@@ -360,29 +386,35 @@ impl Worker {
             Some(draft) => Err(draft.gain()),
             None => Err(0),
         };
-        let summarizer = self.summarizers.of(claim.request.level);
         let teller = Teller::new(&self.live, &self.books, claim.session, claim.compaction);
-        let output = self.write(summarizer, &input, &teller, accept).await;
+        let output = self.write(writer, &input, &teller, accept).await;
         // Before the reduction is in force, so that whoever hears of it finds them.
         self.keep_books(claim).await;
         Ok(measure(&output?).map(|draft| draft.with_details(details_json)))
     }
 
     /// Has a summary written, and refuses one that is empty or frees too little. The built-in summarizer is tried again
-    /// with half the room, since a session with little to cover may fit a shorter one.
+    /// with half the room, since a session with little to cover may fit a shorter one. It also writes when the other is
+    /// out of reach and cannot be waited for.
     async fn write(
         &self,
-        summarizer: &dyn Summarizer,
+        writer: &mut Writer<'_>,
         input: &SummaryInput,
         witness: &dyn Witness,
         accept: impl Fn(&SummaryOutput) -> Result<(), i64>,
     ) -> Result<SummaryOutput, Refusal> {
-        let mut why = match self.ask(summarizer, input, witness).await {
+        let mut why = match self.ask(writer.summarizer, input, witness).await {
             Ok(output) if output.text.trim().is_empty() => failure("SUMMARY_EMPTY", "the summary is empty"),
             Ok(output) => match accept(&output) {
                 Ok(()) => return Ok(output),
                 Err(gain) => no_gain(gain),
             },
+            Err(Refusal::Retry(why, _)) if !writer.waits => {
+                tracing::warn!(reason = why.reason, message = why.message, "the built-in summarizer stands in");
+                writer.lost = Some(why.clone());
+                writer.summarizer = &Extractive;
+                why
+            }
             Err(refusal @ (Refusal::Retry(..) | Refusal::Hook(_))) => return Err(refusal),
             Err(Refusal::Final(why)) => why,
         };

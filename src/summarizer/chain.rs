@@ -9,8 +9,8 @@ use std::sync::Arc;
 /// Tries summarizers in turn, and the built-in one last, which cannot fail.
 ///
 /// One that fails for good is passed over. When one of them only asks for time, and no other could do it, so does the
-/// chain: its caller can come back later, and may use the built-in one when it will not. To have the built-in one
-/// write at once instead, make it a member.
+/// chain: its caller can come back later, and uses the built-in one when it cannot. To have the built-in one write at
+/// once instead, make it a member.
 pub struct Chain {
     members: Vec<Arc<dyn Summarizer>>,
 }

@@ -189,15 +189,49 @@ async fn a_failure_that_may_pass_is_tried_again() {
 }
 
 #[tokio::test]
-async fn the_last_attempt_that_fails_ends_it() {
-    let test = TestApp::with(ScriptedSummarizer::new([Line::Falter])).await;
+async fn the_last_attempt_leaves_it_to_the_built_in_summarizer() {
+    let script = ScriptedSummarizer::new([Line::Falter, Line::Falter, say("S1")]);
+    let test = TestApp::with(script.clone()).await;
     let session = small(&test).await;
-    override_policy(&test, &session, "{\"guards\": {\"attempts_max\": 1}}").await;
+    override_policy(&test, &session, "{\"guards\": {\"attempts_max\": 2}}").await;
+    let mut watch = test.watch().await;
+    start(&test, &session, "").await;
+    let EventBody::Compacted { outcome, .. } = watch.wait_for(EventKind::Compacted).await.body else {
+        panic!("another body")
+    };
+    assert_eq!(outcome.summarizer, "extractive");
+    assert!(outcome.tokens_after < outcome.tokens_before, "{outcome:?}");
+    assert_eq!((script.asked().len(), watch.count(EventKind::CompactionRetried)), (2, 1));
+    check_ends(&test).await;
+}
+
+#[tokio::test]
+async fn the_last_attempt_fails_where_the_built_in_summarizer_frees_nothing_too() {
+    let test = TestApp::with(ScriptedSummarizer::new([Line::Falter, say("S1")])).await;
+    let session = small(&test).await;
+    override_policy(&test, &session, "{\"guards\": {\"attempts_max\": 1, \"minimum_gain_tokens\": 1000000}}").await;
     let mut watch = test.watch().await;
     let (compaction, _) = start(&test, &session, "").await;
-    watch.wait_for(EventKind::CompactionFailed).await;
+    let failed = watch.wait_for(EventKind::CompactionFailed).await;
+    let EventBody::CompactionFailed { failure, .. } = failed.body else { panic!("another body") };
+    assert_eq!(failure.reason, "SUMMARIZER_UNAVAILABLE");
     let ended = test.app.get_compaction(&compaction.id.to_string()).await.expect("it is listed");
     assert_eq!(ended.state, CompactionState::Dead);
+    check_ends(&test).await;
+}
+
+#[tokio::test]
+async fn a_view_that_exceeds_its_window_does_not_wait_for_a_summarizer() {
+    let script = ScriptedSummarizer::new([Line::Falter, say("S1")]);
+    let test = TestApp::with(script.clone()).await;
+    let session = small(&test).await;
+    let mut watch = test.watch().await;
+    assert!(test.append(&session, &turns(9, 12, WORDS)).await.fill.due, "the test needs it to be due");
+    let EventBody::Compacted { outcome, .. } = watch.wait_for(EventKind::Compacted).await.body else {
+        panic!("another body")
+    };
+    assert_eq!(outcome.summarizer, "extractive");
+    assert_eq!((script.asked().len(), watch.count(EventKind::CompactionRetried)), (1, 0));
     check_ends(&test).await;
 }
 
