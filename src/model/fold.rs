@@ -95,7 +95,7 @@ impl<'a> State<'a> {
         let live: Vec<&Mark> = marks.iter().filter(|mark| !undone.contains_key(&mark.revision)).collect();
         let mut state = Self {
             marks,
-            rewound: rewound(&live),
+            rewound: with_untold(rewound(&live), marks, &undone),
             live,
             edits: BTreeMap::new(),
             continuations: Vec::new(),
@@ -276,7 +276,7 @@ fn rewound(live: &[&Mark]) -> Vec<Omitted> {
     // A newer rewind reaches past the end of every older one, so what it leaves of an older one is the front.
     let mut taken_from = Revision::MAX;
     for mark in live.iter().rev() {
-        let MarkBody::Rewound { after } = mark.body else { continue };
+        let MarkBody::Rewound { after, .. } = mark.body else { continue };
         let range = RevisionRange { first: after.saturating_add(1), last: mark.revision.min(taken_from) };
         if range.first <= range.last {
             taken_from = after;
@@ -285,6 +285,21 @@ fn rewound(live: &[&Mark]) -> Vec<Omitted> {
     }
     ranges.reverse();
     ranges
+}
+
+/// The same with what told of a branch whose rewind was undone: what came back needs nobody to tell of it.
+fn with_untold(mut rewound: Vec<Omitted>, marks: &[Mark], undone: &BTreeMap<Revision, Revision>) -> Vec<Omitted> {
+    for mark in marks {
+        let MarkBody::Rewound { told: true, .. } = mark.body else { continue };
+        let Some(&undone_by) = undone.get(&mark.revision) else { continue };
+        let telling = mark.revision + 1;
+        let at = rewound.partition_point(|omitted| omitted.range.last < telling);
+        if rewound.get(at).is_none_or(|omitted| !omitted.range.contains(telling)) {
+            let range = RevisionRange { first: telling, last: telling };
+            rewound.insert(at, Omitted { range, mark: undone_by, reason: OmitReason::Rewound });
+        }
+    }
+    rewound
 }
 
 /// The newest compaction whose summary stands, with the revision of its mark.

@@ -33,6 +33,8 @@ pub enum MarkBody {
     Rewound {
         /// The last revision that still counts.
         after: Revision,
+        /// Whether the next revision is a message that tells of what was left. It is shown as long as the mark holds.
+        told: bool,
     },
     /// A message is replaced by another.
     Edited {

@@ -171,7 +171,7 @@ async fn rewind(
         None => 0,
     };
     let mut digest = Digest::default();
-    write(tx, &mut digest, lineage.key, marks, MarkBody::Rewound { after }).await?;
+    write(tx, &mut digest, lineage.key, marks, MarkBody::Rewound { after, told: summary.is_some() }).await?;
     let at = tx.event(lineage.key, caller, &EventBody::SessionRewound { after }, &digest)?;
     let Some(BranchSummary { text, summarizer, usage }) = summary else {
         changed(tx, lineage.key, at)?;

@@ -273,7 +273,15 @@ async fn a_rewind_can_tell_of_the_branch_that_it_leaves() {
     let count = script.asked().len();
     assert_eq!(rewind("once", "dwell on files", None).await.expect("again"), receipt);
     assert_eq!(script.asked().len(), count);
-    // The branch and the way on are one history; everything is accounted for, and the words survive an undo.
+    // The branch and the way on are one history; everything is accounted for.
+    assert_eq!(test.findings().await, []);
+    // What came back needs nobody to tell of it.
+    let branched = test.context(&session).await.hash;
+    let before = test.context_as_of(&session, seen).await.hash;
+    test.app.undo(&session, None, Caller::default()).await.expect("undone");
+    assert_eq!(test.context(&session).await.hash, before);
+    test.app.redo(&session, None, Caller::default()).await.expect("redone");
+    assert_eq!(test.context(&session).await.hash, branched);
     assert_eq!(test.findings().await, []);
     let listed = test.app.list_messages(&session, ListMessages { page_size: 50, ..ListMessages::default() }).await;
     let kinds: Vec<MessageKind> = listed.expect("a page").messages.iter().map(|message| message.kind).collect();

@@ -19,7 +19,7 @@ fn mark(revision: Revision, body: MarkBody) -> Mark {
 }
 
 fn rewound(revision: Revision, after: Revision) -> Mark {
-    mark(revision, MarkBody::Rewound { after })
+    mark(revision, MarkBody::Rewound { after, told: false })
 }
 
 fn edited(revision: Revision, target: Revision, replacement: Revision) -> Mark {
@@ -358,7 +358,7 @@ fn a_finished_summary_applies_only_to_what_it_was_written_from() {
 fn any_marks() -> impl Strategy<Value = Vec<Mark>> {
     let revision = || -2_i64..60;
     let body = prop_oneof![
-        revision().prop_map(|after| MarkBody::Rewound { after }),
+        revision().prop_map(|after| MarkBody::Rewound { after, told: false }),
         (revision(), revision()).prop_map(|(target, replacement)| MarkBody::Edited { target, replacement }),
         revision().prop_map(|target| MarkBody::Pinned { target }),
         revision().prop_map(|mark| MarkBody::Undone { mark }),

@@ -3,7 +3,7 @@
 use super::commands::{self, Purpose};
 use super::text;
 use super::tools::{self, Kind, Use};
-use crate::model::message::Role;
+use crate::model::message::{MessageKind, Role};
 use crate::model::part::{PartBody, ResultStatus};
 use crate::model::view::SourceMessage;
 use std::borrow::Cow;
@@ -78,7 +78,10 @@ impl<'a> Digest<'a> {
         for (at, source) in messages.into_iter().enumerate() {
             digest.length = at + 1;
             for part in &source.message.parts {
-                digest.read_part(at, source.message.role, &part.body, &mut open);
+                // Longhand's words about an abandoned branch are no user's, though they stand in a user's place.
+                let is_branch = source.message.kind == MessageKind::Branch;
+                let role = if is_branch { Role::Assistant } else { source.message.role };
+                digest.read_part(at, role, &part.body, &mut open);
             }
         }
         digest

@@ -245,7 +245,7 @@ impl World {
 
     fn is_rewound(&self, revision: Revision, at: Revision) -> bool {
         let rewinds = |mark: &&Mark| match mark.body {
-            MarkBody::Rewound { after } => after < revision && revision <= mark.revision,
+            MarkBody::Rewound { after, .. } => after < revision && revision <= mark.revision,
             _ => false,
         };
         self.held(at).iter().any(rewinds)
