@@ -325,7 +325,7 @@ impl Config {
     pub fn load(file: Option<&Path>) -> Result<Self, Error> {
         let Some(path) = file else { return Ok(Self::default()) };
         let text = std::fs::read_to_string(path).map_err(|source| Error::Read { path: path.to_owned(), source })?;
-        toml::from_str(&text).map_err(|error| Error::Parse { path: path.to_owned(), message: error.to_string() })
+        toml::from_str(&text).map_err(|error| Error::Parse { path: path.to_owned(), message: told(&text, &error) })
     }
 
     /// Refuses values that do not go together, before anything is opened.
@@ -395,6 +395,18 @@ impl Config {
     }
 }
 
+/// What is wrong with a file, and in which line. Neither the line nor a string in it is quoted: it may hold a key.
+fn told(text: &str, error: &toml::de::Error) -> String {
+    let message = match (error.message().split_once("string \""), error.message().rsplit_once('"')) {
+        (Some((before, _)), Some((_, behind))) => format!("{before}string{behind}"),
+        _ => error.message().to_owned(),
+    };
+    match error.span().and_then(|span| text.get(..span.start)) {
+        Some(before) => format!("line {}: {message}", before.matches('\n').count() + 1),
+        None => message,
+    }
+}
+
 /// The platform's data directory for Longhand: `$XDG_DATA_HOME/longhand`, or what stands for it.
 pub fn default_data_dir() -> PathBuf {
     let from = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
@@ -442,6 +454,24 @@ mod tests {
         check("hooks = { post_compact = { command = [\"x\"], required = true } }", Some("hooks.post_compact: nothing"));
         check("summarizer = { client_wait_seconds = 30 }", None);
         check("summarizer = { client_wait_seconds = 3601 }", Some("summarizer.client_wait_seconds"));
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_file_is_told_without_its_words() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = folder.path().join("longhand.toml");
+        for (text, expected) in [
+            (
+                "workers = 2\n[summarizers.a]\nkind = \"anthropic\"\napi_key = \"sk-secret\"\n",
+                "line 4: unknown field `api_key`",
+            ),
+            ("workers = \"sk-secret\"", "line 1: invalid type: string, expected"),
+            ("\nworkers = \"sk-secret", "line 2: "),
+        ] {
+            std::fs::write(&file, text).expect("the file is written");
+            let error = Config::load(Some(&file)).expect_err(text).to_string();
+            assert!(error.contains(expected) && !error.contains("sk-secret"), "{error}");
+        }
     }
 
     #[test]

@@ -123,8 +123,6 @@ pub const SUMMARY_TASK_WINDOW_DEFAULT: i64 = 128_000;
 pub const SUMMARY_TASK_WINDOW_MAX: i64 = 2_000_000;
 /// What a hook may print.
 pub const HOOK_OUTPUT_BYTES_MAX: usize = 256 * 1024;
-/// What of a hook's complaints is told.
-pub const HOOK_COMPLAINT_BYTES_MAX: usize = 2 * 1024;
 /// How long one call of a summarizer may take.
 pub const SUMMARIZE_MS_MAX: u64 = 600_000;
 /// Summaries of branches that are written at the same time; further calls wait.

@@ -180,8 +180,10 @@ fn read(output: &[u8], instructions: &str) -> Result<Said, String> {
     if output.trim_ascii().is_empty() {
         return Ok(Said::default());
     }
-    let said: Said =
-        serde_json::from_slice(output).map_err(|error| format!("printed what cannot be understood: {error}"))?;
+    let said: Said = serde_json::from_slice(output).map_err(|error| {
+        // Not in the error's words: they quote what was printed.
+        format!("printed what cannot be understood, at line {} column {}", error.line(), error.column())
+    })?;
     let bytes = said.instructions.len() + instructions.len();
     if bytes > limits::INSTRUCTIONS_BYTES_MAX {
         return Err(format!("makes instructions of {bytes} bytes, over {}", limits::INSTRUCTIONS_BYTES_MAX));
@@ -209,13 +211,14 @@ async fn ask(hook: &Hook, told: &Told<'_>) -> Result<Vec<u8>, String> {
         .args(arguments)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
+        // Its words could hold keys of its environment, and what is told of a failure stays in the history for ever.
+        .stderr(Stdio::null())
         .process_group(0)
         .kill_on_drop(true)
         .spawn()
         .map_err(|error| format!("cannot be started: {error}"))?;
     let mut group = Group(child.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?)));
-    let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
+    let (stdin, stdout) = (child.stdin.take(), child.stdout.take());
     let tell = async {
         if let Some(mut stdin) = stdin {
             // A program may have no use for it.
@@ -223,22 +226,17 @@ async fn ask(hook: &Hook, told: &Told<'_>) -> Result<Vec<u8>, String> {
         }
     };
     let talk = async {
-        let ((), output, complaint) = tokio::join!(
-            tell,
-            heard(stdout, limits::HOOK_OUTPUT_BYTES_MAX),
-            heard(stderr, limits::HOOK_COMPLAINT_BYTES_MAX)
-        );
-        (output, complaint, child.wait().await)
+        let ((), output) = tokio::join!(tell, heard(stdout, limits::HOOK_OUTPUT_BYTES_MAX));
+        (output, child.wait().await)
     };
     let limit = Duration::from_secs(hook.timeout_seconds);
-    let Ok((output, complaint, ended)) = tokio::time::timeout(limit, talk).await else {
+    let Ok((output, ended)) = tokio::time::timeout(limit, talk).await else {
         return Err(format!("did not end within {} s", hook.timeout_seconds));
     };
     group.0 = None;
     let status = ended.map_err(|error| format!("cannot be waited for: {error}"))?;
     if !status.success() {
-        let complaint = String::from_utf8_lossy(&complaint.0).trim().to_owned();
-        return Err(format!("failed with {status}: {complaint}"));
+        return Err(format!("failed with {status}; what it wrote to standard error is not kept"));
     }
     match output {
         (_, true) => Err(format!("printed more than {} bytes", limits::HOOK_OUTPUT_BYTES_MAX)),

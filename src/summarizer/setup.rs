@@ -53,6 +53,10 @@ pub fn levels(config: &Config, clock: &Clock) -> Result<Levels, Error> {
     let chosen = &config.summarizer;
     let level = |first: [&Option<String>; 2]| {
         let mut names: Vec<&str> = Vec::new();
+        // What is tried when a summarizer fails does not come in the place of one that was not chosen.
+        if first.iter().all(|name| name.is_none()) {
+            names.push(BUILT_IN);
+        }
         for name in first.into_iter().flatten().chain(&chosen.fallback) {
             if !names.contains(&name.as_str()) {
                 names.push(name);
@@ -69,13 +73,25 @@ pub fn levels(config: &Config, clock: &Clock) -> Result<Levels, Error> {
     Ok(Levels { auto: Arc::new(Chain::new(auto)), deep: Arc::new(Chain::new(deep)) })
 }
 
+/// Whether a text is what variables are usually called: capital letters, digits and underscores.
+fn is_variable(name: &str) -> bool {
+    !name.starts_with(|letter: char| letter.is_ascii_digit())
+        && name.chars().all(|letter| letter.is_ascii_uppercase() || letter.is_ascii_digit() || letter == '_')
+}
+
 /// The key that the settings point to.
 fn key(settings: &SummarizerSettings) -> Result<Option<Secret>, String> {
     let key = match (&settings.api_key_env, &settings.api_key_file) {
         (None, None) => return Ok(None),
         (Some(_), Some(_)) => return Err("api_key_env and api_key_file exclude each other".to_owned()),
         (Some(variable), None) => {
-            std::env::var(variable).map_err(|_| format!("the variable {variable} holds no key"))?
+            std::env::var(variable).map_err(|_| match is_variable(variable) {
+                true => format!("the variable {variable} holds no key"),
+                // It may well be the key itself, put in the wrong place.
+                false => {
+                    "api_key_env names no variable; it takes the name of one, such as ANTHROPIC_API_KEY".to_owned()
+                }
+            })?
         }
         (None, Some(file)) => {
             std::fs::read_to_string(file).map_err(|error| format!("cannot read {}: {error}", file.display()))?
@@ -83,4 +99,42 @@ fn key(settings: &SummarizerSettings) -> Result<Option<Secret>, String> {
     };
     let key = Secret::new(&key);
     if key.is_empty() { Err("the key is empty".to_owned()) } else { Ok(Some(key)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Result<Levels, Error> {
+        let model = "kind = \"openai-chat\"\nmodel = \"m\"\nwindow = 20000\nmax_output = 1000";
+        let config: Config = toml::from_str(&format!("[summarizers.fake]\n{model}\n{text}")).expect(text);
+        levels(&config, &Clock::default())
+    }
+
+    #[test]
+    fn what_is_not_chosen_is_the_built_in_one() {
+        for (chosen, auto, deep) in [
+            ("", BUILT_IN, BUILT_IN),
+            ("fallback = [\"fake\"]", BUILT_IN, BUILT_IN),
+            ("deep = \"fake\"\nfallback = [\"extractive\"]", BUILT_IN, "fake"),
+            ("auto = \"fake\"", "fake", "fake"),
+            ("auto = \"fake\"\ndeep = \"extractive\"", "fake", BUILT_IN),
+        ] {
+            let levels = read(&format!("[summarizer]\n{chosen}")).map_err(|error| error.to_string()).expect(chosen);
+            assert_eq!((levels.auto.name(), levels.deep.name()), (auto, deep), "{chosen}");
+        }
+    }
+
+    #[test]
+    fn a_key_in_place_of_a_variable_is_not_told() {
+        let told = |value: &str| {
+            let read = read(&format!("api_key_env = \"{value}\""));
+            read.err().map(|error| error.to_string()).unwrap_or_default()
+        };
+        for key in ["sk-very-secret-0123456789", "AIzaSyVerySecret", "0123456789ABCDEF", "SECRET KEY"] {
+            let error = told(key);
+            assert!(error.contains("api_key_env") && !error.contains(key), "{error}");
+        }
+        assert!(told("LONGHAND_NO_SUCH_VARIABLE_2").contains("LONGHAND_NO_SUCH_VARIABLE_2"));
+    }
 }

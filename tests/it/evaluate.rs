@@ -131,6 +131,9 @@ fn each_kind_of_fact_is_found_and_looked_for() {
         assert_eq!(row["named_or_expandable"], json!({"kept": 6, "all": 6}), "{row}");
         assert!(row["tokens"].as_u64().expect("tokens") <= 600, "{row}");
     }
+    // What the policy puts behind every summary is measured too.
+    let text = made[1]["text"].as_str().expect("a text");
+    assert!(text.contains("<read-files>\n/src/http/parser.rs\n</read-files>"), "{text}");
     let run = evaluate(&[&file, "--preset", "opencode@seed", "--text"]);
     let text = String::from_utf8_lossy(&run.stdout).into_owned();
     assert!(text.starts_with("talk.jsonl, cut where it was compacted: 8 messages before, "), "{text}");

@@ -45,6 +45,8 @@ pub(super) type Facts = [BTreeSet<String>; KINDS.len()];
 struct Texts {
     words: String,
     inputs: String,
+    /// The strings in the inputs, as they read without the escapes of JSON.
+    strings: String,
     outputs: String,
     /// The outputs in which a line about an error reports one: of calls that failed, and of commands that do not merely
     /// show what stands in files.
@@ -92,7 +94,9 @@ impl Texts {
 
     /// Takes a call's command and list; the command is given back.
     fn call(&mut self, input_json: &str) -> Option<String> {
-        let Ok(Value::Object(fields)) = serde_json::from_str::<Value>(input_json) else { return None };
+        let value = serde_json::from_str::<Value>(input_json).ok()?;
+        add_strings(&value, &mut self.strings);
+        let Value::Object(fields) = value else { return None };
         let command = ["command", "cmd"].iter().find_map(|name| fields.get(*name)).and_then(Value::as_str);
         self.commands.extend(command.and_then(command_head));
         let list = ["todos", "items", "plan"].iter().find_map(|name| fields.get(*name)).and_then(Value::as_array);
@@ -117,6 +121,25 @@ impl Texts {
 
     fn everything(&self) -> String {
         [self.words.as_str(), &self.inputs, &self.outputs].join(" ")
+    }
+
+    /// Everything in which a fact is looked for: also in the form in which commands and items were taken from inputs.
+    fn searched(&self) -> String {
+        let commands = self.commands.iter().map(String::as_str).collect::<Vec<_>>().join("\n");
+        [self.everything().as_str(), &self.strings, &commands].join("\n")
+    }
+}
+
+/// Adds the strings in a value, a line each.
+fn add_strings(value: &Value, strings: &mut String) {
+    match value {
+        Value::String(text) => {
+            strings.push_str(text);
+            strings.push('\n');
+        }
+        Value::Array(items) => items.iter().for_each(|item| add_strings(item, strings)),
+        Value::Object(fields) => fields.values().for_each(|field| add_strings(field, strings)),
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
     }
 }
 
@@ -187,7 +210,7 @@ pub(super) fn used_again(before: &[Message], after: &[Message]) -> Facts {
     let both = |known: BTreeSet<String>, used: BTreeSet<String>| -> BTreeSet<String> {
         known.intersection(&used).cloned().collect()
     };
-    let all_after = after.everything();
+    let all_after = after.searched();
     let comes_up = |fact: &String| all_after.contains(fact.as_str());
     [
         both(files(&everything), files(&after.inputs)),
@@ -201,7 +224,7 @@ pub(super) fn used_again(before: &[Message], after: &[Message]) -> Facts {
 
 /// The words of messages, as far as a fact can be found in them.
 pub(super) fn words_of(messages: &[Message]) -> String {
-    Texts::of(messages).everything()
+    Texts::of(messages).searched()
 }
 
 #[cfg(test)]
@@ -259,6 +282,18 @@ mod tests {
     fn figures_stand_alone_and_tell_something() {
         let text = "it took 41 ms, 3 times, 99.5 % of 16384 bytes; see a.rs:812, v1_200, /tmp/900 and 1,250. 812→x";
         check(figures(text), &["1,250", "16384", "41 ms", "99.5 %"]);
+    }
+
+    #[test]
+    fn facts_in_inputs_are_found_although_json_escapes_them() {
+        let mut texts = Texts::default();
+        texts.call(r#"{"command": "cd /a && git  commit -m \"say \\\"hi\\\"\"", "todos": []}"#);
+        texts.call(r#"{"todos": [{"content": "print \"caf\u00e9\"", "status": "pending"}]}"#);
+        let searched = texts.searched();
+        assert_eq!((texts.commands.len(), texts.open_items.len()), (1, 1));
+        for fact in texts.commands.iter().chain(&texts.open_items) {
+            assert!(searched.contains(fact.as_str()), "{fact} in\n{searched}");
+        }
     }
 
     #[test]

@@ -98,8 +98,11 @@ fn bare(text: &str) -> &str {
 /// A text longer than this is no error message, in characters.
 const ERROR_TEXT_MAX: usize = 600;
 
+/// One that is longer than this, in characters, or has headings, has to begin like one.
+const ERROR_TEXT_SHORT: usize = 150;
+
 /// How error messages begin that gateways give back as if they were a model's words.
-const ERROR_BEGINNINGS: [&str; 13] = [
+const ERROR_BEGINNINGS: [&str; 19] = [
     "error:",
     "[error",
     "error code:",
@@ -113,6 +116,12 @@ const ERROR_BEGINNINGS: [&str; 13] = [
     "gateway timeout",
     "request failed",
     "<!doctype html",
+    "prompt is too long",
+    "input is too long",
+    "this model's maximum context length",
+    "rate limit reached",
+    "rate limit exceeded",
+    "too many requests",
 ];
 
 /// What they hold that says that waiting helps.
@@ -128,7 +137,8 @@ const TRANSIENT_WORDS: [&str; 8] = [
 ];
 
 /// Whether a text is a provider's error message and no summary, and if so what that means. A text with one of the
-/// headings that were asked for is a summary, whatever errors it tells of.
+/// headings that were asked for is a summary, whatever errors it tells of; so is one that only mentions them, unless it
+/// is too short to say more.
 fn error_text(text: &str, sections: &[Section]) -> Option<Class> {
     if sections.iter().any(|section| text.contains(section.heading.trim())) {
         return None;
@@ -144,7 +154,10 @@ fn error_text(text: &str, sections: &[Section]) -> Option<Class> {
     let small = text.to_lowercase();
     let has = |words: &[&str]| words.iter().any(|word| small.contains(word));
     let begins = ERROR_BEGINNINGS.iter().any(|beginning| small.starts_with(beginning));
-    if is_overflow_text(text) {
+    let is_short = text.chars().count() <= ERROR_TEXT_SHORT && !text.lines().any(|line| line.starts_with('#'));
+    if !begins && !is_short {
+        None
+    } else if is_overflow_text(text) {
         Some(Class::Overflow)
     } else if has(&TRANSIENT_WORDS) {
         Some(Class::Transient)
@@ -210,6 +223,14 @@ mod tests {
         check("<!DOCTYPE html><html>502</html>", done(), Err(Class::Refused));
         let told = "## Goal\n- find out why the service says \"Error: rate limit, prompt is too long\"";
         check(told, done(), Ok(told));
+        let told = "The client now waits and asks again when the service answers that a rate limit is reached or that it \
+                    is overloaded. What is left is a test of the case that the prompt is too long for it.";
+        check(told, done(), Ok(told));
+        let told = "# Work\nThe service was overloaded.";
+        check(told, done(), Ok(told));
+        let told = "This model's maximum context length is 8192 tokens. However, you requested 9000 tokens (8000 in the \
+                    messages, 1000 in the completion). Please reduce the length of the messages or completion.";
+        check(told, done(), Err(Class::Overflow));
         let long = format!("Error: they say. {}", "The work went on. ".repeat(60));
         check(&long, done(), Ok(long.trim()));
     }
