@@ -378,7 +378,6 @@ async fn the_end_of_what_was_proposed_is_told_although_somebody_agreed_to_it() {
         let EventBody::CompactionCancelled { compaction, failure } = body else { panic!("another body") };
         assert_eq!((compaction, failure.reason.as_str()), (id, reason));
     }
-    assert_eq!(test.findings().await, []);
 }
 
 #[tokio::test]
@@ -469,5 +468,6 @@ async fn what_became_due_while_a_reduction_was_live_is_looked_at_when_that_ends_
         panic!("another body")
     };
     assert_eq!(trigger, Trigger::Threshold);
+    test.settled().await;
     assert_eq!(test.findings().await, []);
 }
