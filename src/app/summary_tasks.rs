@@ -68,7 +68,7 @@ pub struct NewEdit {
     pub instructions: Option<String>,
     /// Free JSON to be kept with the summary; none for no change.
     pub details_json: Option<String>,
-    /// What the client's model takes, in tokens; zero for the default.
+    /// What the client's model takes, in tokens; zero for the default, whatever the lease said.
     pub window_tokens: i64,
 }
 

@@ -271,7 +271,8 @@ impl Queues {
     }
 }
 
-/// One worker's life. Work in hand is dropped when the daemon stops, and its claim is given back.
+/// One worker's life. Work in hand is dropped when the daemon stops, and its claim is given back; a job's books are kept
+/// first.
 async fn work_off(
     worker: Worker,
     queue: async_channel::Receiver<Work>,
@@ -281,16 +282,18 @@ async fn work_off(
     while let Ok(work) = queue.recv().await {
         let done = async {
             match &work {
-                Work::Evaluate(due) => worker.evaluate(due).await,
-                Work::Run { job, .. } => worker.run(*job).await,
+                Work::Evaluate(due) => tokio::select! {
+                    () = cancel.cancelled() => Ok(()),
+                    done = worker.evaluate(due) => done,
+                },
+                Work::Run { job, .. } => worker.run(*job, &cancel).await,
             }
         };
         // A worker that panics over one job goes on with the next; the job's lease runs out and it is taken up again.
-        let done = AssertUnwindSafe(done).catch_unwind();
-        let done = tokio::select! {
-            () = cancel.cancelled() => break,
-            done = done => done,
-        };
+        let done = AssertUnwindSafe(done).catch_unwind().await;
+        if cancel.is_cancelled() {
+            break;
+        }
         match done {
             Err(_) => tracing::error!(?work, "a worker panicked"),
             Ok(Ok(()) | Err(Error::Store(store::Error::LeaseLost | store::Error::Closed))) => {}

@@ -26,6 +26,7 @@ use crate::summarizer::{self, Extractive, Levels, Summarizer, SummaryInput, Summ
 use crate::telemetry::failpoint;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 /// What a worker works with.
@@ -191,13 +192,18 @@ impl Worker {
         Ok(found.into_iter().map(|(_, compaction)| compaction).collect())
     }
 
-    /// Carries out a job, as long as its claim holds.
-    pub(super) async fn run(&self, job: i64) -> Result<(), Error> {
+    /// Carries out a job, as long as its claim holds and nobody wants the daemon to stop. What was spent until then is
+    /// on the books when this returns.
+    pub(super) async fn run(&self, job: i64, cancel: &CancellationToken) -> Result<(), Error> {
         let until = self.clock.now().plus_millis(limits::LEASE_MS);
         let Some(claim) = self.store.claim(job, self.owner, until).await? else { return Ok(()) };
         let books = Arc::new(Books::new(self.clock.clone(), claim.attempt));
         let worker = Self { books, ..self.clone() };
-        let done = worker.hold(&claim).await;
+        let done = tokio::select! {
+            biased;
+            () = cancel.cancelled() => Ok(()),
+            done = worker.hold(&claim) => done,
+        };
         worker.keep_books(&claim).await;
         if !worker.books.take().is_empty() {
             tracing::warn!(compaction = %claim.compaction, "requests to models could not be noted");
