@@ -69,8 +69,6 @@ struct Writer<'a> {
     /// Whether a later attempt may be waited for. There is none behind the last one, and a session whose view exceeds
     /// its window cannot go on meanwhile.
     waits: bool,
-    /// Whether the view leaves no room for a reply: then nobody's wish to be left alone holds it up for long.
-    is_pressed: bool,
     /// What kept the configured summarizer from writing for now, where it was not waited for: the built-in one writes
     /// from then on.
     lost: Option<Failure>,
@@ -81,8 +79,7 @@ impl<'a> Writer<'a> {
         let is_last = claim.attempt >= i64::from(policy.guards.attempts_max);
         let most = claim.window.input.unwrap_or(claim.window.context);
         let exceeds = claim.window.context > 0 && tokens > most;
-        let is_pressed = overflow::room(&claim.window).is_some_and(|room| tokens > room);
-        Self { summarizer, waits: !is_last && !exceeds, is_pressed, lost: None }
+        Self { summarizer, waits: !is_last && !exceeds, lost: None }
     }
 }
 
@@ -341,8 +338,7 @@ impl Worker {
                     return self.commit(commit).await;
                 }
                 Ok(None) => {}
-                Err(Refusal::Retry(why, after)) if claim.attempt < i64::from(policy.guards.attempts_max) => {
-                    let why = Refusal::Retry(why, after.filter(|_| !writer.is_pressed));
+                Err(why @ Refusal::Retry(..)) if claim.attempt < i64::from(policy.guards.attempts_max) => {
                     return self.end(claim, Terms::of(policy), why).await;
                 }
                 Err(why @ Refusal::Hook(_)) => return self.end(claim, Terms::of(policy), why).await,

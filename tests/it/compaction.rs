@@ -221,20 +221,6 @@ async fn the_last_attempt_fails_where_the_built_in_summarizer_frees_nothing_too(
 }
 
 #[tokio::test]
-async fn a_view_without_room_for_a_reply_does_not_wait_for_hours() {
-    let test = TestApp::with(ScriptedSummarizer::new([Line::Rest(3_600_000), say("S1")])).await;
-    let session = small(&test).await;
-    let mut watch = test.watch().await;
-    cross(&test, &session).await;
-    watch.wait_for(EventKind::CompactionRetried).await;
-    let EventBody::Compacted { outcome, .. } = watch.wait_for(EventKind::Compacted).await.body else {
-        panic!("another body")
-    };
-    assert_eq!(outcome.summarizer, "scripted");
-    check_ends(&test).await;
-}
-
-#[tokio::test]
 async fn a_view_that_exceeds_its_window_does_not_wait_for_a_summarizer() {
     let script = ScriptedSummarizer::new([Line::Falter, say("S1")]);
     let test = TestApp::with(script.clone()).await;

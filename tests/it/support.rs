@@ -374,8 +374,6 @@ pub(crate) enum Line {
     Stream(Vec<String>),
     /// Fails; the same request may succeed later.
     Falter,
-    /// The same, and asks to be left alone for so many milliseconds.
-    Rest(i64),
     /// Fails for good.
     Refuse,
 }
@@ -449,9 +447,6 @@ impl Summarizer for ScriptedSummarizer {
                     self.waiting.add_permits(1);
                     self.gate.acquire().await.expect("never closed").forget();
                     Ok(output(words.concat()))
-                }
-                Line::Rest(millis) => {
-                    Err(summarizer::Error::Transient { message: "busy".to_owned(), retry_after_ms: Some(millis) })
                 }
                 Line::Falter => Err(summarizer::Error::Transient { message: "busy".to_owned(), retry_after_ms: None }),
                 Line::Refuse => Err(summarizer::Error::Permanent { message: "no".to_owned() }),
