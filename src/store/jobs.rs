@@ -757,7 +757,8 @@ pub(crate) async fn evaluated(tx: &mut Tx<'_>, key: SessionKey, found: Evaluatio
     if head.reduction_revision <= found.at {
         head.view_tokens = found.view_tokens + since;
         head.measured(found.routine, RoutineTotals::default(), true);
-        head.quiet_tokens = found.quiet_tokens;
+        // Usage that was reported since may be less than what was looked at: then that says nothing about it.
+        head.quiet_tokens = found.quiet_tokens.filter(|_| head.revision == found.at);
     }
     // What ended the hold meanwhile may also be what makes it due: then the scheduler looks once more.
     let released = found.held && !head.held_by_undo();
