@@ -276,6 +276,13 @@ impl World {
         assert_eq!(enqueued.joined, there.is_some());
         if let Some(there) = there {
             assert_eq!(enqueued.compaction, there);
+            // Whoever asks again does not wait for the next attempt.
+            let now = self.clock.now();
+            if let Some(job) =
+                self.jobs.get_mut(&there).filter(|job| job.state == CompactionState::Ready && !job.queued)
+            {
+                job.run_at = job.run_at.min(now);
+            }
             return;
         }
         if matches!(condition, Condition::Due { .. }) {

@@ -104,6 +104,8 @@ struct Written {
     finish: Finish,
     /// For what an edit put in another's place: the mark that put it there.
     placed: Option<Revision>,
+    /// The message whose words these are or stand for: a pin holds that, whichever of its words it names.
+    original: MessageId,
 }
 
 impl Written {
@@ -247,6 +249,7 @@ impl World {
             sealed: finish.is_some().then_some(revision),
             finish: finish.unwrap_or_default(),
             placed: None,
+            original: id,
         });
     }
 
@@ -355,7 +358,7 @@ impl World {
             Step::Edit(number) => {
                 let Some(target) = self.chosen(at, number) else { return Ok(()) };
                 let (role, part) = (target.role, text("in other words"));
-                let target = target.id.to_string();
+                let (original, target) = (target.original, target.id.to_string());
                 let edited = app.edit(&id, &target, std::slice::from_ref(&part), None, none()).await?;
                 let replacement = MessageId(edited.ids[0]);
                 let revision = app.get_message(&id, &replacement.to_string()).await?.0.revision;
@@ -368,12 +371,14 @@ impl World {
                     sealed: Some(revision),
                     finish: Finish::default(),
                     placed: Some(edited.revision),
+                    original,
                 });
             }
             Step::Pin(number, unpin) => {
-                let Some(target) = self.chosen(at, number).map(|written| written.id) else { return Ok(()) };
+                let chosen = self.chosen(at, number).map(|written| (written.id, written.original));
+                let Some((target, original)) = chosen else { return Ok(()) };
                 app.pin(&id, &target.to_string(), unpin, none()).await?;
-                self.sessions[at].ever_pinned.insert(target);
+                self.sessions[at].ever_pinned.insert(original);
             }
             Step::Undo => drop(app.undo(&id, None, none()).await?),
             Step::Redo => drop(app.redo(&id, None, none()).await?),
@@ -543,7 +548,7 @@ fn accounted(session: &Tracked, view: &Context) {
             view.covered,
             view.omitted
         );
-        if is_shown && !session.ever_pinned.contains(&written.id) && written.kind == MessageKind::Normal {
+        if is_shown && !session.ever_pinned.contains(&written.original) && written.kind == MessageKind::Normal {
             // The tail of a summary may retain requests, and nothing else that is written here.
             assert!(
                 !is_covered || written.role == Role::User,
