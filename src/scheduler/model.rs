@@ -672,7 +672,7 @@ fn play(actions: &[Action]) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() })]
     #[test]
     fn jobs_live_and_end_as_the_model_says(actions in prop::collection::vec(action(), 1..60)) {
         play(&actions);

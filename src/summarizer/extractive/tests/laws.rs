@@ -203,7 +203,7 @@ fn talk() -> impl Strategy<Value = Talk> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 96, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn every_history_fits_and_forges_nothing(
