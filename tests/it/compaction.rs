@@ -1,6 +1,8 @@
 //! P7, P12: reductions run beside the appends, once at a time, and end in exactly one way.
 
-use crate::support::{Line, ScriptedSummarizer, TestApp, Watch, conversation, once, prunable, shown, turns, window};
+use crate::support::{
+    Line, ScriptedSummarizer, TestApp, Watch, conversation, once, prunable, shown, turns, window, with_image,
+};
 use longhand::app::append::ListMessages;
 use longhand::app::compactions::{NewSummary, Overflow, Wanted};
 use longhand::app::sessions::{NewSession, SessionChange};
@@ -9,7 +11,7 @@ use longhand::app::{Error, Reason};
 use longhand::model::compaction::{Compaction, CompactionKind, CompactionState, Trigger};
 use longhand::model::event::{EventBody, EventKind};
 use longhand::model::message::{Finish, FinishReason};
-use longhand::model::part::{Media, NewPart, PartBody};
+use longhand::model::part::PartBody;
 use longhand::model::usage::Usage;
 use longhand::model::view::Shortened;
 use longhand::store::Caller;
@@ -701,17 +703,6 @@ async fn a_session_of_another_preset_compacts_by_its_own_rules() {
     let lines = shown(&test.context(&session).await);
     assert!(lines[0].starts_with("user summary:"), "pi has no marker, and the user speaks its summary: {lines:?}");
     check_ends(&test).await;
-}
-
-/// A conversation whose last request brings an image.
-async fn with_image(test: &TestApp) -> String {
-    let session = test.session("opencode@seed", 6_000, 1_000).await;
-    test.append(&session, &turns(1, 6, 100)).await;
-    let mut request = conversation("u90 \"what does the plot say?\"");
-    let image = Media { mime_type: "image/png".to_owned(), name: "plot.png".to_owned(), ..Media::default() };
-    request[0].parts.push(NewPart::new(PartBody::Media(image)));
-    test.app.append(&session, request, None, None, Caller::default()).await.expect("appended");
-    session
 }
 
 fn refused(message: &str) -> Overflow {

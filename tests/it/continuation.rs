@@ -1,6 +1,6 @@
 //! P12: what Longhand says in a user's place is asked for by the policy, recorded, marked, and gone with its reduction.
 
-use crate::support::{Line, ScriptedSummarizer, TestApp, conversation, shown, text, turns};
+use crate::support::{Line, ScriptedSummarizer, TestApp, conversation, shown, text, turns, with_image};
 use longhand::app::append::ListMessages;
 use longhand::app::compactions::{Overflow, Wanted};
 use longhand::app::sessions::{ForkPoint, SessionChange};
@@ -8,7 +8,7 @@ use longhand::model::compaction::{CompactionKind, Trigger};
 use longhand::model::event::{EventBody, EventKind};
 use longhand::model::layout::OmitReason;
 use longhand::model::message::{Finish, FinishReason, Message, MessageKind, NewMessage};
-use longhand::model::part::{Media, NewPart, PartBody};
+use longhand::model::part::PartBody;
 use longhand::store::Caller;
 
 const WORDS: usize = 1_100;
@@ -133,17 +133,6 @@ async fn going_on_can_be_vetoed_and_is_never_asked_for_behind_a_request_by_hand(
     watch.wait_for(EventKind::Compacted).await;
     watch.wait_for(EventKind::Compacted).await;
     assert_eq!(derived(&test, &by_hand, MessageKind::Continuation).await, []);
-}
-
-/// A conversation whose last request brings an image.
-async fn with_image(test: &TestApp) -> String {
-    let session = test.session("opencode@seed", 6_000, 1_000).await;
-    test.append(&session, &turns(1, 6, 100)).await;
-    let mut request = conversation("u90 \"what does the plot say?\"");
-    let image = Media { mime_type: "image/png".to_owned(), name: "plot.png".to_owned(), ..Media::default() };
-    request[0].parts.push(NewPart::new(PartBody::Media(image)));
-    test.app.append(&session, request, None, None, Caller::default()).await.expect("appended");
-    session
 }
 
 #[tokio::test]

@@ -20,7 +20,7 @@ use longhand::clock::Clock;
 use longhand::model::Revision;
 use longhand::model::event::{Event, EventKind};
 use longhand::model::message::{Finish, FinishReason, Message, MessageKind, NewMessage, Role};
-use longhand::model::part::{NewPart, PartBody, Record, ResultStatus, ToolCall, ToolResult};
+use longhand::model::part::{Media, NewPart, PartBody, Record, ResultStatus, ToolCall, ToolResult};
 use longhand::model::usage::{ModelWindow, Usage};
 use longhand::scheduler::{self, Scheduler, SchedulerHandle};
 use longhand::store::{self, Caller, Durability, Finding, RequestKey, Store};
@@ -646,6 +646,17 @@ pub(crate) async fn prunable(test: &TestApp) -> String {
 /// Turns `from..=to`, each a request and its answer of so many characters.
 pub(crate) fn turns(from: usize, to: usize, characters: usize) -> String {
     (from..=to).map(|turn| format!("u{turn} {characters}c\na{turn} {characters}c\n")).collect()
+}
+
+/// A conversation whose last request brings an image.
+pub(crate) async fn with_image(test: &TestApp) -> String {
+    let session = test.session("opencode@seed", 6_000, 1_000).await;
+    test.append(&session, &turns(1, 6, 100)).await;
+    let mut request = conversation("u90 \"what does the plot say?\"");
+    let image = Media { mime_type: "image/png".to_owned(), name: "plot.png".to_owned(), ..Media::default() };
+    request[0].parts.push(NewPart::new(PartBody::Media(image)));
+    test.app.append(&session, request, None, None, Caller::default()).await.expect("appended");
+    session
 }
 
 /// Cases of a property test: so many, unless `PROPTEST_CASES` says otherwise.

@@ -105,13 +105,7 @@ impl Outcome {
 pub(super) fn simulate(policy: &Policy, window: &ModelWindow, happenings: &[Happening]) -> Outcome {
     let mut session = Session::new(policy, window);
     for happening in happenings {
-        match happening {
-            Happening::Message(message) => {
-                session.append(message);
-                session.reduce();
-            }
-            Happening::Compaction => session.usage_counts = false,
-        }
+        session.play(happening);
     }
     Outcome { due_tokens: overflow::due_at(policy, window), firings: session.firings, fill: session.fill }
 }
@@ -135,13 +129,7 @@ pub(in crate::cli) fn first_summary(
 ) -> Option<FirstSummary> {
     let mut session = Session::new(policy, window);
     for happening in happenings {
-        match happening {
-            Happening::Message(message) => {
-                session.append(message);
-                session.reduce();
-            }
-            Happening::Compaction => session.usage_counts = false,
-        }
+        session.play(happening);
         if let Some(plan) = session.first_summary.take() {
             let stands_before = |message: &&Message| message.kind.is_inline() && message.revision < plan.tail_start;
             let before: Vec<Message> = session.history.values().filter(stands_before).cloned().collect();
@@ -309,6 +297,17 @@ impl<'a> Session<'a> {
         };
         self.history.insert(revision, message.clone());
         message
+    }
+
+    /// Takes in what comes next, and does what the policy wants then.
+    fn play(&mut self, happening: &Happening) {
+        match happening {
+            Happening::Message(message) => {
+                self.append(message);
+                self.reduce();
+            }
+            Happening::Compaction => self.usage_counts = false,
+        }
     }
 
     /// Takes in what somebody wrote.

@@ -306,7 +306,7 @@ impl<'a> Items<'a> {
 }
 
 /// The text of a part that a cut can shorten.
-fn text(body: &PartBody) -> Option<&str> {
+pub(super) fn text(body: &PartBody) -> Option<&str> {
     match body {
         PartBody::Text(text) => Some(text),
         PartBody::ToolResult(result) => Some(&result.output),

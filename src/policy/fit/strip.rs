@@ -1,5 +1,6 @@
 //! Taking a field out of texts that are JSON objects, such as the arguments that a tool's result repeats.
 
+use super::items::text;
 use crate::model::cut::{Cut, Cuts};
 use crate::model::part::PartBody;
 use crate::model::view::SourceMessage;
@@ -33,21 +34,6 @@ impl Strip {
     /// Whether it takes anything out of a part.
     pub(in crate::policy) fn applies_to(&self, body: &PartBody) -> bool {
         text(body).is_some_and(|text| place(self, text).is_some())
-    }
-}
-
-/// The text of a part that can be stripped.
-fn text(body: &PartBody) -> Option<&str> {
-    match body {
-        PartBody::Text(text) => Some(text),
-        PartBody::ToolResult(result) => Some(&result.output),
-        PartBody::Reasoning(_)
-        | PartBody::ToolCall(_)
-        | PartBody::Media(_)
-        | PartBody::Marker(_)
-        | PartBody::Step(_)
-        | PartBody::Opaque(_)
-        | PartBody::Record(_) => None,
     }
 }
 
