@@ -72,6 +72,8 @@ struct State<'a> {
     pinned: BTreeSet<Revision>,
     /// Prune marks that were taken back, ascending.
     undone_prunes: Vec<Revision>,
+    /// What reductions leave out: ascending, disjoint.
+    left_out: Vec<RevisionRange>,
     /// What reductions leave out and no rewind does: ascending, disjoint, each range with the first mark that left it
     /// out.
     reduced: Vec<Omitted>,
@@ -103,13 +105,16 @@ impl<'a> State<'a> {
             replacements: BTreeMap::new(),
             pinned: BTreeSet::new(),
             undone_prunes: Vec::new(),
+            left_out: Vec::new(),
             reduced: Vec::new(),
         };
         for mark in marks {
             state.read(mark, undone.get(&mark.revision).copied());
         }
         state.hide_replacements(&undone);
-        state.reduced = state.left_out_by_reductions();
+        let all = state.left_out_by_reductions(Vec::new());
+        state.left_out = all.into_iter().map(|omitted| omitted.range).collect();
+        state.reduced = state.left_out_by_reductions(state.rewound_ranges());
         state.pinned = state.pinned.iter().map(|target| *state.replacements.get(target).unwrap_or(target)).collect();
         state
     }
@@ -176,9 +181,8 @@ impl<'a> State<'a> {
         self.rewound.get(index).filter(|omitted| omitted.range.contains(revision)).map(|omitted| omitted.mark)
     }
 
-    /// What live reductions leave out, without what rewinds leave out as well.
-    fn left_out_by_reductions(&self) -> Vec<Omitted> {
-        let mut taken = self.rewound_ranges();
+    /// What live reductions leave out, without what is taken already.
+    fn left_out_by_reductions(&self, mut taken: Vec<RevisionRange>) -> Vec<Omitted> {
         let mut reduced = Vec::new();
         for mark in &self.live {
             let MarkBody::Pruned { omitted, .. } = &mark.body else { continue };
@@ -194,8 +198,8 @@ impl<'a> State<'a> {
 
     /// Whether a reduction leaves `revision` out.
     fn is_reduced(&self, revision: Revision) -> bool {
-        let index = self.reduced.partition_point(|omitted| omitted.range.last < revision);
-        self.reduced.get(index).is_some_and(|omitted| omitted.range.contains(revision))
+        let index = self.left_out.partition_point(|range| range.last < revision);
+        self.left_out.get(index).is_some_and(|range| range.contains(revision))
     }
 
     /// Whether neither a rewind nor a reduction leaves `revision` out.
@@ -321,7 +325,7 @@ fn stands(compacted: &CompactedMark, now: &State<'_>) -> bool {
 }
 
 /// Whether `now` says of the conversation in front of the tail what `then` said: no covered message was rewound, no
-/// message came back, and the same messages are replaced by the same others.
+/// message that the summary knows nothing of came back, and the same messages are replaced by the same others.
 fn unchanged(then: &State<'_>, now: &State<'_>, covered: &[RevisionRange], tail_start: Revision) -> bool {
     let (rewound_then, rewound_now) = (then.rewound_ranges(), now.rewound_ranges());
     // A replacement stands in its target's place: a rewind that passes only its own revision does not touch it.
@@ -330,6 +334,14 @@ fn unchanged(then: &State<'_>, now: &State<'_>, covered: &[RevisionRange], tail_
     let in_place = subtract(covered, &replacements);
     let gone = subtract(&rewound_now, &rewound_then);
     let back = subtract(&rewound_then, &rewound_now);
+    // What a reduction left out is in no summary: taken back from under one, it would stand nowhere.
+    let restored = subtract(&subtract(&then.left_out, &now.left_out), covered);
+    let is_restored = |revision| restored.iter().any(|range| range.contains(revision));
+    let elsewhere: BTreeSet<Revision> = now.edits.keys().chain(now.replacements.keys()).copied().collect();
+    let points = elsewhere.into_iter().map(|revision| RevisionRange { first: revision, last: revision });
+    let plain = subtract(&subtract(&restored, &rewound_now), &points.collect::<Vec<_>>());
+    let restored_in_front = plain.iter().any(|range| range.first < tail_start)
+        || now.shown_edits().any(|(target, edit)| target < tail_start && is_restored(edit.replacement));
     let edits = |state: &State<'_>| -> Vec<(Revision, Revision)> {
         let before = state.shown_edits().take_while(|(target, _)| *target < tail_start);
         before.map(|(target, edit)| (target, edit.replacement)).collect()
@@ -340,6 +352,7 @@ fn unchanged(then: &State<'_>, now: &State<'_>, covered: &[RevisionRange], tail_
     };
     !gone.iter().any(|gone| in_place.iter().any(|covered| touches(gone, covered)))
         && back.iter().all(|range| range.first >= tail_start)
+        && !restored_in_front
         && edits(then) == edits(now)
 }
 

@@ -8,7 +8,7 @@ use longhand::app::compactions::{NewSummary, Overflow, Wanted};
 use longhand::app::sessions::{NewSession, SessionChange};
 use longhand::app::undo::Reversed;
 use longhand::app::{Error, Reason};
-use longhand::model::compaction::{Compaction, CompactionKind, CompactionState, Trigger};
+use longhand::model::compaction::{Compaction, CompactionKind, CompactionState, Level, Trigger};
 use longhand::model::event::{EventBody, EventKind};
 use longhand::model::message::{Finish, FinishReason};
 use longhand::model::part::PartBody;
@@ -303,6 +303,30 @@ async fn a_rewind_under_a_running_summary_supersedes_it() {
     let ended = test.app.get_compaction(&compaction.to_string()).await.expect("it is listed");
     assert_eq!(ended.state, CompactionState::Superseded);
     assert_eq!(shown(&test.context(&session).await).len(), 2);
+    check_ends(&test).await;
+}
+
+#[tokio::test]
+async fn what_comes_back_from_an_omission_under_a_running_summary_supersedes_it() {
+    let script = ScriptedSummarizer::new([hold("S1")]);
+    let test = TestApp::with(script.clone()).await;
+    let session = test.create(NewSession { preset: "joyagent".to_owned(), ..NewSession::default() }).await;
+    test.append(&session, "a1 \"welcome\"\nu2 300c\na3 1600c").await;
+    // What stands before the first request is left out, so no summary will tell of it.
+    let said = Overflow { status: Some(413), ..Overflow::default() };
+    test.app.report_overflow(&session, said, Caller::default()).await.expect("taken");
+    test.settled().await;
+    assert_eq!(test.context(&session).await.omitted.len(), 1);
+    let mut watch = test.watch().await;
+    let wanted = Wanted { level: Some(Level::Deep), ..Wanted::of(CompactionKind::Summary) };
+    test.app.start_compaction(&session, wanted, Caller::default()).await.expect("asked");
+    script.held().await;
+    test.app.undo(&session, None, Caller::default()).await.expect("undone");
+    script.release();
+    let ended = watch.wait_for(EventKind::CompactionCancelled).await.body;
+    let EventBody::CompactionCancelled { failure, .. } = ended else { panic!("another body") };
+    assert_eq!(failure.reason, "SUPERSEDED");
+    assert_eq!(shown(&test.context(&session).await).len(), 3);
     check_ends(&test).await;
 }
 

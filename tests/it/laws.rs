@@ -2,7 +2,7 @@
 //! history is what was written, every message of it is accounted for, a model can be given the view, and every view
 //! can be had again.
 
-use crate::support::{Line, ScriptedSummarizer, TestApp, block_on, call, cases, filler, result, text, window};
+use crate::support::{Line, ScriptedSummarizer, TestApp, block_on, call, cases, filler, result, soon, text, window};
 use longhand::app::append::OpenPart;
 use longhand::app::compactions::{NewSummary, Overflow, Wanted};
 use longhand::app::context::{Context, ContextRequest, OverflowAction};
@@ -394,12 +394,12 @@ impl World {
             Step::Compact(prune) => {
                 let kind = if prune { CompactionKind::Prune } else { CompactionKind::Summary };
                 app.start_compaction(&id, Wanted::of(kind), none()).await?;
-                self.test.settled().await;
+                self.settle().await;
             }
             Step::Overflow => {
                 let said = Overflow { status: Some(413), ..Overflow::default() };
                 app.report_overflow(&id, said, none()).await?;
-                self.test.settled().await;
+                self.settle().await;
             }
             Step::Fork(number) if self.sessions.len() < 4 => self.fork(at, number).await?,
             Step::Preset(other) => {
@@ -434,6 +434,27 @@ impl World {
         };
         self.sessions.push(child);
         Ok(())
+    }
+
+    /// Waits until the scheduler has nothing left to do, as a person does who agrees to whatever it proposes.
+    async fn settle(&self) {
+        let store = self.test.app.store();
+        let settled = async {
+            while !store.due_sessions(1).await.expect("read").is_empty()
+                || store.job_counts().await.expect("read") != (0, 0)
+            {
+                for session in &self.sessions {
+                    let key = store.find_session(&session.id).await.expect("it is there");
+                    let Some(live) = store.live_compaction(key).await.expect("read") else { continue };
+                    if store.compaction(live).await.expect("read").proposed_until.is_some() {
+                        // Whoever is faster: the proposal may have ended meanwhile.
+                        drop(self.test.app.confirm_compaction(&live.to_string()).await);
+                    }
+                }
+                tokio::task::yield_now().await;
+            }
+        };
+        soon("the scheduler to settle", settled).await;
     }
 
     /// Asks for the view, as an agent would, and holds it against the laws.
@@ -486,7 +507,7 @@ impl World {
             }
             self.look(at).await;
         }
-        self.test.settled().await;
+        self.settle().await;
         self.look_back().await;
         let world = Self { test: self.test.restart().await, ..self };
         world.look_back().await;

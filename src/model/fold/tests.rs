@@ -45,6 +45,12 @@ fn pruned(revision: Revision) -> Mark {
     )
 }
 
+/// A reduction that leaves messages out.
+fn left_out(revision: Revision, omitted: RevisionRange) -> Mark {
+    let omitted = vec![omitted];
+    mark(revision, MarkBody::Pruned { compaction: compaction(revision), part_count: 0, omitted, replay: None })
+}
+
 /// A compaction whose marker and summary stand right before its mark.
 fn compacted(revision: Revision, base: Revision, covered: &[RevisionRange], tail_start: Revision) -> Mark {
     let body = CompactedMark {
@@ -352,6 +358,25 @@ fn a_finished_summary_applies_only_to_what_it_was_written_from() {
     }
     let taken_back = [before(), vec![edited(33, 4, 32), undo(34, 33)]].concat();
     assert!(still_applies(&taken_back, 30, &covered, 25, 34));
+}
+
+#[test]
+fn what_was_left_out_and_comes_back_from_under_a_summary_makes_it_fall() {
+    let edit_of_3 = || edited(16, 3, 15);
+    let cases: &[(&str, RevisionRange, &[Mark], Revision, bool)] = &[
+        ("in front of the tail", range(1, 2), &[], 10, false),
+        ("in the tail", range(10, 12), &[], 10, true),
+        ("an edited message in front of the tail, by its own revision", range(15, 15), &[edit_of_3()], 10, false),
+        ("rewound since", range(12, 13), &[rewound(29, 11)], 14, true),
+        ("left out by another reduction", range(1, 2), &[left_out(29, range(1, 2))], 10, true),
+    ];
+    for (name, omitted, others, tail_start, expected) in cases {
+        let (then, since): (Vec<Mark>, Vec<Mark>) = others.iter().cloned().partition(|mark| mark.revision < 18);
+        let marks = [then, vec![left_out(18, *omitted)], since, vec![undo(30, 18)]].concat();
+        let covered = [range(4, 9)];
+        assert_eq!(still_applies(&marks, 20, &covered, *tail_start, 30), *expected, "{name}");
+        assert!(still_applies(&marks, 20, &covered, *tail_start, 28), "{name}, before");
+    }
 }
 
 /// Any marks at all, well-formed or not.
