@@ -123,8 +123,9 @@ pub const SUMMARY_TASK_WINDOW_DEFAULT: i64 = 128_000;
 pub const SUMMARY_TASK_WINDOW_MAX: i64 = 2_000_000;
 /// What a hook may print.
 pub const HOOK_OUTPUT_BYTES_MAX: usize = 256 * 1024;
-/// How long one call of a summarizer may take.
-pub const SUMMARIZE_MS_MAX: u64 = 600_000;
+/// How long one summary may take with all its requests and the wait for the provider: a history of many times the
+/// summarizer's window is asked about in pieces. Each request has a limit of its own, from the configuration.
+pub const SUMMARIZE_MS_MAX: u64 = 3_600_000;
 /// Summaries of branches that are written at the same time; further calls wait.
 pub const BRANCH_SUMMARIES_MAX: usize = 4;
 /// Bytes of a request to a model, and of its reply, that are kept where the configuration has them recorded.

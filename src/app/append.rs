@@ -292,11 +292,16 @@ impl Longhand {
         Ok(self.store().edit(key, caller, expected_revision, message.to_owned(), parts).await?)
     }
 
-    /// Keeps a message verbatim in every view, or stops doing so.
+    /// Keeps a message verbatim in every view, or stops doing so. The id of a part stands for the message that holds it:
+    /// a view never shows half a message.
     pub async fn pin(&self, session: &str, message: &str, unpin: bool, caller: Caller) -> Result<Receipt> {
         check_caller(&caller)?;
         let key = self.store().find_session(session).await?;
-        Ok(self.store().pin(key, caller, message.to_owned(), unpin).await?)
+        let message = match message.parse::<PartId>() {
+            Ok(part) => self.part(key, part).await?.id.to_string(),
+            Err(_) => message.to_owned(),
+        };
+        Ok(self.store().pin(key, caller, message, unpin).await?)
     }
 }
 

@@ -4,6 +4,7 @@ use super::error::{Error, Reason, Result};
 use super::{Longhand, cursor, page_size};
 use crate::model::ids::{CompactionId, PartId};
 use crate::model::message::{Message, MessageKind};
+use crate::store::SessionKey;
 
 /// A page of what stands behind an id.
 #[derive(Debug, Clone, PartialEq)]
@@ -25,10 +26,7 @@ impl Longhand {
         let key = self.store().find_session(session).await?;
         let alone = |message| Expanded { messages: vec![message], next_page_token: String::new() };
         if let Ok(part) = id.parse::<PartId>() {
-            let found = self.store().part(key, part).await?;
-            let missing =
-                || Error::new(Reason::MessageNotFound, format!("no message has the part {id}")).with("part_id", id);
-            return found.map(alone).ok_or_else(missing);
+            return Ok(alone(self.part(key, part).await?));
         }
         let reduction = match id.parse::<CompactionId>() {
             Ok(reduction) => reduction,
@@ -57,5 +55,14 @@ impl Longhand {
         let (messages, next) = self.store().taken_by(key, reduction, from, limit).await?;
         let next_page_token = next.map(|next| cursor::page_token(next, &scope)).unwrap_or_default();
         Ok(Expanded { messages, next_page_token })
+    }
+
+    /// The message of a part, with that part alone.
+    pub(super) async fn part(&self, session: SessionKey, id: PartId) -> Result<Message> {
+        let missing = || {
+            let message = format!("no message has the part {id}");
+            Error::new(Reason::MessageNotFound, message).with("part_id", &id.to_string())
+        };
+        self.store().part(session, id).await?.ok_or_else(missing)
     }
 }

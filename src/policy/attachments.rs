@@ -7,8 +7,8 @@
 use super::{Attachments, FileText, FileTool, Policy, tokens};
 use crate::model::part::{Media, PartBody, ResultStatus, ToolCall, ToolResult};
 use crate::model::view::SourceMessage;
+use foldhash::{HashMap, HashSet, HashSetExt as _};
 use serde_json::Value;
-use std::collections::{HashMap, HashSet};
 
 /// What stands before the files that are only named.
 const NAMED: &str = "Files used last that are too long to repeat here, or that no call showed whole. Read them again \

@@ -6,7 +6,7 @@
 //! wrote it after it had read the result. A result that answers no call is told as words of a user message at its own
 //! place.
 
-use std::collections::HashMap;
+use foldhash::{HashMap, HashMapExt as _};
 
 use crate::model::message::Role;
 use crate::model::part::{PartBody, ResultStatus, ToolResult};

@@ -18,8 +18,8 @@ use crate::model::part::{Marker, Media, Part, PartBody};
 use crate::model::time::Timestamp;
 use crate::model::usage::ModelWindow;
 use crate::model::view::{Pruned, SourceMessage, View};
+use foldhash::{HashMap, HashSet};
 use std::borrow::Cow;
-use std::collections::HashSet;
 use uuid::Uuid;
 
 /// What a decision is made about: a view, what it is made of, and the rules.
@@ -221,9 +221,7 @@ fn steps(scene: Scene<'_>, steps: &[Step], context_tokens: i64, enough: Option<i
         if index + 1 < steps.len() {
             let after = with_cuts(&sources, &cuts, CompactionId(Uuid::nil()));
             if enough.is_some() {
-                let tokens =
-                    |sources: &[SourceMessage]| tokens::Weights::of(scene.policy, sources).tokens(0..sources.len());
-                remaining -= tokens(&sources) - tokens(&after);
+                remaining -= tokens::freed(scene.policy, &sources, &after);
             }
             sources = Cow::Owned(after);
         }
@@ -524,10 +522,10 @@ pub fn omitted_ranges(layout: &Layout, sources: &[SourceMessage], cuts: &Cuts) -
 
 /// What a view would be made of with parts shortened and messages left out.
 pub fn with_cuts(sources: &[SourceMessage], cuts: &Cuts, compaction: CompactionId) -> Vec<SourceMessage> {
-    let by_part: std::collections::HashMap<PartId, &Cut> = cuts.parts.iter().map(|(part, cut)| (*part, cut)).collect();
+    let by_part: HashMap<PartId, &Cut> = cuts.parts.iter().map(|(part, cut)| (*part, cut)).collect();
     let stays = |source: &&SourceMessage| cuts.omitted.binary_search(&source.message.revision).is_err();
     let mut after: Vec<SourceMessage> = sources.iter().filter(stays).cloned().collect();
-    for source in &mut after {
+    for source in after.iter_mut().filter(|_| !by_part.is_empty()) {
         for part in &source.message.parts {
             let Some(cut) = by_part.get(&part.id) else { continue };
             source.pruned.retain(|pruned| pruned.part != part.id);

@@ -19,8 +19,9 @@ use crate::model::message::{FinishReason, Message, Role};
 use crate::model::part::PartBody;
 use crate::model::usage::ModelWindow;
 use crate::model::view::SourceMessage;
+use foldhash::HashMap;
 use serde::{Deserialize, Serialize};
-use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 
 /// What is kept verbatim beside a summary.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -158,15 +159,25 @@ struct Pairs {
 
 impl Pairs {
     fn of(messages: &[SourceMessage]) -> Self {
-        let mut waiting: HashMap<&str, Vec<usize>> = HashMap::new();
+        // The newest call of each id that waits; `calls` knows, for each call, which one of its id waited before it.
+        let mut newest: HashMap<&str, usize> = HashMap::default();
+        let mut calls: Vec<(usize, Option<usize>)> = Vec::new();
         let mut answered = Vec::new();
         for (index, source) in messages.iter().enumerate() {
             for part in &source.message.parts {
                 match &part.body {
-                    PartBody::ToolCall(call) => waiting.entry(&call.call_id).or_default().push(index),
+                    PartBody::ToolCall(call) => {
+                        let before = newest.insert(&call.call_id, calls.len());
+                        calls.push((index, before));
+                    }
                     PartBody::ToolResult(result) => {
-                        let call = waiting.get_mut(result.call_id.as_str()).and_then(Vec::pop);
-                        answered.extend(call.map(|call| (call, index)));
+                        let Entry::Occupied(mut waiting) = newest.entry(&result.call_id) else { continue };
+                        let (call, before) = calls[*waiting.get()];
+                        answered.push((call, index));
+                        match before {
+                            Some(before) => drop(waiting.insert(before)),
+                            None => drop(waiting.remove()),
+                        }
                     }
                     PartBody::Text(_)
                     | PartBody::Reasoning(_)
@@ -178,7 +189,9 @@ impl Pairs {
                 }
             }
         }
-        Self { answered, unanswered: waiting.into_values().flatten().collect() }
+        let of_one_id = |newest| std::iter::successors(Some(newest), |&call: &usize| calls[call].1);
+        let unanswered = newest.into_values().flat_map(of_one_id).map(|call| calls[call].0).collect();
+        Self { answered, unanswered }
     }
 
     /// For each cut from 0 to `count`, whether it leaves every result with its call.

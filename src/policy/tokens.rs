@@ -212,7 +212,12 @@ impl MediaUnits {
 /// The length of a text in the given unit.
 pub fn length(unit: LengthUnit, text: &str) -> usize {
     match unit {
-        LengthUnit::Utf16 => text.chars().map(char::len_utf16).sum(),
+        LengthUnit::Utf16 if text.is_ascii() => text.len(),
+        // A character has one byte that begins it, and two units where it has four bytes.
+        LengthUnit::Utf16 => {
+            let units = |byte: &u8| usize::from(byte & 0xc0 != 0x80) + usize::from(*byte >= 0xf0);
+            text.as_bytes().iter().map(units).sum()
+        }
         LengthUnit::CodePoints => text.chars().count(),
         LengthUnit::Bytes => text.len(),
     }
@@ -323,6 +328,29 @@ pub struct Weights<'a> {
     counting: &'a Counting,
     /// Weight of everything before each index: tokens or units, by where the rounding happens.
     before: Vec<i64>,
+}
+
+/// The tokens that a list of stored messages loses when parts of it are shortened and messages left out. `after` has the
+/// messages of `before` in the same order, but for those that are left out.
+pub fn freed(policy: &Policy, before: &[SourceMessage], after: &[SourceMessage]) -> i64 {
+    let counting = &policy.counting;
+    let weigh = |source: &SourceMessage| addend(counting, source_units(policy, source));
+    let is_same = |before: &SourceMessage, after: &SourceMessage| before.message.revision == after.message.revision;
+    let mut rest = after.iter().peekable();
+    let mut freed = 0_i64;
+    for source in before {
+        match rest.next_if(|after| is_same(source, after)) {
+            Some(after) if after.pruned == source.pruned => {}
+            Some(after) => freed = freed.saturating_add(weigh(source)).saturating_sub(weigh(after)),
+            None => freed = freed.saturating_add(weigh(source)),
+        }
+    }
+    if counting.per == CountPer::Message {
+        return freed;
+    }
+    // Where the sum is rounded, what the others weigh decides to which side.
+    let whole = before.iter().map(weigh).fold(0, i64::saturating_add);
+    list_tokens(counting, whole) - list_tokens(counting, whole.saturating_sub(freed))
 }
 
 impl<'a> Weights<'a> {

@@ -112,3 +112,23 @@ async fn a_tail_that_is_gone_when_its_turn_comes_is_left_alone() {
     assert_eq!(shown(&test.context(&session).await).len(), 2 + 2, "the first one holds");
     assert_eq!(test.findings().await, []);
 }
+
+#[tokio::test]
+async fn a_pinned_part_stays_in_view_with_its_message() {
+    let test = TestApp::with(ScriptedSummarizer::new([Line::Say("S1".to_owned())])).await;
+    let session = test.session("opencode@seed", 60_000, 1_000).await;
+    test.append(&session, &turns(1, 6, 1_100)).await;
+    let history = test.history(&session).await;
+    let message = history.iter().find(|message| message.client_id.as_deref() == Some("u2")).expect("u2");
+    let part = message.parts[0].id.to_string();
+    let pin = async |part: &str, unpin| test.app.pin(&session, part, unpin, Caller::default()).await;
+    pin(&part, false).await.expect("pinned");
+    test.app.start_compaction(&session, from("u5"), Caller::default()).await.expect("started");
+    test.settled().await;
+    let shows = async || test.context(&session).await.messages.iter().any(|shown| shown.source == Some(message.id));
+    assert!(shows().await, "beside the summary that covers what is around it");
+    pin(&part, true).await.expect("unpinned");
+    assert!(!shows().await);
+    let error = pin("prt_00000000000000000000000000000001", false).await.expect_err("of no message");
+    assert_eq!(error.reason, Reason::MessageNotFound);
+}

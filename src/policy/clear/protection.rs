@@ -10,9 +10,9 @@ use crate::model::view::{Pruned, SourceMessage};
 use crate::policy::tokens::{estimate_part_of, estimate_words_of, length};
 use crate::policy::turns::is_request;
 use crate::policy::{Policy, select};
+use foldhash::HashMap;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
-use std::collections::HashMap;
 
 /// What a clearing leaves alone, counted from the newest.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]

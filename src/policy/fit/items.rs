@@ -10,7 +10,6 @@ use crate::model::view::SourceMessage;
 use crate::policy::tokens::{self, Counting};
 use crate::policy::{Policy, select, truncate, turns};
 use std::borrow::Cow;
-use std::collections::{BTreeSet, HashSet};
 
 /// What an item is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -70,13 +69,14 @@ pub(super) struct Items<'a> {
     pub(super) list: Vec<Item>,
     /// What the instructions weigh, which are no items: they always stay.
     pub(super) instructions: i64,
-    /// Which message answers a call of which, by index.
+    /// Which message answers a call of which, by index: the call's first; ascending.
     pairs: Vec<(usize, usize)>,
 }
 
 impl<'a> Items<'a> {
     pub(super) fn of(policy: &'a Policy, messages: &'a [SourceMessage]) -> Self {
-        let pairs = select::answered_calls(messages);
+        let mut pairs = select::answered_calls(messages);
+        pairs.sort_unstable();
         let mut items = Self { policy, messages, list: Vec::new(), instructions: 0, pairs };
         for (index, source) in messages.iter().enumerate() {
             match (source.message.kind, source.message.role) {
@@ -129,7 +129,8 @@ impl<'a> Items<'a> {
     }
 
     fn has_calls(&self, message: usize) -> bool {
-        self.list.iter().any(|item| item.message == message && item.kind == Kind::Call)
+        let own = &self.list[self.list.partition_point(|item| item.message < message)..];
+        own.iter().take_while(|item| item.message == message).any(|item| item.kind == Kind::Call)
     }
 
     /// Whether an item holds something that is no text, which no cut can shorten.
@@ -165,33 +166,34 @@ impl<'a> Items<'a> {
         let mut cuts = Cuts::default();
         for (item, fate) in self.list.iter().zip(fates) {
             let source = &self.messages[item.message];
-            if !omitted.contains(&item.message) && source.message.sealed_revision.is_some() {
+            if !omitted[item.message] && source.message.sealed_revision.is_some() {
                 self.shorten(item, *fate, words, &mut cuts);
             }
         }
-        cuts.omitted = omitted.iter().map(|&message| self.messages[message].message.revision).collect();
+        let omitted = self.messages.iter().zip(omitted).filter(|(_, is_omitted)| *is_omitted);
+        cuts.omitted = omitted.map(|(source, _)| source.message.revision).collect();
         cuts.omitted.sort_unstable();
         cuts
     }
 
-    /// The messages that are left out whole.
-    fn omitted(&self, fates: &[Fate]) -> BTreeSet<usize> {
+    /// For each message, whether it is left out whole.
+    fn omitted(&self, fates: &[Fate]) -> Vec<bool> {
         let settled = select::nearest_safe_cut(self.messages, self.messages.len());
         let last_request = self.list.iter().rev().find(|item| self.starts_turn(item)).map(|item| item.message);
         let items = || self.list.iter().zip(fates);
         let staying = items().filter(|(_, fate)| **fate != Fate::Goes).map(|(item, _)| item.message);
-        let staying: HashSet<usize> = staying.chain(last_request).collect();
-        let going = items().map(|(item, _)| item.message).filter(|message| !staying.contains(message));
-        let mut omitted: BTreeSet<usize> = going.filter(|&message| message < settled).collect();
+        let mut omitted = vec![false; self.messages.len()];
+        items().filter(|(item, _)| item.message < settled).for_each(|(item, _)| omitted[item.message] = true);
+        staying.chain(last_request).for_each(|message| omitted[message] = false);
         // Whatever stays keeps its partners, which may keep theirs.
         let mut is_settled = false;
         while !is_settled {
             is_settled = true;
             for (call, result) in &self.pairs {
-                if omitted.contains(call) != omitted.contains(result) {
+                if omitted[*call] != omitted[*result] {
                     is_settled = false;
-                    omitted.remove(call);
-                    omitted.remove(result);
+                    omitted[*call] = false;
+                    omitted[*result] = false;
                 }
             }
         }
@@ -207,7 +209,8 @@ impl<'a> Items<'a> {
                 // What the model is not asked to read again. A call must keep an input, and its result needs the call.
                 let parts = &source.message.parts;
                 let calls = parts.iter().filter(|part| matches!(part.body, PartBody::ToolCall(_))).count();
-                let answered = self.pairs.iter().filter(|(call, _)| *call == item.message).count();
+                let answered = self.pairs.partition_point(|(call, _)| *call <= item.message)
+                    - self.pairs.partition_point(|(call, _)| *call < item.message);
                 // A call that still runs stays as it is.
                 let part = item.parts.first().map(|&part| &parts[part]).filter(|_| calls == answered);
                 part.into_iter().for_each(|part| self.cut(source, part, Cut::placeholder("{}"), cuts));

@@ -10,7 +10,7 @@ use super::{Counting, LengthUnit, Policy, Shown, json, length, weight};
 use crate::model::message::Role;
 use crate::model::part::{Media, MediaSource, Opaque, PartBody, ResultStatus, ToolResult};
 use crate::model::view::SourceMessage;
-use std::collections::HashMap;
+use foldhash::HashMap;
 
 /// The units of one message, as Gemini CLI estimates the parts of a request.
 ///

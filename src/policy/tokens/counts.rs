@@ -6,8 +6,8 @@ use crate::model::message::Role;
 use crate::model::part::{Part, PartBody};
 use crate::model::view::{Counts, PartCounts, SourceMessage, Standing, ViewMessage};
 use crate::policy::{Policy, Step, Truncate, routine};
+use foldhash::HashMap;
 use serde::Serialize;
-use std::collections::HashMap;
 
 /// The name of a policy's counting, if its counts are worth keeping: where each text is encoded to be counted. Equal
 /// names mean equal counts of every message. A length is worked out faster than it is read.

@@ -1,10 +1,13 @@
 use super::*;
+use crate::model::cut::{Cut, Cuts};
+use crate::model::ids::CompactionId;
 use crate::model::part::{Media, Opaque, ToolCall};
 use crate::model::view::ViewPart;
-use crate::policy::{dsl, presets};
+use crate::policy::{dsl, plan, presets};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use serde_json::{Value, json};
+use uuid::Uuid;
 
 fn view(standing: Standing, role: Role, bodies: Vec<PartBody>) -> ViewMessage {
     let parts = bodies.into_iter().map(|body| ViewPart { source: None, body, shortened: None }).collect();
@@ -176,6 +179,26 @@ fn a_range_weighs_the_same_however_it_is_asked_for() {
                 let alone = Weights::of(&policy, &messages[start..end]);
                 assert_eq!(weights.tokens(start..end), alone.tokens(0..end - start), "{} {start}..{end}", preset.name);
             }
+        }
+    }
+}
+
+#[test]
+fn what_cuts_free_is_what_the_list_weighs_less() {
+    let messages = dsl::parse(
+        "u1 \"some words\"\na2\n  call read#c1 in=31c\nt3\n  result c1 out=77c done\na4 \"more words\"\nu5 33c\na6 \"done\"",
+    );
+    let cut = |index: usize| (messages[index].message.parts[0].id, Cut::placeholder("[gone]"));
+    let revision = |index: usize| messages[index].message.revision;
+    let shortened = Cuts { parts: vec![cut(2), cut(3)], omitted: Vec::new() };
+    let left_out = Cuts { parts: vec![cut(2)], omitted: vec![revision(0), revision(4)] };
+    let everything = Cuts { parts: Vec::new(), omitted: (0..messages.len()).map(revision).collect() };
+    for preset in presets::all() {
+        let policy = preset.policy();
+        for cuts in [&Cuts::default(), &shortened, &left_out, &everything] {
+            let after = plan::with_cuts(&messages, cuts, CompactionId(Uuid::nil()));
+            let tokens = |list: &[SourceMessage]| Weights::of(&policy, list).tokens(0..list.len());
+            assert_eq!(freed(&policy, &messages, &after), tokens(&messages) - tokens(&after), "{}", preset.name);
         }
     }
 }
