@@ -277,7 +277,7 @@ impl Longhand {
         Ok(self.store().rewind(key, caller, expected_revision, message, None).await?)
     }
 
-    /// Puts another message in the place of one.
+    /// Puts another message in the place of one; without parts, leaves it out of views. History keeps it.
     pub async fn edit(
         &self,
         session: &str,

@@ -35,6 +35,9 @@ pub(super) fn sentence(event: &pb::Event) -> String {
         }
         Body::UsageRecorded(recorded) => usage_recorded(recorded),
         Body::SessionRewound(rewound) => format!("session rewound to revision {}", rewound.after_revision),
+        Body::MessageEdited(edited) if edited.replacement_message_id.is_empty() => {
+            format!("message left out: {}", edited.message_id)
+        }
         Body::MessageEdited(edited) => {
             format!("message edited: {} now stands for {}", edited.replacement_message_id, edited.message_id)
         }

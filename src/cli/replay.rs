@@ -73,7 +73,9 @@ fn new_parts<'a>(event: &'a pb::Event, message: &'a pb::Message) -> impl Iterato
     message.parts.iter().filter(move |part| match &event.body {
         Some(Body::MessageAppended(_)) => part.revision <= event.revision,
         Some(Body::PartsClosed(closed)) => closed.part_ids.contains(&part.part_id),
-        Some(Body::MessageEdited(_) | Body::Compacted(_)) => true,
+        // Of a message that was left out the words are told already.
+        Some(Body::MessageEdited(edited)) => !edited.replacement_message_id.is_empty(),
+        Some(Body::Compacted(_)) => true,
         Some(_) | None => false,
     })
 }

@@ -6,7 +6,7 @@ use super::convert::message::{
     draft, message, read_draft_words, read_finish, read_list, read_new_messages, read_open_parts, read_parts,
 };
 use super::convert::session::{durability, fill, read_window};
-use crate::app::{Error, Longhand, append};
+use crate::app::{Longhand, append};
 use crate::model::ids::{MessageId, PartId};
 use crate::pb;
 use crate::pb::message_service_server::MessageService;
@@ -156,8 +156,7 @@ impl MessageService for Messages {
         let pb::EditMessageRequest { session_id, message_id, parts, expected_revision, .. } = request.into_inner();
         let parts = read_parts("parts", parts)?;
         let receipt = self.app.edit(&session_id, &message_id, &parts, expected_revision, caller).await?;
-        let edit = append::message_id(&receipt).ok_or_else(|| Error::internal("a receipt names no edit"))?;
-        let message_id = edit.to_string();
+        let message_id = append::message_id(&receipt).map(|edit| edit.to_string()).unwrap_or_default();
         Ok(Response::new(pb::EditMessageResponse { message_id, revision: receipt.revision, seq: receipt.seq }))
     }
 

@@ -33,7 +33,7 @@ mod raw;
 mod tests;
 
 use crate::model::message::NewMessage;
-use crate::model::part::PartBody;
+use crate::model::part::{NewPart, PartBody};
 use crate::model::usage::Usage;
 use ledger::Line;
 use std::collections::HashSet;
@@ -146,6 +146,8 @@ pub enum Entry {
     },
     /// A compaction that the agent made, to be supplied as a finished summary or kept as a record only.
     Compaction(ImportedCompaction),
+    /// An edit of an earlier message.
+    Edit(ImportedEdit),
 }
 
 impl Entry {
@@ -156,6 +158,7 @@ impl Entry {
                 message.client_id.as_deref().unwrap_or_default()
             }
             Self::Compaction(compaction) => &compaction.client_id,
+            Self::Edit(edit) => &edit.client_id,
         }
     }
 
@@ -164,6 +167,7 @@ impl Entry {
         match self {
             Self::Message { line, .. } | Self::Record { line, .. } => *line,
             Self::Compaction(compaction) => compaction.line,
+            Self::Edit(edit) => edit.line,
         }
     }
 }
@@ -192,6 +196,23 @@ pub struct ImportedCompaction {
     pub record: NewMessage,
 }
 
+/// An edit that the agent made of what it shows a model; the original stays in its file.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ImportedEdit {
+    /// The file's own id for it.
+    pub client_id: String,
+    /// The file's line, from 1.
+    pub line: usize,
+    /// The `client_id` of the message that is edited. It stands before the edit, on the same way through the
+    /// conversation, and under no compaction.
+    pub target_client_id: String,
+    /// What stands in its place; nothing leaves it out.
+    pub parts: Vec<NewPart>,
+    /// The message of kind `Record` that keeps the edit's line, verbatim. Append it after the edit is made, so that a
+    /// branch that leaves at this entry has the edit.
+    pub record: NewMessage,
+}
+
 /// Something that is wrong with a line; the import goes on without it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
@@ -208,10 +229,12 @@ pub struct Totals {
     pub messages: usize,
     /// Their parts.
     pub parts: usize,
-    /// Records; the one that each compaction leaves is not among them.
+    /// Records; those that compactions and edits leave are not among them.
     pub records: usize,
     /// Compactions that the agent made.
     pub compactions: usize,
+    /// Edits that the agent made.
+    pub edits: usize,
     /// The sums of what the replies reported.
     pub usage: Usage,
     /// Tool calls.
@@ -270,6 +293,7 @@ pub fn expectations(transcript: &Transcript) -> Totals {
         match entry {
             Entry::Record { .. } => totals.records += 1,
             Entry::Compaction(_) => totals.compactions += 1,
+            Entry::Edit(_) => totals.edits += 1,
             Entry::Message { message, .. } => {
                 totals.messages += 1;
                 totals.parts += message.parts.len();
@@ -291,6 +315,7 @@ pub fn expectations(transcript: &Transcript) -> Totals {
         totals.parts += child.parts;
         totals.records += child.records;
         totals.compactions += child.compactions;
+        totals.edits += child.edits;
         totals.calls += child.calls;
         totals.unanswered_calls += child.unanswered_calls;
         add_usage(&mut totals.usage, Some(child.usage));

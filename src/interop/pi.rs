@@ -1,8 +1,10 @@
 //! pi session files, versions 1 to 3.
 //!
 //! Since version 2 the entries form a tree, and the last entry of the file is where the conversation stands. Version 1
-//! is a plain list without ids. What pi shows a model of an entry is the message here; all other entries are records.
+//! is a plain list without ids. What pi shows a model of an entry is the message here, and what it edited of that later is
+//! an edit (`edits`); all other entries are records.
 
+mod edits;
 #[cfg(test)]
 mod tests;
 
@@ -11,9 +13,9 @@ use super::content::{self, Output};
 use super::draft::Draft;
 use super::ledger::{Ledger, Line, record};
 use super::raw::{self, Object};
-use super::{Branch, Entry, Format, ImportedCompaction, Problem, Transcript, title_of};
+use super::{Branch, Entry, Format, ImportedCompaction, ImportedEdit, Problem, Transcript, title_of};
 use crate::model::message::{FinishReason, Role};
-use crate::model::part::{PartBody, ResultStatus};
+use crate::model::part::{NewPart, PartBody, ResultStatus};
 use crate::model::usage::Usage;
 use serde_json::value::RawValue;
 use std::collections::HashMap;
@@ -47,6 +49,8 @@ struct Node {
     parent: Option<usize>,
     /// Whether the line could not be read and only keeps its place after the entry before it.
     stray: bool,
+    /// Whether pi lets a later entry edit what this one shows a model.
+    editable: bool,
     /// What became of it; never empty.
     entries: Vec<Entry>,
 }
@@ -56,7 +60,11 @@ enum Content<'a> {
     Message(Box<Draft<'a>>),
     Record(String),
     Compaction { summary: String, tail: Option<String> },
+    Edit { target: String, parts: Vec<NewPart> },
 }
+
+/// How a call in a message gets its id.
+type CallId = fn(&mut Ledger, &Line, &str) -> String;
 
 struct Reader {
     ledger: Ledger,
@@ -80,7 +88,7 @@ impl Reader {
             Err(problem) => {
                 let message = self.ledger.malformed(line, format!("{problem}; kept as a record"));
                 let entries = vec![Entry::Record { line: line.number, message }];
-                self.nodes.push(Node { parent: self.last(), stray: true, entries });
+                self.nodes.push(Node { parent: self.last(), stray: true, editable: false, entries });
                 return;
             }
         };
@@ -89,9 +97,10 @@ impl Reader {
         }
         let own = if self.version >= 2 { entry.id("id") } else { None };
         let parent = self.parent(line, &entry);
-        let entries = self.entries(line, &entry, &kind, own.as_deref());
+        let entries = self.entries(line, &entry, &kind, own.as_deref(), parent);
         let node = self.nodes.len();
-        self.nodes.push(Node { parent, stray: false, entries });
+        let editable = edits::is_editable(&entry, &kind);
+        self.nodes.push(Node { parent, stray: false, editable, entries });
         self.by_index.push(node);
         if let Some(own) = own {
             self.by_id.insert(own, node);
@@ -133,10 +142,17 @@ impl Reader {
         }
     }
 
-    fn entries(&mut self, line: &Line, entry: &Object<'_>, kind: &str, own: Option<&str>) -> Vec<Entry> {
+    fn entries(
+        &mut self,
+        line: &Line,
+        entry: &Object<'_>,
+        kind: &str,
+        own: Option<&str>,
+        parent: Option<usize>,
+    ) -> Vec<Entry> {
         let origin_time = entry.time("timestamp");
         let number = line.number;
-        let content = match self.content(line, entry, kind) {
+        let content = match self.content(line, entry, kind, parent) {
             Ok(content) => content,
             Err(problem) => {
                 let message = self.ledger.malformed(line, format!("{problem}; kept as a record"));
@@ -167,10 +183,23 @@ impl Reader {
                 record: record(client_id.clone(), kind, verbatim, origin_time),
                 client_id,
             })],
+            Content::Edit { target, parts } => vec![Entry::Edit(ImportedEdit {
+                line: number,
+                target_client_id: target,
+                parts,
+                record: record(client_id.clone(), kind, verbatim, origin_time),
+                client_id,
+            })],
         }
     }
 
-    fn content<'a>(&mut self, line: &'a Line, entry: &Object<'a>, kind: &str) -> Result<Content<'a>, String> {
+    fn content<'a>(
+        &mut self,
+        line: &'a Line,
+        entry: &Object<'a>,
+        kind: &str,
+        parent: Option<usize>,
+    ) -> Result<Content<'a>, String> {
         let user = || Draft::new(Format::Pi, self.metadata_bytes, Role::User, line);
         match kind {
             "message" => {
@@ -179,7 +208,7 @@ impl Reader {
             }
             "custom_message" => {
                 let mut draft = user();
-                self.blocks(&mut draft, entry, "/content", "pi")?;
+                self.blocks(&mut draft, entry, "/content", "pi", Ledger::call)?;
                 Ok(Content::Message(Box::new(draft)))
             }
             "branch_summary" => match entry.id("summary") {
@@ -194,6 +223,7 @@ impl Reader {
                 let summary = entry.id("summary").ok_or("the compaction has no summary")?;
                 Ok(Content::Compaction { summary, tail: self.tail(line, entry) })
             }
+            "context_edit" => Ok(self.edit(line, entry, parent)),
             _ => Ok(Content::Record(kind.to_owned())),
         }
     }
@@ -221,10 +251,12 @@ impl Reader {
         draft.origin_time = message.time("timestamp");
         match role.as_str() {
             // Version 2 called them hook messages.
-            "user" | "custom" | "hookMessage" => self.blocks(&mut draft, message, "/message/content", "pi")?,
+            "user" | "custom" | "hookMessage" => {
+                self.blocks(&mut draft, message, "/message/content", "pi", Ledger::call)?;
+            }
             "system" => {
                 draft.role = Role::System;
-                self.blocks(&mut draft, message, "/message/content", "pi")?;
+                self.blocks(&mut draft, message, "/message/content", "pi", Ledger::call)?;
             }
             "assistant" => self.reply(&mut draft, message)?,
             "toolResult" => self.result(&mut draft, message)?,
@@ -243,7 +275,7 @@ impl Reader {
         draft.model = message.string("model");
         draft.provider = message.string("provider");
         let provider = message.id("provider").unwrap_or_else(|| "pi".to_owned());
-        self.blocks(draft, message, "/message/content", &provider)?;
+        self.blocks(draft, message, "/message/content", &provider, Ledger::call)?;
         draft.finish.usage = message.object("usage").and_then(|usage| read_usage(&usage));
         draft.finish.detail = message.string("errorMessage");
         let reason = message.string("stopReason");
@@ -269,12 +301,7 @@ impl Reader {
         let call_id = self.ledger.answered(draft.line(), &own);
         let status = if message.flag("isError") { ResultStatus::Error } else { ResultStatus::Completed };
         let value = message.get("content").ok_or("the tool result has no content")?;
-        let outputs = match raw::list(value) {
-            Some(items) => items.into_iter().enumerate().map(|(index, item)| output(index, item)).collect(),
-            None if raw::text(value).is_some() => vec![Output::Text(value, "/message/content".into())],
-            None => return Err("the tool result's content is neither text nor a list".into()),
-        };
-        content::result(draft, call_id, status, outputs);
+        content::result(draft, call_id, status, outputs(value)?);
         Ok(())
     }
 
@@ -285,6 +312,7 @@ impl Reader {
         message: &Object<'a>,
         pointer: &str,
         provider: &str,
+        call_id: CallId,
     ) -> Result<(), String> {
         let value = message.get("content").ok_or("the message has no content")?;
         if content::text(draft, value, pointer.to_owned()).is_some() {
@@ -295,7 +323,7 @@ impl Reader {
             let pointer = format!("{pointer}/{index}");
             let object = raw::object(block);
             let kind = object.as_ref().map(|block| block.string("type")).unwrap_or_default();
-            let known = object.is_some_and(|object| self.block(draft, &object, &kind, &pointer));
+            let known = object.is_some_and(|object| self.block(draft, &object, &kind, &pointer, call_id));
             if !known {
                 if matches!(kind.as_str(), "" | "text" | "thinking" | "image" | "toolCall") {
                     let message = format!("block {index} is not what its type says; kept as it is");
@@ -308,7 +336,14 @@ impl Reader {
     }
 
     /// Adds a block, if it is of a kind that has a part of its own.
-    fn block<'a>(&mut self, draft: &mut Draft<'a>, block: &Object<'a>, kind: &str, pointer: &str) -> bool {
+    fn block<'a>(
+        &mut self,
+        draft: &mut Draft<'a>,
+        block: &Object<'a>,
+        kind: &str,
+        pointer: &str,
+        call_id: CallId,
+    ) -> bool {
         let (part, mapped): (_, &[&str]) = match kind {
             "text" => {
                 let part = block.get("text").and_then(|text| content::text(draft, text, format!("{pointer}/text")));
@@ -328,7 +363,7 @@ impl Reader {
             }
             "toolCall" => {
                 let part = block.id("id").zip(block.id("name")).map(|(own, tool)| {
-                    let call_id = self.ledger.call(draft.line(), &own);
+                    let call_id = call_id(&mut self.ledger, draft.line(), &own);
                     content::call(draft, call_id, tool, block.get("arguments"), format!("{pointer}/arguments"))
                 });
                 (part, &["type", "id", "name", "arguments"])
@@ -434,6 +469,15 @@ fn read_usage(usage: &Object<'_>) -> Option<Usage> {
         total: usage.get("totalTokens").map(|_| usage.count("totalTokens")),
         cost_usd: usage.object("cost").and_then(|cost| cost.number("total")),
     })
+}
+
+/// What a tool gave back: a text, or a list of texts and images.
+fn outputs(value: &RawValue) -> Result<Vec<Output<'_>>, String> {
+    match raw::list(value) {
+        Some(items) => Ok(items.into_iter().enumerate().map(|(index, item)| output(index, item)).collect()),
+        None if raw::text(value).is_some() => Ok(vec![Output::Text(value, "/message/content".into())]),
+        None => Err("the tool result's content is neither text nor a list".into()),
+    }
 }
 
 fn output(index: usize, item: &RawValue) -> Output<'_> {

@@ -27,7 +27,7 @@ pub(super) fn read(text: &str, format: Format) -> Transcript {
 pub(super) fn messages(branch: &Branch) -> Vec<&NewMessage> {
     let messages = branch.entries.iter().filter_map(|entry| match entry {
         Entry::Message { message, .. } => Some(message),
-        Entry::Record { .. } | Entry::Compaction(_) => None,
+        Entry::Record { .. } | Entry::Compaction(_) | Entry::Edit(_) => None,
     });
     messages.collect()
 }
@@ -36,7 +36,7 @@ pub(super) fn messages(branch: &Branch) -> Vec<&NewMessage> {
 pub(super) fn record_kinds(branch: &Branch) -> Vec<&str> {
     let records = branch.entries.iter().filter_map(|entry| match entry {
         Entry::Record { message, .. } => Some(&message.parts[0].body),
-        Entry::Message { .. } | Entry::Compaction(_) => None,
+        Entry::Message { .. } | Entry::Compaction(_) | Entry::Edit(_) => None,
     });
     records.map(|body| if let PartBody::Record(record) = body { record.kind.as_str() } else { "" }).collect()
 }
@@ -64,7 +64,7 @@ pub(super) fn ids(branch: &Branch) -> Vec<&str> {
 pub(super) fn compactions(branch: &Branch) -> Vec<&ImportedCompaction> {
     let compactions = branch.entries.iter().filter_map(|entry| match entry {
         Entry::Compaction(compaction) => Some(compaction),
-        Entry::Message { .. } | Entry::Record { .. } => None,
+        Entry::Message { .. } | Entry::Record { .. } | Entry::Edit(_) => None,
     });
     compactions.collect()
 }
@@ -148,6 +148,7 @@ fn restore(transcript: &Transcript, lines: &BTreeMap<usize, Value>) -> BTreeMap<
             Entry::Message { message, .. } => restored.pieces(message.metadata_json.as_ref().unwrap(), message),
             Entry::Record { line, message } => restored.record(*line, message),
             Entry::Compaction(compaction) => restored.record(compaction.line, &compaction.record),
+            Entry::Edit(edit) => restored.record(edit.line, &edit.record),
         }
     }
     for (line, pointer, value) in restored.cuts {
@@ -234,7 +235,7 @@ fn real(name: &str) -> Option<(String, BufReader<File>)> {
 fn by_role(transcript: &Transcript, role: crate::model::message::Role) -> usize {
     let messages = transcript.branches[0].entries.iter().filter(|entry| match entry {
         Entry::Message { message, .. } => message.role == role,
-        Entry::Record { .. } | Entry::Compaction(_) => false,
+        Entry::Record { .. } | Entry::Compaction(_) | Entry::Edit(_) => false,
     });
     messages.count()
 }

@@ -122,8 +122,8 @@ pub enum EventBody {
     MessageEdited {
         /// The original.
         message: MessageId,
-        /// What stands in its place.
-        replacement: MessageId,
+        /// What stands in its place; none if it is left out of views.
+        replacement: Option<MessageId>,
     },
     /// A message was pinned.
     MessagePinned {
@@ -379,7 +379,7 @@ impl EventBody {
             | Self::UsageRecorded { message, .. }
             | Self::MessagePinned { message }
             | Self::MessageUnpinned { message } => Some(*message),
-            Self::MessageEdited { replacement, .. } => Some(*replacement),
+            Self::MessageEdited { message, replacement } => Some(replacement.unwrap_or(*message)),
             Self::Compacted { outcome, .. } => outcome.summary_message,
             Self::RewriteUndone(rewrite) | Self::RewriteRedone(rewrite) => rewrite.edited,
             Self::SessionCreated { .. }

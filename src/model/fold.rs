@@ -84,8 +84,8 @@ struct State<'a> {
 struct Edit {
     /// The mark that made it.
     mark: Revision,
-    /// The message that stands in the target's place.
-    replacement: Revision,
+    /// The message that stands in the target's place; none if nothing does.
+    replacement: Option<Revision>,
     /// Why the target is left out.
     reason: OmitReason,
 }
@@ -128,7 +128,8 @@ impl<'a> State<'a> {
             (MarkBody::Pruned { replay, .. }, undone_by) => {
                 if let Some(replay) = replay {
                     let reason = OmitReason::Replayed;
-                    self.replace(mark.revision, replay.target, replay.replacement, reason, undone_by.is_none());
+                    let replacement = Some(replay.replacement);
+                    self.replace(mark.revision, replay.target, replacement, reason, undone_by.is_none());
                 }
                 if undone_by.is_some() {
                     self.undone_prunes.push(mark.revision);
@@ -145,9 +146,16 @@ impl<'a> State<'a> {
         }
     }
 
-    /// Takes in that a mark put another message in the place of one, and whether it still does.
-    fn replace(&mut self, mark: Revision, target: Revision, replacement: Revision, reason: OmitReason, holds: bool) {
-        self.replacements.insert(replacement, target);
+    /// Takes in that a mark put another message in the place of one, or none, and whether it still does.
+    fn replace(
+        &mut self,
+        mark: Revision,
+        target: Revision,
+        replacement: Option<Revision>,
+        reason: OmitReason,
+        holds: bool,
+    ) {
+        self.replacements.extend(replacement.map(|replacement| (replacement, target)));
         if holds {
             self.edits.insert(target, Edit { mark, replacement, reason });
         }
@@ -156,7 +164,7 @@ impl<'a> State<'a> {
     /// Says of every replacement that is not shown why it is not, so that it is accounted for like any other message.
     fn hide_replacements(&mut self, undone: &BTreeMap<Revision, Revision>) {
         for mark in self.marks {
-            let MarkBody::Edited { target, replacement } = mark.body else { continue };
+            let MarkBody::Edited { target, replacement: Some(replacement) } = mark.body else { continue };
             let reason = match (undone.get(&mark.revision), self.rewound_by(target), self.edits.get(&target)) {
                 (Some(undone_by), _, _) => Some((*undone_by, OmitReason::Edited)),
                 (None, Some(rewind), _) => Some((rewind, OmitReason::Rewound)),
@@ -341,8 +349,8 @@ fn unchanged(then: &State<'_>, now: &State<'_>, covered: &[RevisionRange], tail_
     let points = elsewhere.into_iter().map(|revision| RevisionRange { first: revision, last: revision });
     let plain = subtract(&subtract(&restored, &rewound_now), &points.collect::<Vec<_>>());
     let restored_in_front = plain.iter().any(|range| range.first < tail_start)
-        || now.shown_edits().any(|(target, edit)| target < tail_start && is_restored(edit.replacement));
-    let edits = |state: &State<'_>| -> Vec<(Revision, Revision)> {
+        || now.shown_edits().any(|(target, edit)| target < tail_start && edit.replacement.is_some_and(is_restored));
+    let edits = |state: &State<'_>| -> Vec<(Revision, Option<Revision>)> {
         let before = state.shown_edits().take_while(|(target, _)| *target < tail_start);
         before.map(|(target, edit)| (target, edit.replacement)).collect()
     };
@@ -396,8 +404,9 @@ fn spans(state: &State<'_>, summary: Option<&CompactedMark>) -> Vec<Span> {
     let mut next = tail_start;
     let rewound = state.rewound_ranges().into_iter().map(|range| (range, None));
     let edited = state.shown_edits().map(|(target, edit)| {
-        let placed = Span::Placed { revision: edit.replacement, place: Place::Edit(target) };
-        (RevisionRange { first: target, last: target }, Some(placed))
+        let place = Place::Edit(target);
+        let placed = edit.replacement.map(|revision| Span::Placed { revision, place });
+        (RevisionRange { first: target, last: target }, placed)
     });
     // A replacement that a reduction left out is gone with its target; one that it did not stands although the reduction
     // left out what was around it.
@@ -442,6 +451,6 @@ fn retained_spans(state: &State<'_>, compacted: &CompactedMark) -> Vec<Span> {
 fn pinned_spans(state: &State<'_>, compacted: &CompactedMark) -> Vec<Span> {
     let covers = |revision| compacted.covered.iter().any(|range| range.contains(revision));
     let in_front = state.pinned.range(..compacted.tail_start).filter(|target| state.rewound_by(**target).is_none());
-    let shown = in_front.map(|target| state.edits.get(target).map_or(*target, |edit| edit.replacement));
+    let shown = in_front.filter_map(|target| state.edits.get(target).map_or(Some(*target), |edit| edit.replacement));
     shown.filter(|revision| covers(*revision)).map(|revision| Span::Placed { revision, place: Place::Pinned }).collect()
 }

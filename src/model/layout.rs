@@ -87,7 +87,7 @@ pub struct Omitted {
 pub enum OmitReason {
     /// The conversation was rewound to a point before them.
     Rewound,
-    /// Another message stands in their place.
+    /// A client edited them: another message stands in their place, or none.
     Edited,
     /// A reduction left them out to make the rest fit.
     Reduced,

@@ -36,12 +36,12 @@ pub enum MarkBody {
         /// Whether the next revision is a message that tells of what was left. It is shown as long as the mark holds.
         told: bool,
     },
-    /// A message is replaced by another.
+    /// A message is replaced by another, or left out.
     Edited {
         /// The message that was edited: always the original, also when it is edited again.
         target: Revision,
-        /// The message that stands in its place.
-        replacement: Revision,
+        /// The message that stands in its place; none leaves it out of views.
+        replacement: Option<Revision>,
     },
     /// A message must stay verbatim in every view.
     Pinned {
@@ -59,7 +59,7 @@ impl MarkBody {
     /// The message that the mark puts another in the place of, and that other.
     pub fn replaced(&self) -> Option<(Revision, Revision)> {
         match self {
-            Self::Edited { target, replacement } => Some((*target, *replacement)),
+            Self::Edited { target, replacement } => replacement.map(|replacement| (*target, replacement)),
             Self::Pruned { replay, .. } => replay.map(|replay| (replay.target, replay.replacement)),
             Self::Compacted(_) | Self::Rewound { .. } | Self::Pinned { .. } | Self::Undone { .. } => None,
         }

@@ -47,7 +47,7 @@ pub struct BranchSummary {
 pub(crate) enum Change {
     /// Leaves out everything after a message, or everything, and tells of what was left.
     Rewind { message: Option<String>, summary: Option<BranchSummary> },
-    /// Puts another message in the place of one.
+    /// Puts another message in the place of one; without parts, leaves it out of views.
     Edit { message: String, parts: Vec<PartInput> },
     /// Keeps a message verbatim in every view.
     Pin { message: String },
@@ -205,6 +205,9 @@ async fn edit(
         .filter_map(|mark| mark.body.replaced())
         .find_map(|(target, replacement)| (replacement == located.revision).then_some(target))
         .unwrap_or(located.revision);
+    if parts.is_empty() {
+        return leave_out(tx, lineage, caller, marks, target, located.id).await;
+    }
     let input = MessageInput {
         client_id: None,
         role: located.role,
@@ -216,11 +219,27 @@ async fn edit(
     };
     let (id, replacement) = tx.message(lineage.key, caller, input)?;
     let mut digest = Digest::default();
-    write(tx, &mut digest, lineage.key, marks, MarkBody::Edited { target, replacement }).await?;
-    let body = EventBody::MessageEdited { message: located.id, replacement: MessageId(id) };
+    write(tx, &mut digest, lineage.key, marks, MarkBody::Edited { target, replacement: Some(replacement) }).await?;
+    let body = EventBody::MessageEdited { message: located.id, replacement: Some(MessageId(id)) };
     let at = tx.event(lineage.key, caller, &body, &digest)?;
     changed(tx, lineage.key, at)?;
     Ok(vec![id])
+}
+
+/// Leaves a message out of views without putting another in its place.
+async fn leave_out(
+    tx: &mut Tx<'_>,
+    lineage: &Lineage,
+    caller: &Caller,
+    marks: &mut Vec<Mark>,
+    target: Revision,
+    message: MessageId,
+) -> Result<Ids> {
+    let mut digest = Digest::default();
+    write(tx, &mut digest, lineage.key, marks, MarkBody::Edited { target, replacement: None }).await?;
+    let at = tx.event(lineage.key, caller, &EventBody::MessageEdited { message, replacement: None }, &digest)?;
+    changed(tx, lineage.key, at)?;
+    Ok(Ids::new())
 }
 
 /// The pin mark of a message that holds, if one does.

@@ -54,6 +54,8 @@ enum Step {
     Seal(usize),
     Rewind(usize),
     Edit(usize),
+    /// Edits a message so that nothing stands in its place.
+    TakeOut(usize),
     Pin(usize, bool),
     Undo,
     Redo,
@@ -81,6 +83,7 @@ fn step() -> impl Strategy<Value = Step> {
         1 => pick.clone().prop_map(Step::Seal),
         1 => pick.clone().prop_map(Step::Rewind),
         2 => pick.clone().prop_map(Step::Edit),
+        2 => pick.clone().prop_map(Step::TakeOut),
         2 => (pick.clone(), any::<bool>()).prop_map(|(which, unpin)| Step::Pin(which, unpin)),
         2 => Just(Step::Undo),
         1 => Just(Step::Redo),
@@ -373,6 +376,14 @@ impl World {
                     placed: Some(edited.revision),
                     original,
                 });
+            }
+            Step::TakeOut(number) => {
+                let Some(target) = self.chosen(at, number).map(|written| written.id) else { return Ok(()) };
+                let edited = app.edit(&id, &target.to_string(), &[], None, none()).await?;
+                assert!(edited.ids.is_empty(), "nothing stands in its place");
+                let view = self.test.context(&id).await;
+                let shown = view.messages.iter().any(|message| message.source == Some(target));
+                assert!(!shown, "{target} is shown although it was taken out");
             }
             Step::Pin(number, unpin) => {
                 let chosen = self.chosen(at, number).map(|written| (written.id, written.original));

@@ -11,6 +11,7 @@ mod context;
 mod continuation;
 mod cost;
 mod crash;
+mod edits;
 mod evaluate;
 mod expand;
 mod forks;

@@ -48,6 +48,7 @@ async fn rich() -> TestApp {
     let finish = Finish { reason: Some(FinishReason::Stop), usage: Some(usage), ..Finish::default() };
     app.finish_message(&session, "a11", finish, None, by("bob")).await.expect("sealed");
     app.edit(&session, "a11", &[text("better")], None, none()).await.expect("edited");
+    app.edit(&session, "u10", &[], None, none()).await.expect("left out");
     app.pin(&session, "u2", false, none()).await.expect("pinned");
     app.pin(&session, "u3", false, none()).await.expect("pinned");
     app.pin(&session, "u3", true, none()).await.expect("unpinned");

@@ -111,7 +111,7 @@ impl Evaluation<'_> {
         let entries = transcript.branches.first().map(|branch| branch.entries.as_slice()).unwrap_or_default();
         let real = entries.iter().enumerate().find_map(|(at, entry)| match entry {
             Entry::Compaction(compaction) => Some((at, compaction)),
-            Entry::Message { .. } | Entry::Record { .. } => None,
+            Entry::Message { .. } | Entry::Record { .. } | Entry::Edit(_) => None,
         });
         let Some((end, compaction)) = real else { return self.where_presets_compact(transcript).await };
         // What the agent kept verbatim is not what its summary had to keep.
@@ -229,7 +229,7 @@ impl Evaluation<'_> {
 fn messages_of(entries: &[Entry]) -> impl Iterator<Item = &NewMessage> {
     entries.iter().filter_map(|entry| match entry {
         Entry::Message { message, .. } => Some(message),
-        Entry::Record { .. } | Entry::Compaction(_) => None,
+        Entry::Record { .. } | Entry::Compaction(_) | Entry::Edit(_) => None,
     })
 }
 

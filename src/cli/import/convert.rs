@@ -84,7 +84,8 @@ fn time(time: Timestamp) -> prost_types::Timestamp {
     prost_types::Timestamp { seconds: time.0.div_euclid(1_000_000), nanos: i32::try_from(nanos).unwrap_or_default() }
 }
 
-fn part(part: NewPart) -> pb::Part {
+/// A part of a message.
+pub(super) fn part(part: NewPart) -> pb::Part {
     pb::Part {
         client_id: part.client_id,
         metadata_json: part.metadata_json,

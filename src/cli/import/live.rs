@@ -1,5 +1,6 @@
 //! Playing a transcript as an agent would write it: one message at a time, each reply to a view that was asked for.
 
+use super::plan::Turn;
 use super::play::{Ids, Player};
 use crate::cli::output::hex;
 use crate::cli::view::{self, View};
@@ -30,18 +31,21 @@ impl Player {
     pub(super) async fn play_live(
         &mut self,
         session: &pb::Session,
-        messages: Vec<pb::NewMessage>,
+        turns: Vec<Turn>,
         ids: &mut Ids,
     ) -> anyhow::Result<()> {
         let there = self.known_entries(&session.session_id).await?;
         let mut held = View::default();
-        for message in messages {
+        for Turn { edit, message } in turns {
             let own = message.client_id.clone().unwrap_or_default();
             if let Some(id) = there.get(&own) {
                 ids.insert(own, id.clone());
                 self.report.existed += 1;
                 self.progress.add(1, None, self.clock.now());
                 continue;
+            }
+            if let Some(edit) = edit {
+                self.edit(&session.session_id, edit, ids).await?;
             }
             let is_reply = message.role() == pb::Role::Assistant && message.kind() == pb::MessageKind::Normal;
             if is_reply {

@@ -2,7 +2,7 @@
 
 use super::convert;
 use super::source::Source;
-use crate::interop::{Entry, ImportedCompaction, Transcript};
+use crate::interop::{Entry, ImportedCompaction, ImportedEdit, Transcript};
 use crate::limits;
 use crate::pb;
 use prost::Message;
@@ -169,6 +169,8 @@ pub(super) enum Step {
     Append(Vec<pb::NewMessage>),
     /// Apply a summary that the agent made; its record follows.
     Supply(Supply),
+    /// Make an edit that the agent made; its record follows.
+    Edit(Edit),
     /// See to it that the session has its model window. It comes behind the last summary that the agent made: without a
     /// window the daemon triggers none, so that none of its own comes between those.
     SetWindow,
@@ -187,6 +189,19 @@ pub(super) struct Supply {
     pub(super) tail_start: Option<String>,
     /// The last entry that stood before it.
     pub(super) until: String,
+}
+
+/// An edit that the agent made, with entries named by their client ids.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Edit {
+    /// The agent's id for it.
+    pub(super) client_id: String,
+    /// The line it stands on.
+    pub(super) line: usize,
+    /// The entry that is edited.
+    pub(super) target: String,
+    /// What stands in its place; nothing leaves it out.
+    pub(super) parts: Vec<pb::Part>,
 }
 
 /// Whether the agent made a summary.
@@ -220,6 +235,11 @@ pub(super) fn steps(entries: Vec<Entry>) -> Vec<Step> {
                     batches.step(Step::SetWindow);
                 }
             }
+            Entry::Edit(imported) => {
+                let (edit, record) = edit(imported);
+                batches.step(Step::Edit(edit));
+                batches.append(record);
+            }
         }
     }
     batches.close();
@@ -239,6 +259,12 @@ fn supply(compaction: ImportedCompaction, last: Option<&str>) -> (Supply, pb::Ne
         until,
     };
     (supply, convert::message(compaction.record))
+}
+
+fn edit(imported: ImportedEdit) -> (Edit, pb::NewMessage) {
+    let ImportedEdit { client_id, line, target_client_id, parts, record } = imported;
+    let parts = parts.into_iter().map(convert::part).collect();
+    (Edit { client_id, line, target: target_client_id, parts }, convert::message(record))
 }
 
 /// Messages on their way into requests that are as large as the daemon takes.
@@ -273,13 +299,28 @@ impl Batches {
     }
 }
 
-/// The messages that an agent would write one by one. What an agent's own compaction leaves is its record.
-pub(super) fn messages(entries: Vec<Entry>) -> Vec<pb::NewMessage> {
+/// What an agent would write at a time.
+#[derive(Debug)]
+pub(super) struct Turn {
+    /// The edit that it makes first.
+    pub(super) edit: Option<Edit>,
+    /// The message.
+    pub(super) message: pb::NewMessage,
+}
+
+/// What an agent would write, one by one. What an agent's own compaction leaves is its record.
+pub(super) fn turns(entries: Vec<Entry>) -> Vec<Turn> {
     entries
         .into_iter()
         .map(|entry| match entry {
-            Entry::Message { message, .. } | Entry::Record { message, .. } => convert::message(message),
-            Entry::Compaction(compaction) => convert::message(compaction.record),
+            Entry::Message { message, .. } | Entry::Record { message, .. } => {
+                Turn { edit: None, message: convert::message(message) }
+            }
+            Entry::Compaction(compaction) => Turn { edit: None, message: convert::message(compaction.record) },
+            Entry::Edit(imported) => {
+                let (edit, message) = edit(imported);
+                Turn { edit: Some(edit), message }
+            }
         })
         .collect()
 }
@@ -329,6 +370,7 @@ mod tests {
         let tell = |step: &Step| match step {
             Step::Append(messages) => messages.iter().map(id).collect::<Vec<_>>().join(" "),
             Step::Supply(supply) => format!("={:?}..{}", supply.tail_start, supply.until),
+            Step::Edit(edit) => format!("~{}", edit.target),
             Step::SetWindow => "w".to_owned(),
         };
         steps.iter().map(tell).collect()
@@ -341,6 +383,24 @@ mod tests {
         let entries = vec![entry("a"), entry("b"), kept, entry("c"), all, entry("d"), entry("e")];
         let steps = steps(entries);
         assert_eq!(told(&steps), ["a b", "=Some(\"b\")..b", "k1", "c", "=None..c", "k2", "w", "d e"]);
+    }
+
+    fn imported_edit(id: &str, target: &str) -> Entry {
+        let record = NewMessage { kind: MessageKind::Record, ..new_message(id, "record") };
+        let (client_id, target_client_id) = (id.to_owned(), target.to_owned());
+        Entry::Edit(ImportedEdit { client_id, line: 9, target_client_id, parts: Vec::new(), record })
+    }
+
+    #[test]
+    fn an_edit_is_made_behind_its_target_and_before_its_record() {
+        let entries = || vec![entry("a"), entry("b"), imported_edit("e", "a"), entry("c")];
+        assert_eq!(told(&steps(entries())), ["w", "a b", "~a", "e c"]);
+        let played = turns(entries());
+        let told: Vec<_> = played
+            .iter()
+            .map(|turn| (turn.edit.as_ref().map(|edit| edit.target.as_str()), turn.message.client_id.as_deref()))
+            .collect();
+        assert_eq!(told, [(None, Some("a")), (None, Some("b")), (Some("a"), Some("e")), (None, Some("c"))]);
     }
 
     #[test]
@@ -440,9 +500,9 @@ mod tests {
 
     #[test]
     fn what_is_played_live_keeps_compactions_as_records() {
-        let played = messages(vec![entry("a"), compaction("k", None, "a"), entry("b")]);
+        let played = turns(vec![entry("a"), compaction("k", None, "a"), entry("b")]);
         let kinds: Vec<_> =
-            played.iter().map(|message| (message.client_id.as_deref().unwrap_or(""), message.kind())).collect();
+            played.iter().map(|turn| (turn.message.client_id.as_deref().unwrap_or(""), turn.message.kind())).collect();
         assert_eq!(
             kinds,
             [("a", pb::MessageKind::Normal), ("k", pb::MessageKind::Record), ("b", pb::MessageKind::Normal)]

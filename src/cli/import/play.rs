@@ -1,6 +1,6 @@
 //! Writing what was planned: sessions, forks, batches, summaries.
 
-use super::plan::{self, Beginning, Combination, Group, PlannedSession, Step, Supply};
+use super::plan::{self, Beginning, Combination, Edit, Group, PlannedSession, Step, Supply};
 use super::report::{Progress, Report};
 use crate::cli::client::Client;
 use crate::cli::compactions::{self, is_live};
@@ -67,7 +67,7 @@ impl Player {
                 let session = self.session(&planned, &ids).await?;
                 if self.combination.live {
                     let session = self.ensure_window(session).await?;
-                    self.play_live(&session, plan::messages(planned.entries), &mut ids).await?;
+                    self.play_live(&session, plan::turns(planned.entries), &mut ids).await?;
                     self.close(session).await?;
                 } else {
                     let session = self.play_steps(session, plan::steps(planned.entries), &mut ids).await?;
@@ -151,6 +151,7 @@ impl Player {
             match step {
                 Step::Append(messages) => self.append(&session.session_id, messages, ids).await?,
                 Step::Supply(supply) => self.supply(&session.session_id, supply, ids).await?,
+                Step::Edit(edit) => self.edit(&session.session_id, edit, ids).await?,
                 Step::SetWindow => session = self.ensure_window(session).await?,
             }
         }
@@ -166,21 +167,37 @@ impl Player {
     ) -> anyhow::Result<()> {
         let own: Vec<String> = messages.iter().map(|message| message.client_id.clone().unwrap_or_default()).collect();
         let request = pb::AppendMessagesRequest { session_id: session_id.to_owned(), messages, ..Default::default() };
-        let mut tries = 1;
-        let response = loop {
-            match self.client.messages.append_messages(request.clone()).await {
-                Err(status) if tries < TRIES_MAX && failure::reason(&status).as_deref() == Some("STORE_BUSY") => {
-                    tries += 1;
-                    tokio::time::sleep(RETRY_WAIT).await;
-                }
-                response => break response.with_context(|| range(&own))?.into_inner(),
-            }
-        };
+        let messages = &self.client.messages;
+        let response = unless_busy(async || messages.clone().append_messages(request.clone()).await).await;
+        let response = response.with_context(|| range(&own))?.into_inner();
         self.report.existed += i64::from(response.existed_count);
         self.report.written += own.len() as i64 - i64::from(response.existed_count);
         self.progress.add(own.len(), response.fill.as_ref(), self.clock.now());
         ids.extend(own.into_iter().zip(response.message_ids));
         Ok(())
+    }
+
+    /// Makes an edit of the agent's own, unless it was made already. One that does not fit the history is told, and left
+    /// as its record.
+    pub(super) async fn edit(&mut self, session_id: &str, edit: Edit, ids: &Ids) -> anyhow::Result<()> {
+        let request = pb::EditMessageRequest {
+            session_id: session_id.to_owned(),
+            message_id: known(ids, &edit.target),
+            parts: edit.parts,
+            expected_revision: None,
+            request_id: request_id(&edit.client_id),
+        };
+        let messages = &self.client.messages;
+        let edited = unless_busy(async || messages.clone().edit_message(request.clone()).await).await;
+        let Err(status) = edited else { return Ok(()) };
+        match failure::reason(&status).as_deref() {
+            Some("BOUNDARY_INVALID" | "MESSAGE_NOT_FOUND") => {
+                let why = failure::sentence(&status);
+                note(&format!("line {}: the agent's edit is kept as a record only: {why}", edit.line));
+                Ok(())
+            }
+            Some(_) | None => Err(status).with_context(|| format!("line {}", edit.line)),
+        }
     }
 
     /// Applies a summary of the agent's own. One that does not fit the history is told, and left as its record.
@@ -226,12 +243,26 @@ impl Player {
     }
 }
 
+/// Sends a request, and again as long as the daemon has no room for it.
+async fn unless_busy<T>(mut send: impl AsyncFnMut() -> Result<T, Status>) -> Result<T, Status> {
+    let mut tries = 1;
+    loop {
+        match send().await {
+            Err(status) if tries < TRIES_MAX && failure::reason(&status).as_deref() == Some("STORE_BUSY") => {
+                tries += 1;
+                tokio::time::sleep(RETRY_WAIT).await;
+            }
+            answer => return answer,
+        }
+    }
+}
+
 /// The daemon's id of an entry; an entry that it does not know keeps its own, for the daemon to refuse.
 fn known(ids: &Ids, own: &str) -> String {
     ids.get(own).cloned().unwrap_or_else(|| own.to_owned())
 }
 
-/// Makes the request that supplies a summary the same request each time.
+/// Makes the request that supplies a summary or makes an edit the same request each time.
 fn request_id(client_id: &str) -> String {
     blake3::hash(format!("import:{client_id}").as_bytes()).to_hex().to_string()
 }

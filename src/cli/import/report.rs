@@ -23,6 +23,8 @@ pub(super) struct Report {
     records: usize,
     /// Compactions that the agent made.
     agent_compactions: usize,
+    /// Edits that the agent made.
+    agent_edits: usize,
     tokens: Tokens,
     calls: usize,
     unanswered_calls: usize,
@@ -106,6 +108,7 @@ impl Report {
             report.parts += totals.parts;
             report.records += totals.records;
             report.agent_compactions += totals.compactions;
+            report.agent_edits += totals.edits;
             report.calls += totals.calls;
             report.unanswered_calls += totals.unanswered_calls;
             report.tokens.add(&totals.usage);
@@ -115,7 +118,7 @@ impl Report {
 
     /// How many entries the files have.
     pub(super) fn entries(&self) -> usize {
-        self.messages + self.records + self.agent_compactions
+        self.messages + self.records + self.agent_compactions + self.agent_edits
     }
 
     /// Adds a session that was written, and what became of its reductions.
@@ -150,11 +153,12 @@ impl Report {
         let mut lines: Vec<String> =
             self.sessions.iter().map(|session| format!("{} ({})", session.session_id, session.client_id)).collect();
         lines.push(format!(
-            "{}, {}, {}, {} of the agent's own, {} unanswered; {} reported",
+            "{}, {}, {}, {} and {} of the agent's own, {} unanswered; {} reported",
             told(self.messages, "message"),
             told(self.parts, "part"),
             told(self.records, "record"),
             told(self.agent_compactions, "compaction"),
+            told(self.agent_edits, "edit"),
             told(self.unanswered_calls, "call"),
             told(self.problems, "problem"),
         ));

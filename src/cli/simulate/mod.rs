@@ -83,7 +83,8 @@ pub(super) fn chosen(names: &[String]) -> Result<Vec<Preset>, Usage> {
     Ok(chosen)
 }
 
-/// What a policy sees of a transcript's current branch. Records are never in a view.
+/// What a policy sees of a transcript's current branch. Records are never in a view; messages are as they were written,
+/// whatever was edited later.
 pub(super) fn happenings(transcript: Transcript) -> Vec<Happening> {
     let main = transcript.branches.into_iter().next();
     let entries = main.into_iter().flat_map(|branch| branch.entries);
@@ -91,7 +92,7 @@ pub(super) fn happenings(transcript: Transcript) -> Vec<Happening> {
         .filter_map(|entry| match entry {
             Entry::Message { message, .. } => Some(Happening::Message(Box::new(message))),
             Entry::Compaction(_) => Some(Happening::Compaction),
-            Entry::Record { .. } => None,
+            Entry::Record { .. } | Entry::Edit(_) => None,
         })
         .collect()
 }

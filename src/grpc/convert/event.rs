@@ -215,7 +215,7 @@ fn body(body: EventBody) -> Body {
             Body::UsageRecorded(usage_recorded(message, usage, trusted, (context_tokens, window_tokens), due))
         }
         EventBody::MessageEdited { message, replacement } => {
-            let replacement_message_id = replacement.to_string();
+            let replacement_message_id = id(replacement).unwrap_or_default();
             Body::MessageEdited(pb::MessageEdited { message_id: message.to_string(), replacement_message_id })
         }
         EventBody::MessagePinned { message } => {

@@ -3,7 +3,7 @@
 use crate::interop::tests::{check, compactions, ids, messages, problems, read, record_kinds, texts};
 use crate::interop::{Entry, Format, Options, REST_RECORD, Transcript, parse};
 use crate::model::message::{FinishReason, MessageKind, Role};
-use crate::model::part::{MediaSource, Opaque, PartBody, Record, ResultStatus};
+use crate::model::part::{MediaSource, Opaque, PartBody, Record, ResultStatus, ToolCall, ToolResult};
 use crate::model::time::Timestamp;
 use serde_json::{Value, json};
 
@@ -167,8 +167,7 @@ fn all_other_entries_are_records_word_for_word() {
         json!({"type":"custom","id":"3","parentId":"2","customType":"k","data":{"a":1}}),
         json!({"type":"label","id":"4","parentId":"3","targetId":"1","label":"l"}),
         json!({"type":"session_info","id":"5","parentId":"4","name":"The name"}),
-        json!({"type":"context_edit","id":"6","parentId":"5","targetId":"1","replacement":null}),
-        json!({"type":"usage","id":"7","parentId":"6","kind":"k"}),
+        json!({"type":"usage","id":"7","parentId":"5","kind":"k"}),
         json!({"type":"branch_summary","id":"8","parentId":"7","summary":""}),
         entry("9", Some("8"), json!({"role":"bashExecution","command":"ls","excludeFromContext":true})),
         json!({"type":"of the future","id":"10","parentId":"9"}),
@@ -176,7 +175,7 @@ fn all_other_entries_are_records_word_for_word() {
     let transcript = session(&lines);
     assert_eq!(transcript.problems, []);
     assert_eq!((transcript.title.as_str(), transcript.source_id.as_str()), ("The name", "ses"));
-    assert_eq!(ids(&transcript.branches[0]), ["line:1", "1", "2", "3", "4", "5", "6", "7", "8", "9", "10"]);
+    assert_eq!(ids(&transcript.branches[0]), ["line:1", "1", "2", "3", "4", "5", "7", "8", "9", "10"]);
     assert_eq!(
         record_kinds(&transcript.branches[0]),
         [
@@ -186,7 +185,6 @@ fn all_other_entries_are_records_word_for_word() {
             "custom",
             "label",
             "session_info",
-            "context_edit",
             "usage",
             "branch_summary",
             "bashExecution",
@@ -282,6 +280,102 @@ fn compactions_of_a_tree_name_what_they_kept() {
         ]
     );
     assert_eq!(record_kinds(&transcript.branches[0]), ["session", "compaction"]);
+}
+
+fn context_edit(id: &str, parent: &str, target: &str, replacement: Value) -> Value {
+    json!({"type":"context_edit","id":id,"parentId":parent,"targetId":target,"replacement":replacement})
+}
+
+/// What stands before the edits: a note, a request, a command of the user, a call with its result, an abandoned reply.
+fn edited(edits: &[Value]) -> Transcript {
+    let call = json!([{"type":"toolCall","id":"c1","name":"read","arguments":{}}]);
+    let result = json!({"role":"toolResult","toolCallId":"c1","content":"no such file","isError":true});
+    let mut lines = vec![
+        json!({"type":"custom_message","id":"n1","parentId":null,"customType":"k","content":"note"}),
+        user("u1", Some("n1"), "1"),
+        entry("b1", Some("u1"), json!({"role":"bashExecution","command":"ls","output":"a","exitCode":0})),
+        entry("a1", Some("b1"), reply(call)),
+        entry("r1", Some("a1"), result),
+        entry("x1", Some("r1"), reply(json!("given up"))),
+        user("u2", Some("r1"), "2"),
+    ];
+    lines.extend_from_slice(edits);
+    session(&lines)
+}
+
+#[test]
+fn a_context_edit_names_its_target_and_what_stands_in_its_place() {
+    let again = json!({"type":"toolCall","id":"c1","name":"read","arguments":{"path":"/b"}});
+    let output = |output: &str| {
+        PartBody::ToolResult(ToolResult {
+            call_id: "c1".into(),
+            status: ResultStatus::Error,
+            output: output.into(),
+            attachments: Vec::new(),
+            start_time: None,
+            end_time: None,
+        })
+    };
+    let call = ToolCall {
+        call_id: "c1".into(),
+        tool: "read".into(),
+        input_json: r#"{"path":"/b"}"#.into(),
+        ..ToolCall::default()
+    };
+    let text = |text: &str| PartBody::Text(text.into());
+    for (target, replacement, parts) in [
+        ("u1", Value::Null, vec![]),
+        ("n1", Value::Null, vec![]),
+        ("u1", json!({"content":"better"}), vec![text("better")]),
+        ("n1", json!({"content":[{"type":"text","text":"a"},{"type":"text","text":"b"}]}), vec![text("a"), text("b")]),
+        ("a1", json!({"content":[{"type":"text","text":"so"}, again]}), vec![text("so"), PartBody::ToolCall(call)]),
+        ("r1", json!({"content":"gone"}), vec![output("gone")]),
+        ("r1", json!({"content":[{"type":"text","text":"gone"}]}), vec![output("gone")]),
+        ("r1", json!({"content":[]}), vec![output("")]),
+    ] {
+        let line = context_edit("e1", "u2", target, replacement);
+        let transcript = edited(std::slice::from_ref(&line));
+        assert_eq!(transcript.problems, [], "{line}");
+        let Some(Entry::Edit(edit)) = transcript.branches[0].entries.last() else { panic!("{transcript:?}") };
+        let bodies: Vec<_> = edit.parts.iter().map(|part| part.body.clone()).collect();
+        assert_eq!((edit.client_id.as_str(), edit.target_client_id.as_str(), bodies), ("e1", target, parts));
+        let verbatim = Record { kind: "context_edit".into(), data: line.to_string() };
+        assert_eq!(edit.record.parts[0].body, PartBody::Record(verbatim));
+    }
+}
+
+#[test]
+fn a_context_edit_that_pi_would_not_show_is_a_record() {
+    let compaction = |kept: &str| {
+        let line = json!({"type":"compaction","id":"k1","parentId":"u2","summary":"s","firstKeptEntryId":kept});
+        move |target: &str| vec![line.clone(), context_edit("e1", "k1", target, Value::Null)]
+    };
+    let (from_a1, nothing) = (compaction("a1"), compaction("k1"));
+    let stays = |problem: &str| format!("{problem}: the edit stays as a record");
+    let plain = |target: &str, replacement: Value| vec![context_edit("e1", "u2", target, replacement)];
+    let mut without = context_edit("e1", "u2", "u1", Value::Null);
+    without.as_object_mut().unwrap().remove("replacement");
+    for (lines, problem) in [
+        (plain("u9", Value::Null), "the target u9 stands nowhere before it"),
+        (plain("b1", Value::Null), "the target b1 is nothing that pi lets anybody edit"),
+        (plain("x1", Value::Null), "the target x1 is not on the branch of the edit"),
+        (plain("u1", json!("better")), "the replacement is neither null nor an object"),
+        (plain("u1", json!({})), "the message has no content"),
+        (vec![without], "the context edit has no replacement"),
+        (from_a1("u1"), "the target u1 stands under a compaction"),
+        (nothing("r1"), "the target r1 stands under a compaction"),
+    ] {
+        let transcript = edited(&lines);
+        assert_eq!(transcript.problems.len(), 1, "{problem}: {:?}", transcript.problems);
+        assert_eq!(transcript.problems[0].message, stays(problem));
+        assert_eq!(record_kinds(&transcript.branches[0]).last(), Some(&"context_edit"), "{problem}");
+    }
+    // What a compaction kept can be edited behind it.
+    for target in ["a1", "r1", "u2"] {
+        let transcript = edited(&from_a1(target));
+        assert_eq!(transcript.problems, [], "{target}");
+        assert!(matches!(transcript.branches[0].entries.last(), Some(Entry::Edit(_))), "{target}");
+    }
 }
 
 #[test]

@@ -23,7 +23,12 @@ fn rewound(revision: Revision, after: Revision) -> Mark {
 }
 
 fn edited(revision: Revision, target: Revision, replacement: Revision) -> Mark {
-    mark(revision, MarkBody::Edited { target, replacement })
+    mark(revision, MarkBody::Edited { target, replacement: Some(replacement) })
+}
+
+/// An edit that leaves a message out.
+fn taken_out(revision: Revision, target: Revision) -> Mark {
+    mark(revision, MarkBody::Edited { target, replacement: None })
 }
 
 fn pinned(revision: Revision, target: Revision) -> Mark {
@@ -128,6 +133,12 @@ fn rewinds_and_edits() {
             "3@9 11@13",
         ),
         ("an edit undone", vec![edited(9, 3, 8), undo(10, 9)], "0-", "8@10"),
+        ("a message taken out", vec![taken_out(9, 3)], "0-2 4-", "3@9"),
+        ("and brought back", vec![taken_out(9, 3), undo(10, 9)], "0-", ""),
+        ("an edited message taken out", vec![edited(9, 3, 8), taken_out(12, 3)], "0-2 4-", "3@12 8@12"),
+        ("a message taken out, then edited", vec![taken_out(9, 3), edited(12, 3, 11)], "0-2 E3>11 4-", "3@12"),
+        ("a pinned message taken out", vec![pinned(5, 3), taken_out(9, 3)], "0-2 4-", "3@9"),
+        ("a message taken out, rewound", vec![taken_out(9, 5), rewound(12, 4)], "0-4 13-", "5-12@12"),
         ("an edit, rewound", vec![edited(9, 5, 8), rewound(12, 4)], "0-4 13-", "5-12@12"),
         ("an edit of a rewound message", vec![rewound(7, 4), edited(9, 5, 8)], "0-4 8-", "5-7@7 8-8@7"),
         ("an edit whose mark is rewound", vec![edited(9, 3, 8), rewound(12, 6)], "0-2 E3>8 4-6 13-", "3@9 7-12@12"),
@@ -155,6 +166,13 @@ fn summaries() {
             vec![edited(5, 3, 4), pinned(6, 4), compacted(20, 17, &[range(1, 2), range(4, 8)], 9)],
             "M18 S19 P4 9-",
             "3@5",
+        ),
+        ("a message taken out under a summary", vec![first(), taken_out(23, 3)], "0-2 4-", "3@23"),
+        (
+            "a pinned message taken out in front of a summary",
+            vec![pinned(4, 3), taken_out(6, 3), compacted(20, 17, &[range(1, 2), range(4, 8)], 9)],
+            "M18 S19 9-",
+            "3@6",
         ),
         ("an edit under a summary", vec![first(), edited(23, 3, 22)], "0-2 E3>22 4-", "3@23"),
         ("an edit under a summary, undone", vec![first(), edited(23, 3, 22), undo(24, 23)], "M18 S19 9-", "22@24"),
@@ -384,7 +402,8 @@ fn any_marks() -> impl Strategy<Value = Vec<Mark>> {
     let revision = || -2_i64..60;
     let body = prop_oneof![
         revision().prop_map(|after| MarkBody::Rewound { after, told: false }),
-        (revision(), revision()).prop_map(|(target, replacement)| MarkBody::Edited { target, replacement }),
+        (revision(), proptest::option::of(revision()))
+            .prop_map(|(target, replacement)| MarkBody::Edited { target, replacement }),
         revision().prop_map(|target| MarkBody::Pinned { target }),
         revision().prop_map(|mark| MarkBody::Undone { mark }),
         Just(MarkBody::Pruned { compaction: compaction(1), part_count: 1, omitted: Vec::new(), replay: None }),

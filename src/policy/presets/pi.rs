@@ -42,6 +42,8 @@ pub const V1_5: Preset = Preset {
         "A summary has a limit of its own; pi leaves it to the model.",
         "The words around a command that the user ran, and around the summary of a branch, have their weight; pi \
          weighs only what they hold.",
+        "An edit of a message that a summary covers ends that summary; in pi it changes nothing that a model is shown, \
+         and an import keeps such a `context_edit` as a record.",
     ],
     sources: SOURCES,
     policy: v1_5,

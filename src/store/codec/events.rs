@@ -103,9 +103,10 @@ pub(crate) fn encode_event(body: &EventBody) -> Vec<u8> {
             ..about(message.0)
         },
         EventBody::SessionRewound { after } => DiskEvent { number: *after, ..empty },
-        EventBody::MessageEdited { message, replacement } => {
-            DiskEvent { ids: vec![id_bytes(replacement.0)], ..about(message.0) }
-        }
+        EventBody::MessageEdited { message, replacement } => DiskEvent {
+            ids: replacement.iter().map(|replacement| id_bytes(replacement.0)).collect(),
+            ..about(message.0)
+        },
         EventBody::MessagePinned { message } | EventBody::MessageUnpinned { message } => about(message.0),
         EventBody::CompactionProposed { compaction, kind, level, notice, until } => DiskEvent {
             what: kind.number(),
@@ -206,7 +207,7 @@ pub(crate) fn decode_event(kind: i32, bytes: &[u8]) -> Result<EventBody> {
         EventKind::SessionRewound => EventBody::SessionRewound { after: disk.number },
         EventKind::MessageEdited => EventBody::MessageEdited {
             message: message()?,
-            replacement: MessageId(uuid(disk.ids.first().map_or(&[][..], |id| id))?),
+            replacement: disk.ids.first().map(|id| uuid(id)).transpose()?.map(MessageId),
         },
         EventKind::MessagePinned => EventBody::MessagePinned { message: message()? },
         EventKind::MessageUnpinned => EventBody::MessageUnpinned { message: message()? },

@@ -109,7 +109,7 @@ pub(crate) fn encode_mark(body: &MarkBody) -> Vec<u8> {
         },
         MarkBody::Rewound { after, told } => DiskMark { target: *after, told: *told, ..DiskMark::default() },
         MarkBody::Edited { target, replacement } => {
-            DiskMark { target: *target, replacement: *replacement, ..DiskMark::default() }
+            DiskMark { target: *target, replacement: replacement.unwrap_or_default(), ..DiskMark::default() }
         }
         MarkBody::Pinned { target } => DiskMark { target: *target, ..DiskMark::default() },
         MarkBody::Undone { mark } => DiskMark { target: *mark, ..DiskMark::default() },
@@ -138,7 +138,7 @@ pub(crate) fn decode_mark(kind: i32, bytes: &[u8]) -> Result<MarkBody> {
             replay: (disk.replacement > 0).then_some(Replay { target: disk.target, replacement: disk.replacement }),
         },
         3 => MarkBody::Rewound { after: disk.target, told: disk.told },
-        4 => MarkBody::Edited { target: disk.target, replacement: disk.replacement },
+        4 => MarkBody::Edited { target: disk.target, replacement: (disk.replacement > 0).then_some(disk.replacement) },
         5 => MarkBody::Pinned { target: disk.target },
         6 => MarkBody::Undone { mark: disk.target },
         other => return Err(Error::corrupt("mark", format_args!("unknown kind {other}"))),

@@ -161,7 +161,7 @@ fn message_bodies() -> Vec<(EventBody, Body)> {
         ),
         (EventBody::SessionRewound { after: 9 }, Body::SessionRewound(pb::SessionRewound { after_revision: 9 })),
         (
-            EventBody::MessageEdited { message: MESSAGE, replacement: OTHER },
+            EventBody::MessageEdited { message: MESSAGE, replacement: Some(OTHER) },
             Body::MessageEdited(pb::MessageEdited {
                 message_id: MESSAGE.to_string(),
                 replacement_message_id: OTHER.to_string(),

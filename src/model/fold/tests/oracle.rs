@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use proptest::test_runner::TestCaseError;
 
 use super::super::*;
-use super::{compaction, edited, left_out, mark, pinned, pruned, range, replayed, rewound, undo};
+use super::{compaction, edited, left_out, mark, pinned, pruned, range, replayed, rewound, taken_out, undo};
 
 /// Something that happens to a session. Numbers choose among what there is.
 #[derive(Debug, Clone)]
@@ -14,6 +14,7 @@ pub(super) enum Step {
     Message,
     Noise,
     Edit(usize),
+    TakeOut(usize),
     Rewind(usize),
     Pin(usize),
     Prune,
@@ -32,6 +33,7 @@ pub(super) fn steps() -> impl Strategy<Value = Vec<Step>> {
         12 => Just(Step::Message),
         3 => Just(Step::Noise),
         3 => (0_usize..40).prop_map(Step::Edit),
+        2 => (0_usize..40).prop_map(Step::TakeOut),
         2 => (0_usize..12).prop_map(Step::Rewind),
         2 => (0_usize..40).prop_map(Step::Pin),
         1 => Just(Step::Prune),
@@ -89,6 +91,12 @@ impl World {
                     let revision = self.tick();
                     self.replacements.insert(replacement, revision);
                     self.marks.push(edited(revision, target, replacement));
+                }
+            }
+            Step::TakeOut(choice) => {
+                if let Some((target, _)) = self.choose(choice) {
+                    let revision = self.tick();
+                    self.marks.push(taken_out(revision, target));
                 }
             }
             Step::Rewind(back) => {
@@ -280,12 +288,14 @@ impl World {
     fn unreduced(&self, at: Revision) -> Vec<Stand> {
         let held = self.held(at);
         let stands = |place: Revision| {
-            let replaced = held.iter().rev().filter_map(|mark| mark.body.replaced());
-            let mut others = replaced.filter_map(|(target, other)| (target == place).then_some(other));
-            others.next().unwrap_or(place)
+            let mut others = held.iter().rev().filter_map(|mark| match &mark.body {
+                MarkBody::Edited { target, replacement } => (*target == place).then_some(*replacement),
+                other => other.replaced().and_then(|(target, other)| (target == place).then_some(Some(other))),
+            });
+            others.next().unwrap_or(Some(place))
         };
         let places = self.normal.iter().copied().filter(|place| *place <= at && !self.is_rewound(*place, at));
-        places.map(|place| (place, stands(place))).collect()
+        places.filter_map(|place| Some((place, stands(place)?))).collect()
     }
 
     /// The messages that standing compactions brought to ask for more, and that nothing has taken out since.

@@ -1,0 +1,122 @@
+//! Context edits: a later entry says what a model is shown of an earlier one, or that it is shown nothing of it. pi makes
+//! one on demand of an extension, and where it hides a reply that failed because the context was too large.
+
+use super::{Content, Reader, outputs};
+use crate::interop::content;
+use crate::interop::draft::Draft;
+use crate::interop::ledger::{Ledger, Line};
+use crate::interop::raw::Object;
+use crate::interop::{Entry, Format};
+use crate::model::message::{NewMessage, Role};
+use crate::model::part::{NewPart, PartBody};
+
+/// Whether pi lets a later entry edit what this one shows a model.
+pub(super) fn is_editable(entry: &Object<'_>, kind: &str) -> bool {
+    let role = || entry.object("message").map(|message| message.string("role")).unwrap_or_default();
+    match kind {
+        "custom_message" => true,
+        "message" => matches!(role().as_str(), "user" | "assistant" | "toolResult"),
+        _ => false,
+    }
+}
+
+/// Where an entry finds its target.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Found {
+    /// On its way through the conversation, where pi shows it.
+    Shown,
+    /// There too, under the newest compaction.
+    Covered,
+    /// On another way.
+    Elsewhere,
+}
+
+impl Reader {
+    /// An edit of an earlier entry. One that pi would refuse, or that changes nothing it shows, is a record.
+    pub(super) fn edit<'a>(&mut self, line: &'a Line, entry: &Object<'a>, parent: Option<usize>) -> Content<'a> {
+        match self.target_and_parts(line, entry, parent) {
+            Ok((target, parts)) => Content::Edit { target, parts },
+            Err(problem) => {
+                self.ledger.report(line, format!("{problem}: the edit stays as a record"));
+                Content::Record("context_edit".to_owned())
+            }
+        }
+    }
+
+    fn target_and_parts<'a>(
+        &mut self,
+        line: &'a Line,
+        entry: &Object<'a>,
+        parent: Option<usize>,
+    ) -> Result<(String, Vec<NewPart>), String> {
+        let named = entry.id("targetId").ok_or("the context edit names no target")?;
+        let node = self.by_id.get(&named).copied();
+        let node = node.ok_or_else(|| format!("the target {named} stands nowhere before it"))?;
+        let target = match self.nodes[node].entries.first() {
+            Some(Entry::Message { message, .. }) if self.nodes[node].editable => message.clone(),
+            Some(_) | None => return Err(format!("the target {named} is nothing that pi lets anybody edit")),
+        };
+        match self.find(node, parent) {
+            Found::Shown => {}
+            Found::Covered => return Err(format!("the target {named} stands under a compaction")),
+            Found::Elsewhere => return Err(format!("the target {named} is not on the branch of the edit")),
+        }
+        let parts = match (entry.object("replacement"), entry.get("replacement")) {
+            (Some(replacement), _) => self.replacement(line, &replacement, &target)?,
+            (None, Some(_)) => return Err("the replacement is neither null nor an object".to_owned()),
+            (None, None) if entry.members().any(|(name, _)| name == "replacement") => Vec::new(),
+            (None, None) => return Err("the context edit has no replacement".to_owned()),
+        };
+        Ok((target.client_id.unwrap_or_default(), parts))
+    }
+
+    /// Looks for the target on the way back from an entry's parent.
+    fn find(&self, target: usize, parent: Option<usize>) -> Found {
+        let mut at = parent;
+        // The newest compaction: the entry from which on it kept everything, or nothing.
+        let mut newest: Option<Option<&str>> = None;
+        let mut found = Found::Shown;
+        while let Some(node) = at {
+            if node == target {
+                return found;
+            }
+            let here = &self.nodes[node];
+            let entry = here.entries.first();
+            if let (Some(Entry::Compaction(compaction)), None) = (entry, newest) {
+                newest = Some(compaction.first_kept_client_id.as_deref());
+            }
+            let keeps_no_more = newest.is_some_and(|kept| kept.is_none() || kept == entry.map(Entry::client_id));
+            if keeps_no_more {
+                found = Found::Covered;
+            }
+            at = here.parent;
+        }
+        Found::Elsewhere
+    }
+
+    /// The parts that stand in the place of those of the target, which keeps its role and the call that it answers.
+    fn replacement<'a>(
+        &mut self,
+        line: &'a Line,
+        replacement: &Object<'a>,
+        target: &NewMessage,
+    ) -> Result<Vec<NewPart>, String> {
+        let mut draft = Draft::new(Format::Pi, self.metadata_bytes, target.role, line);
+        let answered = target.parts.iter().find_map(|part| match &part.body {
+            PartBody::ToolResult(result) if target.role == Role::Tool => Some(result),
+            _ => None,
+        });
+        match answered {
+            Some(result) => {
+                let value = replacement.get("content").ok_or("the replacement has no content")?;
+                content::result(&mut draft, result.call_id.clone(), result.status, outputs(value)?);
+            }
+            None => {
+                let provider = if target.provider.is_empty() { "pi" } else { &target.provider };
+                // Calls that stay have the ids that the target's have.
+                self.blocks(&mut draft, replacement, "/replacement/content", provider, Ledger::answered)?;
+            }
+        }
+        Ok(draft.parts)
+    }
+}

@@ -1,0 +1,222 @@
+//! Edits that leave a message out of views, and the edits that an import brings along.
+
+use crate::cli::Daemon;
+use crate::support::{TestApp, once, text, words_of};
+use longhand::app::context::Context;
+use longhand::app::sessions::ForkPoint;
+use longhand::model::event::EventBody;
+use longhand::model::layout::OmitReason;
+use longhand::policy::pairing;
+use longhand::store::Caller;
+use serde_json::{Value, json};
+use std::path::Path;
+
+fn none() -> Caller {
+    Caller::default()
+}
+
+/// The revisions that a view shows, and those that edits leave out of it.
+fn picture(view: &Context) -> (Vec<i64>, Vec<i64>) {
+    assert_eq!(pairing::violations(&view.messages), Vec::<String>::new());
+    let shown = view.messages.iter().filter(|message| message.source.is_some()).map(|message| message.revision);
+    let edited = view.omitted.iter().filter(|omitted| omitted.reason == OmitReason::Edited);
+    (shown.collect(), edited.map(|omitted| omitted.range.first).collect())
+}
+
+#[tokio::test]
+async fn an_edit_without_parts_leaves_a_message_out_until_it_is_taken_back() {
+    let test = TestApp::start().await;
+    let session = test.quiet_session().await;
+    test.append(&session, "u1 \"one\"\na2 \"two\" call=c1\nt3 result=c1:three\nu4 \"four\"").await;
+    let places: Vec<i64> = test.history(&session).await.iter().map(|message| message.revision).collect();
+    let [u1, a2, t3, u4] = places[..] else { panic!("{places:?}") };
+    let before = test.context(&session).await;
+    let app = &test.app;
+    let left_out = app.edit(&session, "a2", &[], None, once("out", "a2")).await.expect("left out");
+    assert!(left_out.ids.is_empty(), "nothing stands in its place");
+    assert_eq!(app.edit(&session, "a2", &[], None, once("out", "a2")).await.expect("again"), left_out);
+    // The result of the call that is gone is told at its own place.
+    assert_eq!(picture(&test.context(&session).await), (vec![u1, t3, u4], vec![a2]));
+    assert_eq!(words_of(&app.get_message(&session, "a2").await.expect("kept").0), "two");
+
+    let edited = app.edit(&session, "a2", &[text("dos")], None, none()).await.expect("edited");
+    let replacement = edited.revision - 1;
+    assert_eq!(picture(&test.context(&session).await), (vec![u1, replacement, t3, u4], vec![a2]));
+    app.edit(&session, "a2", &[], None, none()).await.expect("left out");
+    app.pin(&session, "a2", false, none()).await.expect("pinned");
+    let fork = app.fork_session(&session, ForkPoint::default(), None, String::new(), none()).await.expect("forked");
+    let fork = fork.0.session.id.to_string();
+    for session in [&session, &fork] {
+        assert_eq!(
+            picture(&test.context(session).await),
+            (vec![u1, t3, u4], vec![a2, replacement]),
+            "the newest counts"
+        );
+    }
+    app.undo(&fork, None, none()).await.expect("undone");
+    assert_eq!(picture(&test.context(&fork).await), (vec![u1, replacement, t3, u4], vec![a2]));
+    for _ in 0..3 {
+        app.undo(&session, None, none()).await.expect("undone");
+    }
+    let back = test.context(&session).await;
+    assert_eq!((&back.messages, back.hash), (&before.messages, before.hash));
+    assert_eq!(app.redo(&session, None, none()).await.map(|_| ()).ok(), Some(()));
+    assert_eq!(picture(&test.context(&session).await).0, [u1, t3, u4]);
+
+    let told = test.events().await.into_iter().filter_map(|event| match event.body {
+        EventBody::MessageEdited { replacement, .. } => Some(replacement.is_some()),
+        _ => None,
+    });
+    assert_eq!(told.collect::<Vec<_>>(), [false, true, false]);
+    assert_eq!(test.findings().await, []);
+    let test = test.restart().await;
+    assert_eq!(picture(&test.context(&session).await).0, [u1, t3, u4]);
+}
+
+#[tokio::test]
+async fn a_message_that_is_left_out_is_in_no_summary_and_comes_back_from_under_one() {
+    let test = TestApp::start().await;
+    let session = test.quiet_session().await;
+    test.append(&session, "u1 \"one\"\na2 \"two\"\nu3 \"three\"\na4 \"four\"").await;
+    let app = &test.app;
+    app.edit(&session, "a2", &[], None, none()).await.expect("left out");
+    let summary = longhand::app::compactions::NewSummary {
+        text: "so far".to_owned(),
+        tail_start: "u3".to_owned(),
+        ..Default::default()
+    };
+    app.supply_summary(&session, summary, none()).await.expect("supplied");
+    let a2 = app.get_message(&session, "a2").await.expect("kept").0.revision;
+    let view = test.context(&session).await;
+    let covered = view.covered.as_ref().expect("a summary");
+    assert!(!covered.ranges.iter().any(|range| range.contains(a2)), "{covered:?}");
+    assert_eq!(picture(&view).1, [a2]);
+    // With other words in its place, the summary is not about this conversation any more.
+    app.edit(&session, "a2", &[text("dos")], None, none()).await.expect("edited");
+    assert_eq!(test.context(&session).await.covered, None);
+    app.undo(&session, None, none()).await.expect("undone");
+    assert!(test.context(&session).await.covered.is_some());
+    assert_eq!(test.findings().await, []);
+}
+
+/// Writes a pi session file, each entry under the one before it.
+fn pi_file(path: &Path, entries: &[(&str, Value)]) {
+    let mut lines = vec![json!({"type":"session","version":3,"id":"ses","timestamp":"2026-01-05T10:00:00Z","cwd":"/"})];
+    let mut parent = Value::Null;
+    for (id, entry) in entries {
+        let mut entry = if entry["type"].is_null() { json!({"type":"message","message":entry}) } else { entry.clone() };
+        (entry["id"], entry["parentId"]) = ((*id).into(), parent);
+        parent = (*id).into();
+        lines.push(entry);
+    }
+    let lines: Vec<String> = lines.iter().map(Value::to_string).collect();
+    std::fs::write(path, lines.join("\n") + "\n").expect("the transcript is written");
+}
+
+fn user(words: &str) -> Value {
+    json!({"role":"user","content":words})
+}
+
+fn reply(content: Value) -> Value {
+    json!({"role":"assistant","content":content,"provider":"p","model":"m","stopReason":"stop"})
+}
+
+fn context_edit(target: &str, replacement: Value) -> Value {
+    json!({"type":"context_edit","targetId":target,"replacement":replacement})
+}
+
+/// What the view of a session says, message by message, and how many messages edits leave out of it.
+fn said(daemon: &Daemon, session: &str) -> (Vec<String>, usize) {
+    let frames = daemon.json(&["context", session]);
+    let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
+    let words = |message: &Value| {
+        let parts = list(&message["parts"]).into_iter().map(|part| {
+            let part = &part["part"];
+            let words = [&part["text"]["text"], &part["toolCall"]["callId"], &part["toolResult"]["output"]];
+            words.into_iter().filter_map(Value::as_str).collect::<String>()
+        });
+        parts.collect::<Vec<_>>().join(" ")
+    };
+    let messages = frames.iter().flat_map(|frame| list(&frame["messages"]["messages"]));
+    let omitted = frames.iter().flat_map(|frame| list(&frame["end"]["omitted"]));
+    let edited = omitted.filter(|omitted| omitted["reason"] == "OMIT_REASON_EDITED");
+    (messages.map(|message| words(&message)).collect(), edited.count())
+}
+
+fn session_of(report: &Value) -> &str {
+    report["sessions"][0]["session_id"].as_str().expect("a session")
+}
+
+#[test]
+fn an_import_makes_the_edits_that_pi_made() {
+    let home = tempfile::tempdir().expect("a folder");
+    let file = home.path().join("session.jsonl");
+    let call = json!([{"type":"toolCall","id":"c1","name":"read","arguments":{}}]);
+    let result = json!({"role":"toolResult","toolCallId":"c1","content":"a long output","isError":false});
+    pi_file(
+        &file,
+        &[
+            ("u1", user("good")),
+            ("m1", json!({"type":"model_change","provider":"p","modelId":"m"})),
+            ("a1", reply(call)),
+            ("r1", result),
+            ("a2", reply(json!("a failed attempt"))),
+            ("e1", context_edit("a2", Value::Null)),
+            ("e2", context_edit("r1", json!({"content":"in short"}))),
+            ("u2", user("go on")),
+            ("e3", context_edit("u1", json!({"content":"better"}))),
+            ("e4", context_edit("u1", json!({"content":"best"}))),
+            ("e5", context_edit("m1", Value::Null)),
+            ("a3", reply(json!("done"))),
+        ],
+    );
+    let file = file.display().to_string();
+    let daemon = Daemon::start(home.path());
+    for arguments in
+        [vec!["import", &file], vec!["import", "--live", "--preset", "pi@1.5", "--window", "100000", &file]]
+    {
+        let report = daemon.json(&arguments).remove(0);
+        assert_eq!((&report["agent_edits"], &report["problems"]), (&json!(4), &json!(1)), "{report}");
+        let session = session_of(&report);
+        // Left out are two originals that others stand for, the first of those, and the attempt.
+        let expected = ["best", "c1", "in short", "go on", "done"].map(str::to_owned).to_vec();
+        assert_eq!(said(&daemon, session), (expected, 4), "{arguments:?}");
+        let shown = daemon.json(&["show", session, "--records"]);
+        let kept = |id: &str| shown.iter().filter(|message| message["clientId"] == id).count();
+        assert_eq!(["u1", "r1", "a2", "e1", "e2", "e3", "e4", "e5"].map(kept), [1; 8], "nothing of the file is lost");
+
+        // The same again edits nothing, also when an edit was taken back meanwhile.
+        let events = daemon.json(&["events"]).len();
+        assert_eq!(daemon.json(&arguments).remove(0)["written"], 0);
+        assert_eq!(daemon.json(&["events"]).len(), events);
+        daemon.text(&["undo", session]);
+        daemon.json(&arguments);
+        assert_eq!(said(&daemon, session).0[0], "better");
+    }
+    assert!(daemon.run(&["audit", "verify"]).status.success());
+}
+
+#[test]
+fn a_summary_of_the_agents_own_follows_the_edit_that_hid_an_attempt() {
+    let home = tempfile::tempdir().expect("a folder");
+    let file = home.path().join("session.jsonl");
+    let compaction = json!({"type":"compaction","summary":"so far","firstKeptEntryId":"u2","tokensBefore":9});
+    pi_file(
+        &file,
+        &[
+            ("u1", user("one")),
+            ("a1", reply(json!("two"))),
+            ("u2", user("three")),
+            ("a2", reply(json!("too large"))),
+            ("e1", context_edit("a2", Value::Null)),
+            ("k1", compaction),
+            ("a3", reply(json!("four"))),
+        ],
+    );
+    let daemon = Daemon::start(home.path());
+    let report = daemon.json(&["import", &file.display().to_string()]).remove(0);
+    assert_eq!(report["reductions"]["supplied"], 1, "{report}");
+    let (words, edited) = said(&daemon, session_of(&report));
+    let summary = words.iter().position(|words| words.contains("so far")).expect("the summary is in the view");
+    assert_eq!((&words[summary + 1..], edited), (&["three".to_owned(), "four".to_owned()][..], 1), "{words:?}");
+}
