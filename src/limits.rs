@@ -16,8 +16,16 @@ pub const POLICY_BYTES_MAX: usize = 64 * 1024;
 pub const INSTRUCTIONS_BYTES_MAX: usize = 16 * 1024;
 /// The provider's words for a finish reason or an error.
 pub const FINISH_DETAIL_BYTES_MAX: usize = 64 * 1024;
-/// Sessions of one kind that the status page counts and names.
+/// Sessions of one kind that the status page names …
 pub const STATUS_SESSIONS_MAX: i64 = 100;
+/// … and counts.
+pub const STATUS_COUNT_MAX: i64 = 10_000;
+/// Models, by summarizer, whose spending is counted apart; what others cost is counted together.
+pub const SPENDING_MODELS_MAX: i64 = 200;
+/// Bytes of a model's name that tell it from others where spending is counted.
+pub const SPENDING_MODEL_BYTES_MAX: usize = 100;
+/// The most of anything that one request can have cost: more is taken for a provider's mistake.
+pub const SPENDING_FIGURE_MAX: i64 = 1_000_000_000_000;
 /// A supplied summary.
 pub const SUMMARY_BYTES_MAX: usize = 1024 * 1024;
 /// One message with all its parts.

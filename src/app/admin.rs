@@ -9,7 +9,8 @@ use crate::model::ids::SessionId;
 use crate::model::time::Timestamp;
 use crate::policy::presets;
 use crate::store::{Checked, Durability, Finding};
-pub use crate::store::{Fare, Tally};
+pub use crate::store::{Fare, Spent, Tally};
+pub use crate::summarizer::{Breaker, Gate};
 use tokio::sync::mpsc;
 
 /// The daemon's state.
@@ -39,6 +40,19 @@ pub struct ServerInfo {
     pub writable: bool,
     /// How reductions fare.
     pub fare: Fare,
+    /// What requests to models came to.
+    pub spent: Vec<Spent>,
+    /// How it stands with the providers of the configured summarizers.
+    pub providers: Vec<Provider>,
+}
+
+/// How it stands with the provider of a summarizer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Provider {
+    /// What stands between the two.
+    pub gate: Gate,
+    /// Until when it gets no requests; none where it gets them.
+    pub closed_until: Option<Timestamp>,
 }
 
 /// A preset with its policy as text.
@@ -80,6 +94,13 @@ impl Longhand {
     /// The daemon's state.
     pub async fn server_info(&self) -> Result<ServerInfo> {
         let (ready_count, running_count) = self.store().job_counts().await?;
+        // The two are read together, so that what is left of a pause is not counted from another time.
+        let gates = self.shared.scheduler.summarizers().gates();
+        let now = self.shared.clock.now();
+        let provider = |gate: Gate| {
+            let closed_until = (gate.standing.closed_ms > 0).then(|| now.plus_millis(gate.standing.closed_ms));
+            Provider { gate, closed_until }
+        };
         Ok(ServerInfo {
             store_id: self.store().id(),
             head_seq: self.store().head_seq(),
@@ -92,7 +113,9 @@ impl Longhand {
             stream_count: self.stream_count(),
             database_bytes: self.store().bytes_on_disk(),
             writable: self.store().is_writable(),
-            fare: self.store().fare(self.shared.clock.now()).await?,
+            fare: self.store().fare(now).await?,
+            spent: self.store().spent().await?,
+            providers: gates.into_iter().map(provider).collect(),
         })
     }
 

@@ -1,7 +1,7 @@
 //! `longhand compact`, `compactions`, `retry`, `undo` and `redo`: reductions by hand.
 
 use super::event_text::{failure, kind, outcome, rewrite, rung, trigger};
-use super::output::{Align, Output, Table, time, word};
+use super::output::{Align, Output, Table, dollars, time, word};
 use super::{Client, Globals, plan_text};
 use crate::pb;
 use std::process::ExitCode;
@@ -192,6 +192,13 @@ fn change(change: &pb::Change) -> String {
     }
 }
 
+/// The newest reduction of a session, if there is one.
+pub(super) async fn newest(client: &mut Client, session: &str) -> Result<Option<pb::Compaction>, tonic::Status> {
+    let request =
+        pb::ListCompactionsRequest { session_id: session.to_owned(), page_size: 1, page_token: String::new() };
+    Ok(client.compactions.list_compactions(request).await?.into_inner().compactions.into_iter().next())
+}
+
 /// All reductions of a session, newest first.
 pub(super) async fn all(client: &mut Client, session: &str) -> Result<Vec<pb::Compaction>, tonic::Status> {
     let mut request =
@@ -248,9 +255,14 @@ fn print(output: &mut Output, compaction: &pb::Compaction) -> anyhow::Result<()>
     if output.json() {
         return output.message(compaction);
     }
+    Ok(output.line(&line(compaction))?)
+}
+
+/// A reduction in one line: where it stands, and what came of it.
+pub(super) fn line(compaction: &pb::Compaction) -> String {
     let line = format!("{} {} is {}", kind(compaction.kind()), compaction.compaction_id, state(compaction));
     let result = result(compaction);
-    Ok(output.line(&if result.is_empty() { line } else { format!("{line}: {result}") })?)
+    if result.is_empty() { line } else { format!("{line}: {result}") }
 }
 
 fn state(compaction: &pb::Compaction) -> String {
@@ -331,7 +343,7 @@ fn summarizer(compaction: &pb::Compaction) -> String {
 /// What the requests to models cost; a `?` says that the cost of some of them is unknown.
 fn cost(compaction: &pb::Compaction) -> String {
     let Some(spending) = &compaction.spending else { return "-".to_owned() };
-    let known = spending.cost_micro_usd.map(|micros| format!("${}.{:06}", micros / 1_000_000, micros % 1_000_000));
+    let known = spending.cost_micro_usd.map(dollars);
     let unknown = if spending.unpriced_count > 0 { "?" } else { "" };
     format!("{}{unknown}", known.unwrap_or_default())
 }

@@ -113,8 +113,8 @@ enum Command {
     Evaluate(evaluate::Arguments),
     /// Check hash chains, or export their heads
     Audit(audit::Arguments),
-    /// Say what the daemon is and how it fares
-    Status,
+    /// Say what the daemon is and how it fares, or how a session's reductions fare
+    Status(status::Arguments),
 }
 
 /// Reads the command line; what cannot be read is explained, and the exit code for that comes back.
@@ -159,7 +159,7 @@ async fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Simulate(arguments) => simulate::run(globals, arguments),
         Command::Evaluate(arguments) => evaluate::run(globals, arguments).await,
         Command::Audit(arguments) => audit::run(globals, arguments).await,
-        Command::Status => status::run(globals).await,
+        Command::Status(arguments) => status::run(globals, arguments).await,
     }
 }
 

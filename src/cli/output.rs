@@ -153,6 +153,11 @@ pub(super) fn fill(tokens: i64, window_tokens: i64) -> String {
     format!("{tokens} of {window_tokens} tokens ({} %)", tokens.saturating_mul(100) / window_tokens)
 }
 
+/// Millionths of a US dollar as dollars.
+pub(super) fn dollars(micros: i64) -> String {
+    format!("${}.{:06}", micros / 1_000_000, micros % 1_000_000)
+}
+
 /// A number of things: `1 message`, `2 messages`.
 pub(super) fn count(number: i64, thing: &str) -> String {
     if number == 1 { format!("1 {thing}") } else { format!("{number} {thing}s") }

@@ -1,25 +1,52 @@
-//! `longhand status`: what the daemon is and how it fares.
+//! `longhand status`: what the daemon is and how it fares, or how a session's reductions fare.
 
-use super::Globals;
-use super::event_text::{kind, rung};
-use super::output::{time, word};
+use super::event_text::{kind, rung, trigger};
+use super::message_text::usage_text;
+use super::output::{Output, count, dollars, fill, time, word};
+use super::{Globals, compactions};
+use crate::clock::Clock;
+use crate::model::time::Timestamp;
 use crate::pb;
 use std::process::ExitCode;
 
-pub(super) async fn run(globals: &Globals) -> anyhow::Result<ExitCode> {
+#[derive(Debug, clap::Args)]
+pub(super) struct Arguments {
+    /// Only this session, by id or client id: what keeps its automatic reductions from going on
+    session: Option<String>,
+}
+
+pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Result<ExitCode> {
     let mut client = globals.client().await?;
     let mut output = globals.output();
-    let info = client.admin.get_server_info(pb::GetServerInfoRequest {}).await?.into_inner();
-    if output.json() {
-        output.message(&info)?;
-    } else {
-        lines(&info).iter().try_for_each(|line| output.line(line))?;
+    match arguments.session {
+        Some(session_id) => {
+            let request = pb::GetSessionRequest { session_id };
+            let session = client.sessions.get_session(request).await?.into_inner().session.unwrap_or_default();
+            if output.json() {
+                output.message(&session)?;
+            } else {
+                let newest = compactions::newest(&mut client, &session.session_id).await?;
+                print(&mut output, &lines_of(&session, newest.as_ref(), Clock::default().now()))?;
+            }
+        }
+        None => {
+            let info = client.admin.get_server_info(pb::GetServerInfoRequest {}).await?.into_inner();
+            if output.json() {
+                output.message(&info)?;
+            } else {
+                print(&mut output, &lines(&info))?;
+            }
+        }
     }
     output.flush()?;
     Ok(ExitCode::SUCCESS)
 }
 
-fn lines(info: &pb::GetServerInfoResponse) -> Vec<String> {
+fn print(output: &mut Output, lines: &[(&str, String)]) -> std::io::Result<()> {
+    lines.iter().try_for_each(|(what, value)| output.line(&format!("{what:<16}{value}")))
+}
+
+fn lines(info: &pb::GetServerInfoResponse) -> Vec<(&'static str, String)> {
     let durability = match info.durability() {
         pb::Durability::Unspecified => "unknown".to_owned(),
         pb::Durability::Full => "a crash of the machine".to_owned(),
@@ -49,30 +76,202 @@ fn lines(info: &pb::GetServerInfoResponse) -> Vec<String> {
     ];
     lines.extend(info.stopped_session_ids.iter().map(|id| ("stopped", id.clone())));
     lines.extend(info.reductions.iter().map(|tally| ("ended", ended(tally))));
-    lines.iter().map(|(what, value)| format!("{what:<16}{value}")).collect()
+    let freed: i64 = info.reductions.iter().map(|tally| tally.freed_tokens).sum();
+    lines.push(("tokens freed", freed.to_string()));
+    lines.extend(info.providers.iter().map(|provider| ("provider", provider_text(provider))));
+    lines.extend(info.spendings.iter().map(|spending| ("spent", spending_text(spending))));
+    lines
 }
 
 /// Reductions that ended in the same way, in words.
 fn ended(tally: &pb::ReductionTally) -> String {
     let state = word(tally.state().as_str_name(), "COMPACTION_STATE_");
     let (kind, rung, count) = (kind(tally.kind()), rung(tally.level()), tally.count);
+    let asked = match tally.trigger() {
+        pb::CompactionTrigger::Unspecified => String::new(),
+        by => format!(", {}", trigger(by)),
+    };
     let freed = if tally.freed_tokens > 0 { format!(", {} tokens freed", tally.freed_tokens) } else { String::new() };
-    format!("{count} {kind} ({rung}) {state}{freed}")
+    format!("{count} {kind} ({rung}{asked}) {state}{freed}")
+}
+
+/// How it stands with a provider, in words.
+fn provider_text(provider: &pb::ProviderState) -> String {
+    let until = time(provider.closed_until_time.as_ref());
+    let breaker = match provider.breaker_state() {
+        pb::BreakerState::Unspecified => "in a state that this version does not know".to_owned(),
+        pb::BreakerState::Closed => "breaker closed".to_owned(),
+        pb::BreakerState::Paused => format!("paused as it asked until {until}"),
+        pb::BreakerState::Open => format!("breaker OPEN until {until}"),
+        pb::BreakerState::HalfOpen => "breaker half open: the next request decides".to_owned(),
+    };
+    let failures = match provider.failure_count {
+        0 => String::new(),
+        failures => format!(", {} in a row", count(failures, "failure")),
+    };
+    let pb::ProviderState { summarizer, model, running_count, waiting_count, place_count, .. } = provider;
+    format!(
+        "{summarizer} ({model}): {breaker}{failures}; {running_count} of {place_count} places taken, {waiting_count} waiting"
+    )
+}
+
+/// What the requests to one model came to, in words.
+fn spending_text(spending: &pb::SpendingTally) -> String {
+    let model = if spending.model.is_empty() { "other models" } else { &spending.model };
+    let mut text = format!("{} ({model}): {}", spending.summarizer, count(spending.request_count, "request"));
+    if spending.failure_count > 0 {
+        text += &format!(", {} in vain", spending.failure_count);
+    }
+    text += &format!(", {}", spending.usage.as_ref().map(usage_text).unwrap_or_default());
+    text += &format!(", {}", dollars(spending.cost_micro_usd));
+    if spending.unpriced_count > 0 {
+        text += &format!(" and what {} cost", count(spending.unpriced_count, "unpriced request"));
+    }
+    text
+}
+
+fn lines_of(session: &pb::Session, newest: Option<&pb::Compaction>, now: Timestamp) -> Vec<(&'static str, String)> {
+    let guards = session.guard_state.unwrap_or_default();
+    let waits = format!("automatic reductions wait for {}", count(guards.hold_turn_count, "user message"));
+    let in_a_row = format!("{} without progress in a row", count(guards.failure_count, "reduction"));
+    let breaker = if guards.breaker_open { format!("OPEN: {waits}") } else { format!("closed, {in_a_row}") };
+    let is_held = guards.hold_turn_count > 0 && !guards.breaker_open;
+    let cool_down = match &guards.cool_down_end_time {
+        None => "none".to_owned(),
+        Some(end) if end.seconds < now.0.div_euclid(1_000_000) => format!("over since {}", time(Some(end))),
+        Some(end) => format!("until {}", time(Some(end))),
+    };
+    let overhead = guards.overhead_tokens.map_or_else(
+        || "leaves room".to_owned(),
+        |tokens| format!("{tokens} tokens that no reduction takes away FILL the window"),
+    );
+    let window = session.window.as_ref().map_or(0, |window| window.context_tokens);
+    vec![
+        ("session", session.session_id.clone()),
+        ("title", session.title.clone()),
+        ("revision", session.revision.to_string()),
+        ("context", fill(session.context_tokens, window)),
+        ("breaker", breaker),
+        ("undo", if is_held { format!("holds: {waits}") } else { "holds nothing".to_owned() }),
+        ("cool-down", cool_down),
+        ("overhead", overhead),
+        ("newest", newest.map_or_else(|| "no reduction".to_owned(), compactions::line)),
+    ]
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn text(lines: &[(&str, String)]) -> String {
+        lines.iter().map(|(what, value)| format!("{what}: {value}\n")).collect()
+    }
+
+    fn instant(seconds: i64) -> prost_types::Timestamp {
+        prost_types::Timestamp { seconds, nanos: 0 }
+    }
+
     #[test]
     fn a_store_that_takes_no_writes_is_told_loudly() {
         let mut info = pb::GetServerInfoResponse { writable: true, ..pb::GetServerInfoResponse::default() };
-        assert!(!lines(&info).concat().contains("REFUSED"));
+        assert!(!text(&lines(&info)).contains("REFUSED"));
+        info.writable = false;
+        assert!(text(&lines(&info)).contains("REFUSED"));
+    }
+
+    #[test]
+    fn what_ended_and_what_it_freed_is_told() {
         let (kind, level) = (pb::CompactionKind::Summary.into(), pb::CompactionLevel::Auto.into());
         let state = pb::CompactionState::Done.into();
-        info.reductions = vec![pb::ReductionTally { kind, level, state, count: 2, freed_tokens: 900 }];
-        assert!(lines(&info).concat().contains("2 summary (auto) done, 900 tokens freed"), "{:?}", lines(&info));
-        info.writable = false;
-        assert!(lines(&info).concat().contains("REFUSED"));
+        let tally = |trigger: pb::CompactionTrigger, freed_tokens| {
+            let trigger = trigger.into();
+            pb::ReductionTally { kind, level, state, count: 2, freed_tokens, trigger }
+        };
+        let reductions =
+            vec![tally(pb::CompactionTrigger::Threshold, 900), tally(pb::CompactionTrigger::Unspecified, 20)];
+        let said = text(&lines(&pb::GetServerInfoResponse { reductions, ..pb::GetServerInfoResponse::default() }));
+        for line in [
+            "ended: 2 summary (auto, threshold) done, 900 tokens freed\n",
+            "ended: 2 summary (auto) done, 20 tokens freed\n",
+            "tokens freed: 920\n",
+        ] {
+            assert!(said.contains(line), "{line}{said}");
+        }
+    }
+
+    #[test]
+    fn providers_and_what_they_cost_are_told() {
+        let provider = |state: pb::BreakerState, failure_count, closed_until| pb::ProviderState {
+            summarizer: "strong".into(),
+            model: "m".into(),
+            breaker_state: state.into(),
+            closed_until_time: closed_until,
+            failure_count,
+            running_count: 1,
+            waiting_count: 2,
+            place_count: 8,
+        };
+        for (state, failures, until, expected) in [
+            (pb::BreakerState::Closed, 0, None, "strong (m): breaker closed; 1 of 8 places taken, 2 waiting"),
+            (pb::BreakerState::Closed, 1, None, "strong (m): breaker closed, 1 failure in a row; 1 of 8"),
+            (pb::BreakerState::Open, 5, Some(instant(0)), "breaker OPEN until 1970-01-01 00:00:00Z, 5 failures in a"),
+            (pb::BreakerState::Paused, 1, Some(instant(9)), "paused as it asked until 1970-01-01 00:00:09Z"),
+            (pb::BreakerState::HalfOpen, 5, None, "half open: the next request decides, 5 failures"),
+        ] {
+            let said = provider_text(&provider(state, failures, until));
+            assert!(said.contains(expected), "{said}");
+        }
+        let usage = pb::Usage { input_tokens: 70, output_tokens: 9, ..pb::Usage::default() };
+        let spending = pb::SpendingTally {
+            summarizer: "strong".into(),
+            request_count: 3,
+            failure_count: 1,
+            usage: Some(usage),
+            cost_micro_usd: 1_000_280,
+            unpriced_count: 1,
+            ..pb::SpendingTally::default()
+        };
+        let expected = "strong (other models): 3 requests, 1 in vain, 70 in, 9 out, $1.000280 and what 1 unpriced \
+             request cost";
+        assert_eq!(spending_text(&spending), expected);
+    }
+
+    #[test]
+    fn a_session_says_what_holds_its_reductions() {
+        let said = |guards: pb::GuardState| {
+            let session = pb::Session { guard_state: Some(guards), ..pb::Session::default() };
+            text(&lines_of(&session, None, Timestamp(5_000_000)))
+        };
+        let none = said(pb::GuardState { failure_count: 1, ..pb::GuardState::default() });
+        for line in [
+            "breaker: closed, 1 reduction without progress in a row\n",
+            "undo: holds nothing\n",
+            "cool-down: none\n",
+            "newest: no reduction\n",
+        ] {
+            assert!(none.contains(line), "{none}");
+        }
+        let open = said(pb::GuardState {
+            hold_turn_count: 3,
+            breaker_open: true,
+            cool_down_end_time: Some(instant(9)),
+            overhead_tokens: Some(40),
+            ..pb::GuardState::default()
+        });
+        for line in [
+            "breaker: OPEN: automatic reductions wait for 3 user messages\n",
+            "undo: holds nothing\n",
+            "cool-down: until 1970-01-01 00:00:09Z\n",
+            "overhead: 40 tokens that no reduction takes away FILL the window\n",
+        ] {
+            assert!(open.contains(line), "{open}");
+        }
+        let undone = said(pb::GuardState {
+            hold_turn_count: 1,
+            cool_down_end_time: Some(instant(1)),
+            ..pb::GuardState::default()
+        });
+        assert!(undone.contains("undo: holds: automatic reductions wait for 1 user message\n"), "{undone}");
+        assert!(undone.contains("cool-down: over since 1970-01-01 00:00:01Z\n"), "{undone}");
     }
 }

@@ -1,9 +1,9 @@
 //! The daemon about itself, over gRPC.
 
-use super::convert::compaction::{kind, level, state};
+use super::convert::compaction::{kind, level, state, trigger};
 use super::convert::session::durability;
-use super::convert::{count, time};
-use crate::app::admin::{ChainHead, CheckItem, PresetInfo, Tally};
+use super::convert::{count, time, usage};
+use crate::app::admin::{Breaker, ChainHead, CheckItem, PresetInfo, Provider, Spent, Tally};
 use crate::app::{Error, Longhand, Reason};
 use crate::pb;
 use crate::pb::admin_service_server::AdminService;
@@ -42,6 +42,40 @@ fn tally(tally: &Tally) -> pb::ReductionTally {
         state: state(tally.state).into(),
         count: tally.count,
         freed_tokens: tally.freed_tokens,
+        trigger: tally.trigger.map_or(pb::CompactionTrigger::Unspecified, trigger).into(),
+    }
+}
+
+fn spending(spent: Spent) -> pb::SpendingTally {
+    pb::SpendingTally {
+        summarizer: spent.summarizer,
+        model: spent.model,
+        request_count: spent.requests,
+        failure_count: spent.failures,
+        usage: Some(usage(spent.usage)),
+        cost_micro_usd: spent.cost_micros,
+        unpriced_count: spent.unpriced,
+        duration_ms: spent.duration_ms,
+    }
+}
+
+fn provider(provider: Provider) -> pb::ProviderState {
+    let standing = provider.gate.standing;
+    let breaker = match standing.breaker {
+        Breaker::Closed => pb::BreakerState::Closed,
+        Breaker::Paused => pb::BreakerState::Paused,
+        Breaker::Open => pb::BreakerState::Open,
+        Breaker::HalfOpen => pb::BreakerState::HalfOpen,
+    };
+    pb::ProviderState {
+        summarizer: provider.gate.summarizer,
+        model: provider.gate.model,
+        breaker_state: breaker.into(),
+        closed_until_time: provider.closed_until.map(time),
+        failure_count: standing.failures,
+        running_count: standing.running,
+        waiting_count: standing.waiting,
+        place_count: standing.places,
     }
 }
 
@@ -114,6 +148,8 @@ impl AdminService for Admin {
             cooling_session_count: info.fare.cooling_count,
             overhead_session_count: info.fare.overhead_count,
             stopped_session_ids: info.fare.stopped.iter().map(ToString::to_string).collect(),
+            spendings: info.spent.into_iter().map(spending).collect(),
+            providers: info.providers.into_iter().map(provider).collect(),
         }))
     }
 

@@ -14,7 +14,8 @@ pub(crate) struct Reader<'a> {
     pub(crate) rows: u64,
 }
 
-type Query<'q> = sqlx::query::Query<'q, Sqlite, SqliteArguments>;
+/// A query with its arguments.
+pub(crate) type Query<'q> = sqlx::query::Query<'q, Sqlite, SqliteArguments>;
 
 impl<'a> Reader<'a> {
     /// Reads on this connection.

@@ -23,6 +23,7 @@ mod reversals;
 mod requests;
 mod search;
 mod sessions;
+mod spending;
 #[cfg(test)]
 mod tests;
 mod tally;
@@ -43,6 +44,7 @@ pub use open::{Durability, Options};
 pub use reductions::{Commit, Committed, ContinuationCommit, Reduction, ReplayCommit, SummaryCommit};
 pub use search::{Lookup, Unindexed};
 pub use sessions::{CreateSession, ForkSession, PolicyText, UpdateSession};
+pub use spending::Spent;
 pub use tally::{Fare, Tally};
 pub use tx::{Caller, RequestKey};
 pub use verify::{Checked, Finding};
@@ -568,6 +570,11 @@ impl Store {
     /// How reductions fare in the whole store, as of an instant.
     pub async fn fare(&self, now: Timestamp) -> Result<Fare> {
         self.reading(async |reader| tally::fare(reader, now).await).await
+    }
+
+    /// What requests to models came to, by summarizer and model.
+    pub async fn spent(&self) -> Result<Vec<Spent>> {
+        self.reading(async |reader| spending::spent(reader).await).await
     }
 
     /// How many sessions there are.

@@ -6,6 +6,7 @@ use super::error::{Error, Result};
 use super::head::SessionKey;
 use super::jobs::{self, Claim};
 use super::lineage::Reader;
+use super::spending;
 use super::tx::Tx;
 use super::writer::Command;
 use crate::model::ids::CompactionId;
@@ -65,6 +66,7 @@ impl AddRequests {
     /// they were sent, and may cost.
     pub(crate) async fn apply(self, tx: &mut Tx<'_>) -> Result<()> {
         for request in self.requests {
+            spending::add(tx.conn, &request).await?;
             let (request_text, reply_text) = request.texts.unzip();
             sqlx::query(INSERT)
                 .bind(self.session.0)

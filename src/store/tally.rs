@@ -2,9 +2,9 @@
 
 use super::codec::{self, Number as _};
 use super::error::Result;
-use super::lineage::Reader;
+use super::lineage::{Query, Reader};
 use crate::limits;
-use crate::model::compaction::{CompactionKind, CompactionState, Level};
+use crate::model::compaction::{CompactionKind, CompactionState, Level, Trigger};
 use crate::model::ids::SessionId;
 use crate::model::time::Timestamp;
 use sqlx::{Row as _, SqliteConnection};
@@ -16,6 +16,8 @@ pub struct Tally {
     pub kind: CompactionKind,
     /// Which rung of the ladder; none for the routine and for supplied summaries.
     pub level: Option<Level>,
+    /// Who asked for them; none for those that ended before this was counted.
+    pub trigger: Option<Trigger>,
     /// How they ended.
     pub state: CompactionState,
     /// How many.
@@ -24,7 +26,7 @@ pub struct Tally {
     pub freed_tokens: i64,
 }
 
-/// How reductions fare in the whole store. Counts of sessions stop at `limits::STATUS_SESSIONS_MAX`.
+/// How reductions fare in the whole store. Counts of sessions stop at `limits::STATUS_COUNT_MAX`.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Fare {
     /// The reductions that ended.
@@ -39,22 +41,27 @@ pub struct Fare {
     pub cooling_count: i64,
     /// Sessions in which what no reduction takes away fills the window.
     pub overhead_count: i64,
-    /// The sessions whose breaker is open, and those that the overhead fills.
+    /// The sessions whose breaker is open, and those that the overhead fills; `limits::STATUS_SESSIONS_MAX` of both.
     pub stopped: Vec<SessionId>,
 }
 
-const ADD: &str = "insert into reduction_tally (kind, level, state, count, freed_tokens) \
-     select kind, coalesce(level, 0), state, 1, $2 from job where id = $1 \
-     on conflict (kind, level, state) do update set count = count + 1, freed_tokens = freed_tokens + excluded.freed_tokens";
-pub(super) const TALLIES: &str = "select kind, level, state, count, freed_tokens from reduction_tally";
-const DUE: &str = "select id from session where due_revision is not null limit $1";
-const HELD: &str = "select public_id, hold_breaker from session where hold_turns > 0 limit $1";
-const FILLED: &str = "select public_id from session where overhead_tokens is not null limit $1";
-const COOLING: &str = "select id from session where cool_until > $1 limit $2";
+const ADD: &str = "insert into reduction_tally (kind, level, trigger, state, count, freed_tokens) \
+     select kind, coalesce(level, 0), trigger, state, 1, $2 from job where id = $1 \
+     on conflict (kind, level, trigger, state) do update set count = count + 1, freed_tokens = freed_tokens + excluded.freed_tokens";
+pub(super) const TALLIES: &str = "select kind, level, trigger, state, count, freed_tokens from reduction_tally";
+const DUE: &str = "select count(*) from (select 1 from session where due_revision is not null limit $1)";
+const BREAKERS: &str =
+    "select count(*) from (select 1 from session where hold_turns > 0 and hold_breaker = 1 limit $1)";
+const UNDONE: &str = "select count(*) from (select 1 from session where hold_turns > 0 and hold_breaker = 0 limit $1)";
+const FILLED: &str = "select count(*) from (select 1 from session where overhead_tokens is not null limit $1)";
+const COOLING: &str = "select count(*) from (select 1 from session where cool_until > $2 limit $1)";
+const STOPPED_BY_BREAKER: &str = "select public_id from session where hold_turns > 0 and hold_breaker = 1 limit $1";
+const STOPPED_BY_OVERHEAD: &str = "select public_id from session where overhead_tokens is not null limit $1";
 
 /// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
-pub(super) const STATEMENTS: &[&str] = &[ADD, TALLIES, DUE, HELD, FILLED, COOLING];
+pub(super) const STATEMENTS: &[&str] =
+    &[ADD, TALLIES, DUE, BREAKERS, UNDONE, FILLED, COOLING, STOPPED_BY_BREAKER, STOPPED_BY_OVERHEAD];
 
 /// Counts a job that has just ended, in the transaction that ends it.
 pub(super) async fn add(conn: &mut SqliteConnection, job: i64, freed_tokens: i64) -> Result<()> {
@@ -64,35 +71,35 @@ pub(super) async fn add(conn: &mut SqliteConnection, job: i64, freed_tokens: i64
 
 /// How reductions fare. It reads a bounded number of rows, however many sessions and jobs there are.
 pub(super) async fn fare(reader: &mut Reader<'_>, now: Timestamp) -> Result<Fare> {
-    let most = limits::STATUS_SESSIONS_MAX;
     let mut fare = Fare::default();
     for row in reader.all(sqlx::query(TALLIES)).await? {
-        let level: i32 = row.try_get(1)?;
+        let (level, trigger): (i32, i32) = (row.try_get(1)?, row.try_get(2)?);
         fare.tallies.push(Tally {
             kind: CompactionKind::from_number(row.try_get(0)?)?,
             level: if level == 0 { None } else { Some(Level::from_number(level)?) },
-            state: CompactionState::from_number(row.try_get(2)?)?,
-            count: row.try_get(3)?,
-            freed_tokens: row.try_get(4)?,
+            trigger: if trigger == 0 { None } else { Some(Trigger::from_number(trigger)?) },
+            state: CompactionState::from_number(row.try_get(3)?)?,
+            count: row.try_get(4)?,
+            freed_tokens: row.try_get(5)?,
         });
     }
-    fare.due_count = rows(reader.all(sqlx::query(DUE).bind(most)).await?.len());
-    fare.cooling_count = rows(reader.all(sqlx::query(COOLING).bind(now.0).bind(most)).await?.len());
-    for row in reader.all(sqlx::query(HELD).bind(most)).await? {
-        if row.try_get(1)? {
-            fare.breaker_count += 1;
-            fare.stopped.push(SessionId(codec::uuid(row.try_get(0)?)?));
-        } else {
-            fare.undo_count += 1;
+    let most = limits::STATUS_COUNT_MAX;
+    fare.due_count = count(reader, sqlx::query(DUE).bind(most)).await?;
+    fare.breaker_count = count(reader, sqlx::query(BREAKERS).bind(most)).await?;
+    fare.undo_count = count(reader, sqlx::query(UNDONE).bind(most)).await?;
+    fare.cooling_count = count(reader, sqlx::query(COOLING).bind(most).bind(now.0)).await?;
+    fare.overhead_count = count(reader, sqlx::query(FILLED).bind(most)).await?;
+    for statement in [STOPPED_BY_BREAKER, STOPPED_BY_OVERHEAD] {
+        for row in reader.all(sqlx::query(statement).bind(limits::STATUS_SESSIONS_MAX)).await? {
+            let session = SessionId(codec::uuid(row.try_get(0)?)?);
+            if !fare.stopped.contains(&session) {
+                fare.stopped.push(session);
+            }
         }
-    }
-    for row in reader.all(sqlx::query(FILLED).bind(most)).await? {
-        fare.overhead_count += 1;
-        fare.stopped.push(SessionId(codec::uuid(row.try_get(0)?)?));
     }
     Ok(fare)
 }
 
-fn rows(count: usize) -> i64 {
-    i64::try_from(count).unwrap_or(i64::MAX)
+async fn count(reader: &mut Reader<'_>, query: Query<'_>) -> Result<i64> {
+    reader.one(query).await?.map_or(Ok(0), |row| Ok(row.try_get(0)?))
 }

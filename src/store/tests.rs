@@ -4,9 +4,10 @@ use super::*;
 use sqlx::{AssertSqlSafe, Row as _, SqliteConnection};
 
 /// Statements that look at everything on purpose: the check of the log, a count for the status page, and its counters,
-/// of which there is one for each way in which a reduction can end.
-const WHOLE: [&str; 3] = [
+/// of which there is one for each way in which a reduction can end, and one for each model up to a limit.
+const WHOLE: [&str; 4] = [
     tally::TALLIES,
+    spending::SPENT,
     "select count(*) from session",
     "select coalesce(min(seq), 1), coalesce(max(seq), 0), count(*), \
      (select count(*) from event e where not exists (select 1 from session s where s.id = e.session_id)) from event",
@@ -28,6 +29,7 @@ fn statements() -> Vec<&'static str> {
         requests::STATEMENTS,
         search::STATEMENTS,
         sessions::STATEMENTS,
+        spending::STATEMENTS,
         tally::STATEMENTS,
         tx::STATEMENTS,
         verify::STATEMENTS,
@@ -67,8 +69,12 @@ async fn partial_indexes(database: &mut SqliteConnection) -> Vec<String> {
 /// Whether a step walks all rows of a table or of an index.
 fn walks(step: &str, partial: &[String]) -> bool {
     let index = step.rsplit(' ').next().unwrap_or_default();
-    let harmless =
-        step.contains("VIRTUAL TABLE") || step == "SCAN CONSTANT ROW" || partial.iter().any(|name| name == index);
+    // What a subquery returns was read by steps of its own, which are looked at too.
+    let is_read_before = step.starts_with("SCAN (subquery-");
+    let harmless = step.contains("VIRTUAL TABLE")
+        || step == "SCAN CONSTANT ROW"
+        || is_read_before
+        || partial.iter().any(|name| name == index);
     step.starts_with("SCAN") && !harmless
 }
 
@@ -95,6 +101,8 @@ async fn a_walk_would_be_noticed() {
         ("select count(*) from part", true),
         ("select id from job order by session_id, id", true),
         ("select id from job where state = 2 order by lease_until", false),
+        ("select count(*) from (select 1 from message limit $1)", true),
+        ("select count(*) from (select 1 from job where state = 2 limit $1)", false),
         ("select * from message where session_id = $1 and revision = $2", false),
         ("select m.id from json_each($1) wanted join message m on m.id = wanted.value", false),
     ] {

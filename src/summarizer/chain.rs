@@ -2,7 +2,7 @@
 
 use super::tally::Tally;
 use super::witness::{Nobody, Witness};
-use super::{Error, Extractive, Foreseen, Summarizer, SummaryInput, SummaryOutput};
+use super::{Error, Extractive, Foreseen, Gate, Summarizer, SummaryInput, SummaryOutput};
 use futures::future::{BoxFuture, FutureExt as _};
 use std::sync::Arc;
 
@@ -65,6 +65,10 @@ impl Summarizer for Chain {
         witness: &'a dyn Witness,
     ) -> BoxFuture<'a, Result<SummaryOutput, Error>> {
         self.write(input, witness).boxed()
+    }
+
+    fn gates(&self) -> Vec<Gate> {
+        self.members.iter().flat_map(|member| member.gates()).collect()
     }
 
     fn foresee(&self, input: &SummaryInput) -> Foreseen {

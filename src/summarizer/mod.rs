@@ -17,6 +17,7 @@ mod witness;
 pub use chain::Chain;
 pub use extractive::{Extractive, extract};
 pub use provider::fault::{Class, Fault};
+pub use provider::gate::{Breaker, Standing};
 pub use secret::Secret;
 pub use setup::{Levels, levels};
 pub use tasks::{Filter, Leased, Offer, Refused, Release, Request, Task, TaskEdit, TaskReply, Tasks};
@@ -90,6 +91,17 @@ pub struct Foreseen {
     pub cost_micros: Option<i64>,
 }
 
+/// What stands between a summarizer and its provider.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Gate {
+    /// The summarizer's name in the configuration.
+    pub summarizer: String,
+    /// The model that it asks for.
+    pub model: String,
+    /// How it stands with it.
+    pub standing: Standing,
+}
+
 /// Why there is no summary.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
@@ -130,6 +142,11 @@ pub trait Summarizer: Send + Sync {
     ) -> BoxFuture<'a, Result<SummaryOutput, Error>> {
         witness.begins(self.name());
         self.summarize(input)
+    }
+
+    /// How it stands with the providers that it asks; none without a model.
+    fn gates(&self) -> Vec<Gate> {
+        Vec::new()
     }
 
     /// What it would ask of a model. Nothing is sent.

@@ -4,7 +4,7 @@ use super::provider::Provider;
 use super::provider::fault::{Class, Fault};
 use super::tally::Tally;
 use super::witness::{Nobody, Witness};
-use super::{Error, Foreseen, Summarizer, SummaryInput, SummaryOutput};
+use super::{Error, Foreseen, Gate, Summarizer, SummaryInput, SummaryOutput};
 use crate::model::usage::Usage;
 use crate::model::view::SourceMessage;
 use crate::policy::prompt::{self, Material, NO_HISTORY, Prompt, Request, Scope, weight};
@@ -280,6 +280,12 @@ impl Summarizer for Remote {
         witness: &'a dyn Witness,
     ) -> BoxFuture<'a, Result<SummaryOutput, Error>> {
         self.write(input, witness).boxed()
+    }
+
+    fn gates(&self) -> Vec<Gate> {
+        let Self { provider, .. } = self;
+        let (summarizer, model) = (provider.name().to_owned(), provider.model().to_owned());
+        vec![Gate { summarizer, model, standing: provider.standing() }]
     }
 
     fn foresee(&self, input: &SummaryInput) -> Foreseen {

@@ -3,7 +3,7 @@
 use super::provider::Provider;
 use super::remote::Remote;
 use super::secret::Secret;
-use super::{Chain, Extractive, Summarizer};
+use super::{Chain, Extractive, Gate, Summarizer};
 use crate::clock::Clock;
 use crate::config::{BUILT_IN, Config, Error, SummarizerSettings};
 use crate::model::compaction::Level;
@@ -23,6 +23,17 @@ impl Levels {
     /// One summarizer for all of them.
     pub fn all(summarizer: Arc<dyn Summarizer>) -> Self {
         Self { auto: summarizer.clone(), deep: summarizer }
+    }
+
+    /// How it stands with every provider that one of them may ask, each once.
+    pub fn gates(&self) -> Vec<Gate> {
+        let mut gates = self.auto.gates();
+        for gate in self.deep.gates() {
+            if gates.iter().all(|known| known.summarizer != gate.summarizer) {
+                gates.push(gate);
+            }
+        }
+        gates
     }
 
     /// The summarizer for a rung.

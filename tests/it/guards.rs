@@ -6,7 +6,7 @@ use longhand::app::admin::{Fare, Tally};
 use longhand::app::compactions::{NewSummary, Overflow, Wanted};
 use longhand::app::context::{ContextRequest, OverflowAction};
 use longhand::app::sessions::SessionChange;
-use longhand::model::compaction::{CompactionKind, CompactionState, Failure, Level, Outcome};
+use longhand::model::compaction::{CompactionKind, CompactionState, Failure, Level, Outcome, Trigger};
 use longhand::model::event::{EventBody, EventKind};
 use longhand::model::message::{Finish, FinishReason, NewMessage};
 use longhand::model::session::Guards;
@@ -286,6 +286,7 @@ async fn the_status_counts_how_reductions_fare() {
     let tally = |state, freed_tokens| Tally {
         kind: CompactionKind::Summary,
         level: Some(Level::Auto),
+        trigger: Some(Trigger::Threshold),
         state,
         count: 1,
         freed_tokens,
@@ -302,6 +303,7 @@ async fn the_status_counts_how_reductions_fare() {
     test.app.supply_summary(&done, summary, Caller::default()).await.expect("supplied");
     let supplied = fare().await.tallies.into_iter().find(|tally| tally.level.is_none()).expect("it is counted");
     assert!(supplied.count == 1 && supplied.freed_tokens > 0 && supplied.state == CompactionState::Done);
+    assert_eq!(supplied.trigger, Some(Trigger::Supplied));
 
     let cooling = test.session("pi@1.5", 6_000, 0).await;
     let json = r#"{"trigger": {"cool_down_seconds": 3600},

@@ -30,6 +30,7 @@ mod retrieval;
 mod routine;
 mod sessions;
 mod simulate;
+mod status;
 mod subscriptions;
 mod summaries;
 mod summary_tasks;

@@ -19,7 +19,7 @@ use std::sync::{Arc, Mutex};
 const KEY: &str = "sk-very-secret-0123456789";
 
 /// Time-outs that nothing reaches, and those that a silent provider reaches at once.
-const PATIENT: &str = "{ connect_ms = 10_000, idle_ms = 15_000, total_ms = 15_000 }";
+pub(crate) const PATIENT: &str = "{ connect_ms = 10_000, idle_ms = 15_000, total_ms = 15_000 }";
 const HASTY: &str = "{ connect_ms = 10_000, idle_ms = 2_500, total_ms = 3_500 }";
 
 /// What a summarizer is given for a session of this preset that is about to be compacted.
@@ -35,12 +35,12 @@ async fn input_of(preset: &str, conversation: &str, context: i64) -> SummaryInpu
     asked.into_iter().next().expect("it was due")
 }
 
-async fn input() -> SummaryInput {
+pub(crate) async fn input() -> SummaryInput {
     input_of("opencode@seed", &turns(1, 9, 1_100), 6_000).await
 }
 
 /// The summarizers of a configuration with one provider, called `fake`.
-fn configured(fake: &FakeProvider, protocol: Protocol, timeouts: &str, window: i64, more: &str) -> Levels {
+pub(crate) fn configured(fake: &FakeProvider, protocol: Protocol, timeouts: &str, window: i64, more: &str) -> Levels {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("key");
     std::fs::write(&file, format!("{KEY}\n")).expect("the key is written");
@@ -84,11 +84,11 @@ impl Witness for Notes {
 
 const SUMMARY: &str = "## Goal\n- fix the bug in the café ☕\n\n## Critical Context\n- it is on line 7";
 
-fn say() -> Scene {
+pub(crate) fn say() -> Scene {
     Scene::Say(SUMMARY.to_owned())
 }
 
-fn status(code: u16, headers: &[(&'static str, &str)], name: &'static str, message: &'static str) -> Scene {
+pub(crate) fn status(code: u16, headers: &[(&'static str, &str)], name: &'static str, message: &'static str) -> Scene {
     Scene::Status(code, headers.iter().map(|(name, value)| (*name, (*value).to_owned())).collect(), name, message)
 }
 

@@ -129,7 +129,7 @@ pub(in crate::grpc) fn read_overflow(request: pb::ReportOverflowRequest) -> Over
 }
 
 /// Who asked for it.
-pub(super) fn trigger(trigger: Trigger) -> pb::CompactionTrigger {
+pub(in crate::grpc) fn trigger(trigger: Trigger) -> pb::CompactionTrigger {
     match trigger {
         Trigger::Threshold => pb::CompactionTrigger::Threshold,
         Trigger::Routine => pb::CompactionTrigger::Routine,

@@ -71,7 +71,7 @@ fn id(id: Option<impl ToString>) -> Option<String> {
 }
 
 /// What a reply cost.
-fn usage(usage: Usage) -> pb::Usage {
+pub(super) fn usage(usage: Usage) -> pb::Usage {
     pb::Usage {
         input_tokens: usage.input,
         output_tokens: usage.output,

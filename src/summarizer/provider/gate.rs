@@ -4,6 +4,7 @@
 //! one that fails again and again gets none for a while: its jobs learn that at once, without a request each.
 
 use super::fault::{Class, Fault};
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::{Semaphore, SemaphorePermit};
@@ -15,11 +16,59 @@ const FAILURES_MAX: u32 = 5;
 /// For how long it closes then, in milliseconds.
 const CLOSED_MS: i64 = 30_000;
 
+/// Whether a provider gets requests.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Breaker {
+    /// It does.
+    Closed,
+    /// It asked for a pause and gets none until that is over.
+    Paused,
+    /// It failed again and again and gets none for a while.
+    Open,
+    /// It failed again and again, and the while is over: the next request decides.
+    HalfOpen,
+}
+
+/// How it stands with a gate at one moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Standing {
+    /// Whether requests are let through.
+    pub breaker: Breaker,
+    /// For how long none is, in milliseconds; 0 where they are.
+    pub closed_ms: i64,
+    /// Requests in a row that failed in a way that may pass.
+    pub failures: i64,
+    /// Requests on their way.
+    pub running: i64,
+    /// Requests that wait for a place.
+    pub waiting: i64,
+    /// How many may be on their way at a time.
+    pub places: i64,
+}
+
 /// Lets requests through, or not.
 #[derive(Debug)]
 pub(super) struct Gate {
+    places: usize,
     permits: Semaphore,
+    waiting: AtomicI64,
     state: Mutex<State>,
+}
+
+/// One that waits, as long as it does.
+struct Waiting<'a>(&'a AtomicI64);
+
+impl<'a> Waiting<'a> {
+    fn new(count: &'a AtomicI64) -> Self {
+        count.fetch_add(1, Ordering::Relaxed);
+        Self(count)
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 #[derive(Debug, Default)]
@@ -31,13 +80,16 @@ struct State {
 impl Gate {
     /// A gate for so many requests at a time.
     pub(super) fn new(requests: usize) -> Self {
-        Self { permits: Semaphore::new(requests.clamp(1, Semaphore::MAX_PERMITS)), state: Mutex::default() }
+        let places = requests.clamp(1, Semaphore::MAX_PERMITS);
+        Self { places, permits: Semaphore::new(places), waiting: AtomicI64::new(0), state: Mutex::default() }
     }
 
     /// Waits for a place; refused at once while the gate is closed.
     pub(super) async fn enter(&self) -> Result<SemaphorePermit<'_>, Fault> {
         self.check(Instant::now())?;
+        let waiting = Waiting::new(&self.waiting);
         let permit = self.permits.acquire().await;
+        drop(waiting);
         let permit = permit.map_err(|_| Fault::new(Class::Cancelled, "the summarizer is shutting down"))?;
         // It may have been closed by those that were before us.
         self.check(Instant::now())?;
@@ -61,12 +113,31 @@ impl Gate {
         }
     }
 
+    /// How it stands with it at an instant.
+    pub(super) fn standing(&self, now: Instant) -> Standing {
+        let state = self.state();
+        let (closed, failures) = (state.closed(now), state.failures);
+        drop(state);
+        let breaker = match (closed, failures >= FAILURES_MAX) {
+            (Some(_), true) => Breaker::Open,
+            (Some(_), false) => Breaker::Paused,
+            (None, true) => Breaker::HalfOpen,
+            (None, false) => Breaker::Closed,
+        };
+        Standing {
+            breaker,
+            closed_ms: closed.unwrap_or(0),
+            failures: i64::from(failures),
+            running: whole(self.places.saturating_sub(self.permits.available_permits())),
+            waiting: self.waiting.load(Ordering::Relaxed),
+            places: whole(self.places),
+        }
+    }
+
     fn check(&self, now: Instant) -> Result<(), Fault> {
-        let left = self.state().closed_until.map(|until| until.saturating_duration_since(now));
-        match left.filter(|left| !left.is_zero()) {
+        match self.state().closed(now) {
             None => Ok(()),
-            Some(left) => {
-                let wait = i64::try_from(left.as_millis()).unwrap_or(i64::MAX).saturating_add(1);
+            Some(wait) => {
                 let mut fault = Fault::new(Class::Transient, "the provider is left alone for a while");
                 fault.retry_after_ms = Some(wait);
                 Err(fault)
@@ -78,6 +149,18 @@ impl Gate {
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+impl State {
+    /// For how long nothing is let through from an instant on, in milliseconds; none where something is.
+    fn closed(&self, now: Instant) -> Option<i64> {
+        let left = self.closed_until?.saturating_duration_since(now);
+        (!left.is_zero()).then(|| i64::try_from(left.as_millis()).unwrap_or(i64::MAX).saturating_add(1))
+    }
+}
+
+fn whole(count: usize) -> i64 {
+    i64::try_from(count).unwrap_or(i64::MAX)
 }
 
 #[cfg(test)]
@@ -120,13 +203,40 @@ mod tests {
         assert_eq!(wait_at(&gate, start, later), Some(CLOSED_MS + 1), "and closes it again when it fails");
     }
 
+    #[test]
+    fn it_says_how_it_stands() {
+        let (gate, start) = (Gate::new(3), Instant::now());
+        let found = |millis: i64| {
+            let standing = gate.standing(start + Duration::from_millis(millis.unsigned_abs()));
+            (standing.breaker, standing.closed_ms, standing.failures)
+        };
+        assert_eq!(found(0), (Breaker::Closed, 0, 0));
+        gate.ended(Err(&fails(Some(2_000))), start);
+        assert_eq!([found(0), found(2_000)], [(Breaker::Paused, 2_001, 1), (Breaker::Closed, 0, 1)]);
+        (1..FAILURES_MAX).for_each(|_| gate.ended(Err(&fails(None)), start));
+        let failures = i64::from(FAILURES_MAX);
+        assert_eq!(found(0), (Breaker::Open, CLOSED_MS + 1, failures));
+        assert_eq!(found(CLOSED_MS), (Breaker::HalfOpen, 0, failures));
+        gate.ended(Ok(()), start);
+        assert_eq!(found(CLOSED_MS), (Breaker::Closed, 0, 0));
+    }
+
     #[tokio::test]
     async fn only_so_many_are_let_in() {
         let gate = Gate::new(2);
+        let counted = || {
+            let standing = gate.standing(Instant::now());
+            (standing.running, standing.waiting, standing.places)
+        };
         let (first, _second) = (gate.enter().await.expect("open"), gate.enter().await.expect("open"));
-        assert!(gate.enter().now_or_never().is_none());
+        let mut third = Box::pin(gate.enter());
+        assert!(third.as_mut().now_or_never().is_none());
+        assert_eq!(counted(), (2, 1, 2));
+        drop(third);
+        assert_eq!(counted(), (2, 0, 2), "who gives up waits no more");
         drop(first);
         assert!(gate.enter().await.is_ok());
+        assert_eq!(counted(), (1, 0, 2));
     }
 
     #[tokio::test]

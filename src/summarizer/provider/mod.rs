@@ -5,7 +5,7 @@
 
 mod anthropic;
 pub(super) mod fault;
-mod gate;
+pub(super) mod gate;
 mod gemini;
 mod openai_chat;
 mod openai_responses;
@@ -26,7 +26,7 @@ use crate::policy::Section;
 use crate::policy::prompt::Prompt;
 use crate::telemetry::failpoint;
 use fault::{Class, Fault, shortened};
-use gate::Gate;
+use gate::{Gate, Standing};
 use protocol::{Ask, Protocol, Wire};
 use reply::{Reply, Stop};
 use reqwest::header::{CONTENT_TYPE, HeaderName};
@@ -126,6 +126,16 @@ impl Provider {
     /// The name it has in the configuration.
     pub(super) fn name(&self) -> &str {
         &self.name
+    }
+
+    /// The model that it asks, as the configuration names it.
+    pub(super) fn model(&self) -> &str {
+        &self.model
+    }
+
+    /// How it stands with its gate now.
+    pub(super) fn standing(&self) -> Standing {
+        self.gate.standing(Instant::now())
     }
 
     /// Asks, and asks again after a while when that may help. `streams` says whether the words are the summary's, for

@@ -1,0 +1,100 @@
+//! What requests to models came to in the whole store: counters kept in rows, for the status page.
+
+use super::error::Result;
+use super::lineage::Reader;
+use crate::limits;
+use crate::model::summary_request::SummaryRequest;
+use crate::model::usage::Usage;
+use sqlx::{Row as _, SqliteConnection};
+
+/// What the requests of one summarizer to one model came to, since the store was made.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Spent {
+    /// The summarizer's name in the configuration.
+    pub summarizer: String,
+    /// The model, as the provider named it, or else as it was asked for. Empty for all that were named when there were
+    /// too many names already.
+    pub model: String,
+    /// How many requests there were.
+    pub requests: i64,
+    /// How many of them brought no summary.
+    pub failures: i64,
+    /// What they used, as far as the provider said. It has no total and no cost of its own.
+    pub usage: Usage,
+    /// What is known of the cost, in millionths of a US dollar.
+    pub cost_micros: i64,
+    /// Requests whose cost nobody knows.
+    pub unpriced: i64,
+    /// How long they took together, in milliseconds. Requests at the same time count twice.
+    pub duration_ms: i64,
+}
+
+const ADD: &str = "insert into spending_tally (summarizer, model, requests, failures, input_tokens, output_tokens, \
+     reasoning_tokens, cache_read_tokens, cache_write_tokens, cost_micros, unpriced, duration_ms) \
+     values ($1, iif((select count(*) from spending_tally) < $12 \
+     or exists (select 1 from spending_tally where summarizer = $1 and model = $2), $2, ''), \
+     1, $3, $4, $5, $6, $7, $8, $9, $10, $11) \
+     on conflict (summarizer, model) do update set requests = requests + 1, failures = failures + excluded.failures, \
+     input_tokens = input_tokens + excluded.input_tokens, output_tokens = output_tokens + excluded.output_tokens, \
+     reasoning_tokens = reasoning_tokens + excluded.reasoning_tokens, \
+     cache_read_tokens = cache_read_tokens + excluded.cache_read_tokens, \
+     cache_write_tokens = cache_write_tokens + excluded.cache_write_tokens, \
+     cost_micros = cost_micros + excluded.cost_micros, unpriced = unpriced + excluded.unpriced, \
+     duration_ms = duration_ms + excluded.duration_ms";
+pub(super) const SPENT: &str = "select summarizer, model, requests, failures, input_tokens, output_tokens, \
+     reasoning_tokens, cache_read_tokens, cache_write_tokens, cost_micros, unpriced, duration_ms from spending_tally";
+
+/// The statements of this file, for the test that prepares them all.
+#[cfg(test)]
+pub(super) const STATEMENTS: &[&str] = &[ADD, SPENT];
+
+/// Counts a request, in the transaction that puts it on the books.
+pub(super) async fn add(conn: &mut SqliteConnection, request: &SummaryRequest) -> Result<()> {
+    // A provider may say anything; no figure of its may be so large that a sum cannot be stored.
+    let figure = |said: i64| said.clamp(0, limits::SPENDING_FIGURE_MAX);
+    let usage = request.usage.unwrap_or_default();
+    let model = &request.model[..request.model.floor_char_boundary(limits::SPENDING_MODEL_BYTES_MAX)];
+    sqlx::query(ADD)
+        .bind(&request.summarizer)
+        .bind(model)
+        .bind(i64::from(request.failure.is_some()))
+        .bind(figure(usage.input))
+        .bind(figure(usage.output))
+        .bind(figure(usage.reasoning))
+        .bind(figure(usage.cache_read))
+        .bind(figure(usage.cache_write))
+        .bind(figure(request.cost_micros.unwrap_or(0)))
+        .bind(i64::from(request.cost_micros.is_none()))
+        .bind(figure(request.duration_ms))
+        .bind(limits::SPENDING_MODELS_MAX)
+        .execute(conn)
+        .await?;
+    Ok(())
+}
+
+/// What was spent, by summarizer and model. It reads a bounded number of rows, however many requests there were.
+pub(super) async fn spent(reader: &mut Reader<'_>) -> Result<Vec<Spent>> {
+    let rows = reader.all(sqlx::query(SPENT)).await?;
+    rows.iter()
+        .map(|row| {
+            Ok(Spent {
+                summarizer: row.try_get("summarizer")?,
+                model: row.try_get("model")?,
+                requests: row.try_get("requests")?,
+                failures: row.try_get("failures")?,
+                usage: Usage {
+                    input: row.try_get("input_tokens")?,
+                    output: row.try_get("output_tokens")?,
+                    reasoning: row.try_get("reasoning_tokens")?,
+                    cache_read: row.try_get("cache_read_tokens")?,
+                    cache_write: row.try_get("cache_write_tokens")?,
+                    total: None,
+                    cost_usd: None,
+                },
+                cost_micros: row.try_get("cost_micros")?,
+                unpriced: row.try_get("unpriced")?,
+                duration_ms: row.try_get("duration_ms")?,
+            })
+        })
+        .collect()
+}

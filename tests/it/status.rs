@@ -1,0 +1,186 @@
+//! The status: what reductions did, what they cost, and how it stands with providers.
+
+use crate::provider::fake::{FakeProvider, Protocol, Scene};
+use crate::provider::{PATIENT, configured, input, say, status};
+use crate::support::{TestApp, soon, turns};
+use longhand::app::admin::{Breaker, Provider, Spent};
+use longhand::model::compaction::{CompactionState, Trigger};
+use longhand::model::event::EventKind;
+use longhand::model::usage::Usage;
+use longhand::summarizer::Summarizer;
+use std::sync::Arc;
+
+/// A request whose reply is cut off, one that the provider fails at, and one that brings the summary.
+fn scenes() -> [Scene; 3] {
+    [Scene::Length("## Go".to_owned()), status(500, &[], "internal", "oops"), say()]
+}
+
+/// A new session that is summarized, which takes three requests.
+async fn summarized(test: &TestApp) {
+    let session = test.session("opencode@seed", 6_000, 1_000).await;
+    let mut watch = test.watch().await;
+    let before = watch.log.len();
+    test.append(&session, &turns(1, 9, 1_100)).await;
+    while !watch.log[before..]
+        .iter()
+        .any(|event| event.body.kind() == EventKind::Compacted && event.session_id.to_string() == session)
+    {
+        watch.frame().await;
+    }
+    test.settled().await;
+}
+
+async fn spent(test: &TestApp) -> Vec<Spent> {
+    test.app.server_info().await.expect("the state").spent
+}
+
+/// What so many times the three requests come to.
+fn expected(times: i64) -> Vec<Spent> {
+    let replied = Spent {
+        summarizer: "fake".to_owned(),
+        model: "fake-1".to_owned(),
+        requests: 2 * times,
+        failures: times,
+        usage: Usage {
+            input: 120 * times,
+            output: 40 * times,
+            reasoning: 20 * times,
+            cache_read: 80 * times,
+            ..Usage::default()
+        },
+        cost_micros: 280 * times,
+        unpriced: 0,
+        duration_ms: 0,
+    };
+    let failed = Spent {
+        model: "m".to_owned(),
+        requests: times,
+        usage: Usage::default(),
+        cost_micros: 0,
+        unpriced: times,
+        ..replied.clone()
+    };
+    vec![replied, failed]
+}
+
+/// The same without how long it took.
+fn timeless(spent: Vec<Spent>) -> Vec<Spent> {
+    spent.into_iter().map(|spent| Spent { duration_ms: 0, ..spent }).collect()
+}
+
+#[tokio::test]
+async fn what_summaries_cost_is_counted_with_the_books() {
+    let fake = FakeProvider::playing(Protocol::Chat, [scenes(), scenes()].concat()).await;
+    let test = TestApp::with(configured(&fake, Protocol::Chat, PATIENT, 20_000, "").auto).await;
+    assert_eq!(spent(&test).await, []);
+    let rows = async |test: &TestApp| {
+        let before = test.app.store().rows_read();
+        spent(test).await;
+        test.app.store().rows_read() - before
+    };
+    summarized(&test).await;
+    assert_eq!(timeless(spent(&test).await), expected(1));
+    let few = rows(&test).await;
+    summarized(&test).await;
+    assert_eq!(timeless(spent(&test).await), expected(2));
+    assert_eq!(rows(&test).await, few, "nobody walks the books for it");
+    let on_the_books = test.number("select sum(duration_ms) from summary_request").await;
+    let counted = spent(&test).await;
+    assert_eq!(counted.iter().map(|spent| spent.duration_ms).sum::<i64>(), on_the_books);
+    let test = test.restart().await;
+    assert_eq!(spent(&test).await, counted);
+}
+
+#[tokio::test]
+async fn what_was_counted_before_by_less_is_kept() {
+    let fake = FakeProvider::playing(Protocol::Chat, scenes()).await;
+    let test = TestApp::with(configured(&fake, Protocol::Chat, PATIENT, 20_000, "").auto).await;
+    summarized(&test).await;
+    let before = test.app.server_info().await.expect("the state");
+    let directory = test.stop().await;
+    let test = TestApp::altered(
+        directory.path(),
+        "drop table spending_tally; alter table reduction_tally rename to newer; \
+         create table reduction_tally (kind integer not null, level integer not null, state integer not null, \
+         count integer not null, freed_tokens integer not null, primary key (kind, level, state)) strict; \
+         insert into reduction_tally select kind, level, state, count, freed_tokens from newer; drop table newer; \
+         delete from _sqlx_migrations where version = 20261202000001",
+    )
+    .await;
+    let after = test.app.server_info().await.expect("the state");
+    let [tally] = before.fare.tallies.as_slice() else { panic!("{:?}", before.fare) };
+    assert_eq!((tally.state, tally.trigger), (CompactionState::Done, Some(Trigger::Threshold)));
+    let untold = longhand::app::admin::Tally { trigger: None, ..*tally };
+    assert_eq!(after.fare.tallies, [untold]);
+    // What providers said of tokens is in columns that no migration can read.
+    let without_tokens = |spent: Vec<Spent>| -> Vec<Spent> {
+        spent.into_iter().map(|spent| Spent { usage: Usage::default(), ..spent }).collect()
+    };
+    assert_eq!(after.spent, without_tokens(before.spent));
+}
+
+/// How it stands with the only provider.
+async fn provider(test: &TestApp) -> Provider {
+    let mut providers = test.app.server_info().await.expect("the state").providers;
+    assert_eq!(providers.len(), 1, "each is there once: {providers:?}");
+    providers.remove(0)
+}
+
+#[tokio::test]
+async fn a_provider_that_is_left_alone_is_told_with_its_breaker() {
+    let now = || [("retry-after-ms", "3")];
+    let failing = || std::iter::repeat_n(status(500, &now(), "internal", "oops"), 5);
+    let later = || std::iter::once(status(429, &[("retry-after", "3600")], "x", "wait"));
+    let input = input().await;
+    for (scenes, calls, breaker, failures, closed_ms) in [
+        (vec![say()], 1, Breaker::Closed, 0, None),
+        (later().collect::<Vec<_>>(), 1, Breaker::Paused, 1, Some(3_600_000)),
+        (failing().collect(), 2, Breaker::Open, 5, Some(30_000)),
+    ] {
+        let fake = FakeProvider::playing(Protocol::Chat, scenes).await;
+        let summarizer = configured(&fake, Protocol::Chat, PATIENT, 20_000, "concurrency = 3").auto;
+        let test = TestApp::with(summarizer.clone()).await;
+        let before = test.clock.now();
+        for _ in 0..calls {
+            // It is the gate that matters here, which all summaries of the daemon share.
+            drop(summarizer.summarize(&input).await);
+        }
+        let found = provider(&test).await;
+        let standing = found.gate.standing;
+        assert_eq!((found.gate.summarizer.as_str(), found.gate.model.as_str()), ("fake", "m"));
+        assert_eq!((standing.breaker, standing.failures), (breaker, failures));
+        assert_eq!((standing.running, standing.waiting, standing.places), (0, 0, 3));
+        // As exactly as the time that the test itself takes lets it be told, give or take a second.
+        let after = test.clock.now();
+        let is_near = |ms: i64| {
+            let until = found.closed_until.expect("an end");
+            before.plus_millis(ms - 1_000) <= until && until <= after.plus_millis(ms + 1_000)
+        };
+        assert!(closed_ms.map_or(found.closed_until.is_none(), is_near), "{found:?}");
+    }
+}
+
+#[tokio::test]
+async fn requests_on_their_way_and_those_that_wait_are_told() {
+    let fake = FakeProvider::playing(Protocol::Chat, [Scene::Hang, Scene::Hang]).await;
+    let summarizer = configured(&fake, Protocol::Chat, PATIENT, 20_000, "concurrency = 1").auto;
+    let test = TestApp::with(summarizer.clone()).await;
+    let input = Arc::new(input().await);
+    let ask = |summarizer: Arc<dyn Summarizer>| {
+        let input = input.clone();
+        tokio::spawn(async move { drop(summarizer.summarize(&input).await) })
+    };
+    let asking = [ask(summarizer.clone()), ask(summarizer)];
+    let until = async |expected| {
+        loop {
+            let standing = provider(&test).await.gate.standing;
+            if (standing.running, standing.waiting) == expected {
+                return;
+            }
+            tokio::task::yield_now().await;
+        }
+    };
+    soon("one to wait for the other", until((1, 1))).await;
+    asking.iter().for_each(tokio::task::JoinHandle::abort);
+    soon("both to be given up", until((0, 0))).await;
+}
