@@ -18,6 +18,7 @@ mod failure;
 mod import;
 mod json;
 mod message_text;
+mod metrics;
 mod output;
 mod plan_text;
 mod presets;
@@ -195,6 +196,7 @@ mod tests {
             "longhand import a.jsonl --output 5",
             "longhand context s --wait --shorten",
             "longhand compact s --prune --instructions x",
+            "longhand status ses_1 --metrics",
             "longhand",
         ] {
             assert!(Cli::try_parse_from(line.split(' ')).is_err(), "{line}");

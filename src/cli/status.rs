@@ -1,9 +1,10 @@
 //! `longhand status`: what the daemon is and how it fares, or how a session's reductions fare.
 
 use super::event_text::{kind, rung, trigger};
+use super::failure::Usage;
 use super::message_text::usage_text;
 use super::output::{Output, count, dollars, fill, time, word};
-use super::{Globals, compactions};
+use super::{Globals, compactions, metrics};
 use crate::clock::Clock;
 use crate::model::time::Timestamp;
 use crate::pb;
@@ -13,9 +14,15 @@ use std::process::ExitCode;
 pub(super) struct Arguments {
     /// Only this session, by id or client id: what keeps its automatic reductions from going on
     session: Option<String>,
+    /// Print the figures in the text format that Prometheus reads
+    #[arg(long, conflicts_with = "session")]
+    metrics: bool,
 }
 
 pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Result<ExitCode> {
+    if arguments.metrics && globals.json {
+        return Err(Usage("--metrics has a format of its own, and is not printed as JSON".to_owned()).into());
+    }
     let mut client = globals.client().await?;
     let mut output = globals.output();
     match arguments.session {
@@ -31,7 +38,9 @@ pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Resu
         }
         None => {
             let info = client.admin.get_server_info(pb::GetServerInfoRequest {}).await?.into_inner();
-            if output.json() {
+            if arguments.metrics {
+                output.text(&metrics::text(&info))?;
+            } else if output.json() {
                 output.message(&info)?;
             } else {
                 print(&mut output, &lines(&info))?;

@@ -1,8 +1,10 @@
 //! The status: what reductions did, what they cost, and how it stands with providers.
 
+use crate::cli::{Daemon, transcript};
 use crate::provider::fake::{FakeProvider, Protocol, Scene};
 use crate::provider::{PATIENT, configured, input, say, status};
 use crate::support::{TestApp, soon, turns};
+use crate::tidy::assert_reviewed;
 use longhand::app::admin::{Breaker, Provider, Spent};
 use longhand::model::compaction::{CompactionState, Trigger};
 use longhand::model::event::EventKind;
@@ -183,4 +185,44 @@ async fn requests_on_their_way_and_those_that_wait_are_told() {
     soon("one to wait for the other", until((1, 1))).await;
     asking.iter().for_each(tokio::task::JoinHandle::abort);
     soon("both to be given up", until((0, 0))).await;
+}
+
+/// The samples of a family, by their labels.
+fn samples<'a>(metrics: &'a str, family: &str) -> Vec<(&'a str, i64)> {
+    let of = |line: &'a str| {
+        let (labels, value) = line.strip_prefix(family)?.rsplit_once(' ')?;
+        (labels.is_empty() || labels.starts_with('{')).then(|| (labels, value.parse().expect("a whole number")))
+    };
+    metrics.lines().filter_map(of).collect()
+}
+
+#[test]
+fn the_metrics_of_a_daemon_move_with_its_reductions() {
+    let home = tempfile::tempdir().expect("a folder");
+    let file = home.path().join("session.jsonl");
+    transcript(&file, 30);
+    let daemon = Daemon::start(home.path());
+    let new = daemon.text(&["status", "--metrics"]);
+    let described: String = new.lines().filter(|line| line.starts_with("# ")).flat_map(|line| [line, "\n"]).collect();
+    assert_reviewed("tests/snapshots/metrics.txt", &described, "who draws these figures relies on their names");
+    assert_eq!(samples(&new, "longhand_reductions_total"), []);
+    assert_eq!(samples(&new, "longhand_events_total"), [("", 0)]);
+    assert_eq!(daemon.run(&["--json", "status", "--metrics"]).status.code(), Some(64));
+    // Without a window no summary is due by itself.
+    let report = daemon.json(&["import", &file.display().to_string()]).remove(0);
+    let session = report["sessions"][0]["session_id"].as_str().expect("a session");
+    daemon.text(&["compact", session, "--wait"]);
+    let metrics = daemon.text(&["status", "--metrics"]);
+    let by_hand = r#"{kind="summary",level="auto",trigger="manual",outcome="done"}"#;
+    for (family, least) in [("longhand_reductions_total", 1), ("longhand_reduction_freed_tokens_total", 1)] {
+        let found = samples(&metrics, family);
+        assert!(found.iter().any(|(labels, value)| *labels == by_hand && *value >= least), "{family}: {found:?}");
+    }
+    assert_eq!(samples(&metrics, "longhand_sessions"), [("", 1)]);
+    let events = daemon.json(&["events"]).len();
+    let told = samples(&daemon.text(&["status", "--metrics"]), "longhand_events_total")[0].1;
+    assert!(told >= i64::try_from(events).expect("few"), "{told} of {events}");
+    let said = daemon.text(&["status", session]);
+    assert!(said.contains("breaker         closed") && said.contains("is done: "), "{said}");
+    assert_eq!(daemon.json(&["status", session])[0]["sessionId"], session);
 }

@@ -1,0 +1,414 @@
+//! `longhand status --metrics`: the daemon's figures in the text format that Prometheus reads, for the textfile
+//! collector of a node exporter, or for whatever else runs the command now and then.
+//!
+//! The families below are all there are, and what they are called is kept: who draws a figure relies on it. Every family
+//! is told with its type even when it has no sample yet. Counters are kept in the store and go on where they were when
+//! the daemon starts again; what is said of providers begins anew.
+
+use super::output::word;
+use crate::pb;
+use std::collections::BTreeMap;
+
+/// Samples of one kind: what they are called, what they are, and whether they only ever rise.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Family {
+    name: &'static str,
+    kind: Kind,
+    help: &'static str,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// Rises only.
+    Counter,
+    /// Rises and falls.
+    Gauge,
+}
+
+const fn counter(name: &'static str, help: &'static str) -> Family {
+    Family { name, kind: Kind::Counter, help }
+}
+
+const fn gauge(name: &'static str, help: &'static str) -> Family {
+    Family { name, kind: Kind::Gauge, help }
+}
+
+/// Labels: `version`, `sqlite_version`.
+const BUILD: Family = gauge("longhand_build_info", "Always 1; the labels say what is running.");
+const STARTED: Family = gauge("longhand_start_timestamp_seconds", "When the daemon started, since 1970.");
+const WRITABLE: Family = gauge("longhand_writable", "1 while writes are taken, 0 after the disk failed to sync.");
+const EVENTS: Family = counter("longhand_events_total", "Committed changes in the store.");
+const DATABASE: Family = gauge("longhand_database_bytes", "Size of the database and its log on disk.");
+const SUBSCRIBERS: Family = gauge("longhand_subscribers", "Open event streams.");
+const SESSIONS: Family = gauge("longhand_sessions", "Sessions in the store.");
+const DUE: Family =
+    gauge("longhand_sessions_due", "Sessions that wait for the scheduler to look at them, up to 10000.");
+/// Labels: `guard` (`breaker`, `cool_down`, `overhead`, `undo`).
+const GUARDED: Family =
+    gauge("longhand_sessions_guarded", "Sessions whose automatic reductions a guard holds back, up to 10000 each.");
+const READY: Family =
+    gauge("longhand_reductions_ready", "Reductions that wait for a worker or for their next attempt.");
+const RUNNING: Family = gauge("longhand_reductions_running", "Reductions that a worker is at.");
+/// Labels: `kind`, `level` (`none` for the routine), `trigger` (`unknown` before it was counted), `outcome`.
+const REDUCTIONS: Family = counter("longhand_reductions_total", "Reductions that ended.");
+/// Labels as those of `longhand_reductions_total`.
+const FREED: Family =
+    counter("longhand_reduction_freed_tokens_total", "Tokens that reductions took out of views, by estimate.");
+/// Labels of this and the following: `summarizer`, `model` (empty for those beyond the first 200).
+const REQUESTS: Family = counter("longhand_summary_requests_total", "Requests to models that were to write a summary.");
+const FAILURES: Family =
+    counter("longhand_summary_request_failures_total", "Requests to models that brought no summary.");
+const UNPRICED: Family =
+    counter("longhand_summary_unpriced_requests_total", "Requests to models whose cost nobody knows.");
+const TOOK: Family = counter(
+    "longhand_summary_request_duration_seconds_total",
+    "What requests to models took together; those at the same time count twice.",
+);
+const COST: Family = counter(
+    "longhand_summary_cost_dollars_total",
+    "What requests to models cost in US dollars, as far as it is known.",
+);
+/// One more label: `type` (`cache_read`, `cache_write`, `input`, `output`, `reasoning`).
+const TOKENS: Family =
+    counter("longhand_summary_tokens_total", "Tokens that requests to models used, as far as providers said.");
+/// Labels of this and the following: `summarizer`, `model`; here also `state` (`closed`, `half_open`, `open`, `paused`).
+const BREAKER: Family =
+    gauge("longhand_provider_breaker_state", "1 for the state that the breaker of a provider is in, 0 for the others.");
+const CLOSED_UNTIL: Family = gauge(
+    "longhand_provider_closed_until_timestamp_seconds",
+    "Until when a provider gets no requests, since 1970; without a sample while it gets them.",
+);
+const IN_A_ROW: Family =
+    gauge("longhand_provider_failures", "Requests in a row at which a provider failed in a way that may pass.");
+const ON_THEIR_WAY: Family = gauge("longhand_provider_requests_running", "Requests to a provider on their way.");
+const WAITING: Family = gauge("longhand_provider_requests_waiting", "Requests to a provider that wait for a place.");
+const PLACES: Family = gauge("longhand_provider_places", "Requests to a provider that may be on their way at a time.");
+
+/// Labels with their values, in the order in which they are told.
+type Labels = Vec<(&'static str, String)>;
+
+/// A text in the making.
+#[derive(Default)]
+struct Exposition {
+    text: String,
+}
+
+impl Exposition {
+    /// Adds a family. Samples with the same labels are one, which has their sum: no reader takes two.
+    fn family(&mut self, family: Family, scale: Scale, samples: impl IntoIterator<Item = (Labels, i64)>) {
+        let mut sums: BTreeMap<Labels, i64> = BTreeMap::new();
+        for (labels, value) in samples {
+            let sum = sums.entry(labels).or_default();
+            *sum = sum.saturating_add(value);
+        }
+        let kind = match family.kind {
+            Kind::Counter => "counter",
+            Kind::Gauge => "gauge",
+        };
+        let Family { name, help, .. } = family;
+        self.text += &format!("# HELP {name} {help}\n# TYPE {name} {kind}\n");
+        for (labels, value) in sums {
+            let labels: Vec<String> =
+                labels.iter().map(|(label, value)| format!("{label}=\"{}\"", escaped(value))).collect();
+            let labels = if labels.is_empty() { String::new() } else { format!("{{{}}}", labels.join(",")) };
+            self.text += &format!("{name}{labels} {}\n", scale.told(value));
+        }
+    }
+
+    /// Adds a family that is one figure.
+    fn figure(&mut self, family: Family, value: i64) {
+        self.family(family, Scale::Whole, [(Vec::new(), value)]);
+    }
+}
+
+/// What a figure counts, when the unit that is told is larger.
+#[derive(Debug, Clone, Copy)]
+enum Scale {
+    Whole,
+    Thousandths,
+    Millionths,
+}
+
+impl Scale {
+    fn told(self, value: i64) -> String {
+        let (parts, digits): (u64, usize) = match self {
+            Self::Whole => return value.to_string(),
+            Self::Thousandths => (1_000, 3),
+            Self::Millionths => (1_000_000, 6),
+        };
+        let (sign, size) = (if value < 0 { "-" } else { "" }, value.unsigned_abs());
+        format!("{sign}{}.{:0digits$}", size / parts, size % parts)
+    }
+}
+
+/// The value of a label as it stands between quotation marks.
+fn escaped(value: &str) -> String {
+    value.replace('\\', r"\\").replace('"', "\\\"").replace('\n', r"\n")
+}
+
+/// The value of an enum as a label: `COMPACTION_STATE_DONE` is `done`.
+fn label(name: &str, prefix: &str, unspecified: &str) -> String {
+    match word(name, prefix).replace(' ', "_") {
+        word if word == "unspecified" => unspecified.to_owned(),
+        word => word,
+    }
+}
+
+fn ended(tally: &pb::ReductionTally) -> Labels {
+    vec![
+        ("kind", label(tally.kind().as_str_name(), "COMPACTION_KIND_", "unknown")),
+        ("level", label(tally.level().as_str_name(), "COMPACTION_LEVEL_", "none")),
+        ("trigger", label(tally.trigger().as_str_name(), "COMPACTION_TRIGGER_", "unknown")),
+        ("outcome", label(tally.state().as_str_name(), "COMPACTION_STATE_", "unknown")),
+    ]
+}
+
+fn asked(summarizer: &str, model: &str) -> Labels {
+    vec![("summarizer", summarizer.to_owned()), ("model", model.to_owned())]
+}
+
+/// Microseconds since 1970.
+fn micros(time: &prost_types::Timestamp) -> i64 {
+    time.seconds.saturating_mul(1_000_000).saturating_add(i64::from(time.nanos) / 1_000)
+}
+
+/// The figures of a daemon in Prometheus' text format.
+pub(super) fn text(info: &pb::GetServerInfoResponse) -> String {
+    let mut told = Exposition::default();
+    let build = vec![("version", info.version.clone()), ("sqlite_version", info.sqlite_version.clone())];
+    told.family(BUILD, Scale::Whole, [(build, 1)]);
+    told.family(STARTED, Scale::Millionths, info.start_time.as_ref().map(|time| (Vec::new(), micros(time))));
+    told.figure(WRITABLE, i64::from(info.writable));
+    told.figure(EVENTS, info.head_seq);
+    told.figure(DATABASE, info.database_bytes);
+    told.figure(SUBSCRIBERS, info.subscriber_count);
+    told.figure(SESSIONS, info.session_count);
+    told.figure(DUE, info.due_session_count);
+    let guards = [
+        ("breaker", info.breaker_session_count),
+        ("cool_down", info.cooling_session_count),
+        ("overhead", info.overhead_session_count),
+        ("undo", info.undo_session_count),
+    ];
+    told.family(GUARDED, Scale::Whole, guards.map(|(guard, count)| (vec![("guard", guard.to_owned())], count)));
+    told.figure(READY, info.ready_compaction_count);
+    told.figure(RUNNING, info.running_compaction_count);
+    told.family(REDUCTIONS, Scale::Whole, info.reductions.iter().map(|tally| (ended(tally), tally.count)));
+    let in_force = info.reductions.iter().filter(|tally| tally.state() == pb::CompactionState::Done);
+    told.family(FREED, Scale::Whole, in_force.map(|tally| (ended(tally), tally.freed_tokens)));
+    spendings(&mut told, &info.spendings);
+    providers(&mut told, &info.providers);
+    told.text
+}
+
+fn spendings(told: &mut Exposition, spendings: &[pb::SpendingTally]) {
+    let of = |figure: fn(&pb::SpendingTally) -> i64| {
+        spendings.iter().map(move |spent| (asked(&spent.summarizer, &spent.model), figure(spent)))
+    };
+    told.family(REQUESTS, Scale::Whole, of(|spent| spent.request_count));
+    told.family(FAILURES, Scale::Whole, of(|spent| spent.failure_count));
+    told.family(UNPRICED, Scale::Whole, of(|spent| spent.unpriced_count));
+    told.family(TOOK, Scale::Thousandths, of(|spent| spent.duration_ms));
+    told.family(COST, Scale::Millionths, of(|spent| spent.cost_micro_usd));
+    let used = |spent: &pb::SpendingTally| {
+        let usage = spent.usage.unwrap_or_default();
+        let labels = asked(&spent.summarizer, &spent.model);
+        [
+            ("cache_read", usage.cache_read_tokens),
+            ("cache_write", usage.cache_write_tokens),
+            ("input", usage.input_tokens),
+            ("output", usage.output_tokens),
+            ("reasoning", usage.reasoning_tokens),
+        ]
+        .map(|(of, tokens)| ([labels.clone(), vec![("type", of.to_owned())]].concat(), tokens))
+    };
+    told.family(TOKENS, Scale::Whole, spendings.iter().flat_map(used));
+}
+
+fn providers(told: &mut Exposition, providers: &[pb::ProviderState]) {
+    const STATES: [pb::BreakerState; 4] =
+        [pb::BreakerState::Closed, pb::BreakerState::HalfOpen, pb::BreakerState::Open, pb::BreakerState::Paused];
+    let of = |figure: fn(&pb::ProviderState) -> i64| {
+        providers.iter().map(move |provider| (asked(&provider.summarizer, &provider.model), figure(provider)))
+    };
+    let states = |provider: &pb::ProviderState| {
+        let (now, labels) = (provider.breaker_state(), asked(&provider.summarizer, &provider.model));
+        STATES.map(|state| {
+            let name = label(state.as_str_name(), "BREAKER_STATE_", "unknown");
+            ([labels.clone(), vec![("state", name)]].concat(), i64::from(state == now))
+        })
+    };
+    told.family(BREAKER, Scale::Whole, providers.iter().flat_map(states));
+    let closed = providers.iter().filter_map(|provider| {
+        let until = provider.closed_until_time.as_ref()?;
+        Some((asked(&provider.summarizer, &provider.model), micros(until)))
+    });
+    told.family(CLOSED_UNTIL, Scale::Millionths, closed);
+    told.family(IN_A_ROW, Scale::Whole, of(|provider| provider.failure_count));
+    told.family(ON_THEIR_WAY, Scale::Whole, of(|provider| provider.running_count));
+    told.family(WAITING, Scale::Whole, of(|provider| provider.waiting_count));
+    told.family(PLACES, Scale::Whole, of(|provider| provider.place_count));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use regex::Regex;
+    use std::collections::{BTreeSet, HashSet};
+
+    /// The samples of a text that is in the format to the letter; anything else is a panic that says where.
+    fn samples(text: &str) -> BTreeMap<String, f64> {
+        let name = "[a-zA-Z_:][a-zA-Z0-9_:]*";
+        let help = Regex::new(&format!(r"^# HELP ({name}) (\S.*\S)$")).expect("a pattern");
+        let kind = Regex::new(&format!("^# TYPE ({name}) (counter|gauge)$")).expect("a pattern");
+        let label = r#"([a-zA-Z_][a-zA-Z0-9_]*)="(?:[^"\\\n]|\\\\|\\"|\\n)*""#;
+        let labels = Regex::new(label).expect("a pattern");
+        let sample = Regex::new(&format!(
+            r"^(?<name>{name})(?<labels>\{{{label}(?:,{label})*\}})? (?<value>-?[0-9]+(?:\.[0-9]+)?)$"
+        ))
+        .expect("a pattern");
+        assert!(text.ends_with('\n') && !text.contains("\n\n"), "lines end, and none is empty");
+        let (mut helped, mut typed, mut found) = (HashSet::new(), HashSet::new(), BTreeMap::new());
+        let mut family = String::new();
+        for line in text.lines() {
+            if let Some(parts) = help.captures(line) {
+                family = parts[1].to_owned();
+                assert!(helped.insert(family.clone()), "one help each: {line}");
+            } else if let Some(parts) = kind.captures(line) {
+                assert_eq!(parts[1], family, "the type follows the help: {line}");
+                assert_eq!(&parts[2] == "counter", family.ends_with("_total"), "{line}");
+                assert!(family.starts_with("longhand_") && typed.insert(family.clone()), "{line}");
+            } else {
+                let parts = sample.captures(line).unwrap_or_else(|| panic!("no sample: {line:?}"));
+                assert!(parts["name"] == family && typed.contains(&family), "out of its family: {line}");
+                let told = parts.name("labels").map_or("", |labels| labels.as_str());
+                let names: Vec<String> = labels.captures_iter(told).map(|label| label[1].to_owned()).collect();
+                assert_eq!(names.iter().collect::<BTreeSet<_>>().len(), names.len(), "a label twice: {line}");
+                let value: f64 = parts["value"].parse().expect("a number");
+                assert!(found.insert(format!("{family}{told}"), value).is_none(), "a sample twice: {line}");
+            }
+        }
+        assert_eq!(helped, typed);
+        found
+    }
+
+    fn info() -> pb::GetServerInfoResponse {
+        let tally = |kind: pb::CompactionKind, state: pb::CompactionState, count, freed_tokens| pb::ReductionTally {
+            kind: kind.into(),
+            level: pb::CompactionLevel::Auto.into(),
+            state: state.into(),
+            count,
+            freed_tokens,
+            trigger: pb::CompactionTrigger::Threshold.into(),
+        };
+        let (summary, done) = (pb::CompactionKind::Summary, pb::CompactionState::Done);
+        let usage = pb::Usage { input_tokens: 70, output_tokens: 9, ..pb::Usage::default() };
+        let spending = pb::SpendingTally {
+            summarizer: "strong".into(),
+            model: "a \"b\" \\ c\nd".into(),
+            request_count: 3,
+            usage: Some(usage),
+            cost_micro_usd: 1_000_280,
+            duration_ms: 61_005,
+            ..pb::SpendingTally::default()
+        };
+        let provider = pb::ProviderState {
+            summarizer: "strong".into(),
+            model: "m".into(),
+            breaker_state: pb::BreakerState::HalfOpen.into(),
+            failure_count: 5,
+            place_count: 8,
+            ..pb::ProviderState::default()
+        };
+        let until = prost_types::Timestamp { seconds: 1_700_000_000, nanos: 250_000_000 };
+        let open = pb::ProviderState {
+            model: "n".into(),
+            breaker_state: pb::BreakerState::Open.into(),
+            closed_until_time: Some(until),
+            ..provider.clone()
+        };
+        // A daemon of a later version may know a level that this one does not: its figures go to those without one.
+        let routine = pb::ReductionTally { level: 0, ..tally(pb::CompactionKind::Prune, done, 1, 5) };
+        let unknown = pb::ReductionTally { level: 77, ..tally(pb::CompactionKind::Prune, done, 2, 6) };
+        pb::GetServerInfoResponse {
+            version: "0.1.0".into(),
+            writable: true,
+            head_seq: 12,
+            start_time: Some(until),
+            reductions: vec![
+                tally(summary, done, 2, 900),
+                tally(summary, pb::CompactionState::Failed, 4, 0),
+                routine,
+                unknown,
+            ],
+            cooling_session_count: 7,
+            spendings: vec![spending],
+            providers: vec![provider, open],
+            ..pb::GetServerInfoResponse::default()
+        }
+    }
+
+    #[test]
+    fn every_figure_is_told_in_the_format() {
+        let found = samples(&text(&info()));
+        let model = r#"summarizer="strong",model="a \"b\" \\ c\nd""#;
+        let of = |kind: &str, level: &str, outcome: &str| {
+            format!(r#"{{kind="{kind}",level="{level}",trigger="threshold",outcome="{outcome}"}}"#)
+        };
+        for (sample, expected) in [
+            (r#"longhand_build_info{version="0.1.0",sqlite_version=""}"#.to_owned(), 1.0),
+            ("longhand_start_timestamp_seconds".to_owned(), 1_700_000_000.25),
+            ("longhand_writable".to_owned(), 1.0),
+            ("longhand_events_total".to_owned(), 12.0),
+            (r#"longhand_sessions_guarded{guard="cool_down"}"#.to_owned(), 7.0),
+            (format!("longhand_reductions_total{}", of("summary", "auto", "done")), 2.0),
+            (format!("longhand_reductions_total{}", of("summary", "auto", "failed")), 4.0),
+            (format!("longhand_reductions_total{}", of("prune", "none", "done")), 3.0),
+            (format!("longhand_reduction_freed_tokens_total{}", of("summary", "auto", "done")), 900.0),
+            (format!("longhand_reduction_freed_tokens_total{}", of("prune", "none", "done")), 11.0),
+            (format!("longhand_summary_requests_total{{{model}}}"), 3.0),
+            (format!("longhand_summary_request_duration_seconds_total{{{model}}}"), 61.005),
+            (format!("longhand_summary_cost_dollars_total{{{model}}}"), 1.000_28),
+            (format!(r#"longhand_summary_tokens_total{{{model},type="input"}}"#), 70.0),
+            (format!(r#"longhand_summary_tokens_total{{{model},type="output"}}"#), 9.0),
+            (r#"longhand_provider_breaker_state{summarizer="strong",model="m",state="half_open"}"#.to_owned(), 1.0),
+            (r#"longhand_provider_breaker_state{summarizer="strong",model="m",state="open"}"#.to_owned(), 0.0),
+            (r#"longhand_provider_breaker_state{summarizer="strong",model="n",state="open"}"#.to_owned(), 1.0),
+            (r#"longhand_provider_failures{summarizer="strong",model="m"}"#.to_owned(), 5.0),
+            (
+                r#"longhand_provider_closed_until_timestamp_seconds{summarizer="strong",model="n"}"#.to_owned(),
+                1_700_000_000.25,
+            ),
+            (r#"longhand_provider_places{summarizer="strong",model="m"}"#.to_owned(), 8.0),
+        ] {
+            assert_eq!(found.get(&sample), Some(&expected), "{sample}: {found:#?}");
+        }
+        let closed = r#"longhand_provider_closed_until_timestamp_seconds{summarizer="strong",model="m"}"#;
+        assert_eq!(found.get(closed), None, "it gets requests");
+        let freed = format!("longhand_reduction_freed_tokens_total{}", of("summary", "auto", "failed"));
+        assert_eq!(found.get(&freed), None, "what failed frees nothing");
+    }
+
+    #[test]
+    fn a_new_daemon_tells_every_family_too() {
+        let families = |text: &str| -> BTreeSet<String> {
+            text.lines().filter(|line| line.starts_with("# TYPE ")).map(str::to_owned).collect()
+        };
+        let new = text(&pb::GetServerInfoResponse::default());
+        assert_eq!(samples(&new).get("longhand_writable"), Some(&0.0));
+        assert_eq!(families(&new), families(&text(&info())));
+    }
+
+    #[test]
+    fn fractions_are_exact() {
+        for (scale, value, expected) in [
+            (Scale::Whole, i64::MAX, "9223372036854775807"),
+            (Scale::Millionths, 280, "0.000280"),
+            (Scale::Millionths, -1, "-0.000001"),
+            (Scale::Thousandths, 61_005, "61.005"),
+            (Scale::Thousandths, i64::MIN, "-9223372036854775.808"),
+        ] {
+            assert_eq!(scale.told(value), expected);
+        }
+    }
+}
