@@ -133,13 +133,15 @@ impl Longhand {
             validate::window("window", window)?;
         }
         let known = self.known(session).await?;
-        let rule = rule(&known.policy, window_in_force(&known.window, window.as_ref()));
+        let window = window_in_force(&known.window, window.as_ref());
+        let rule = rule(&known.policy, window);
         let messages = messages
             .into_iter()
             .map(|message| {
                 let (weight, counted) = weigh_message(&known, &message);
                 let whole_view = message.finish.as_ref().is_none_or(|finish| self.answers_whole_view(finish));
-                let overflow = known.policy.trigger.auto && message.finish.as_ref().is_some_and(replay::is_overflow);
+                let overflows = |finish| replay::overflow(&known.policy, window, finish).is_some();
+                let overflow = message.finish.as_ref().is_some_and(overflows);
                 Weighed { message, weight, counted, whole_view, overflow }
             })
             .collect();
@@ -223,9 +225,10 @@ impl Longhand {
         }
         let known = self.known(session).await?;
         let (message, _, _) = self.store().place_of(known.key, message).await?;
-        let rule = rule(&known.policy, window_in_force(&known.window, window.as_ref()));
+        let window = window_in_force(&known.window, window.as_ref());
+        let rule = rule(&known.policy, window);
         let weigh = weigher(&known);
-        let overflow = known.policy.trigger.auto && replay::is_overflow(&finish);
+        let overflow = replay::overflow(&known.policy, window, &finish).is_some();
         let seal = Seal { whole_view: self.answers_whole_view(&finish), overflow, finish };
         let receipt = self.store().finish_message(known.key, caller, rule, message, seal, weigh).await?;
         self.note_written(&known);

@@ -61,7 +61,7 @@ impl Longhand {
     pub(super) async fn part(&self, session: SessionKey, id: PartId) -> Result<Message> {
         let missing = || {
             let message = format!("no message has the part {id}");
-            Error::new(Reason::MessageNotFound, message).with("part_id", &id.to_string())
+            Error::new(Reason::MessageNotFound, message).with("part_id", id.to_string())
         };
         self.store().part(session, id).await?.ok_or_else(missing)
     }

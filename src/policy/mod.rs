@@ -103,6 +103,10 @@ pub struct Trigger {
     /// After a reduction that a rung of the ladder asked for, none of them asks again for so many seconds. An exceeded
     /// window and requests by hand do not wait.
     pub cool_down_seconds: u32,
+    /// Whether a reply counts as one that failed because its view was too large when its usage says so: it read more than
+    /// the window holds, or filled the window and had no room for a word. Replies that say so themselves count always.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub silent_overflow: bool,
 }
 
 /// A rung of the ladder: from which fill on which steps are taken.
@@ -451,6 +455,10 @@ pub struct Guards {
 
 /// Whether a value is at its default, which the text of a policy leaves out.
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_false(value: &bool) -> bool {
+    !value
+}
+
 fn is_zero(value: &f64) -> bool {
     *value == 0.0
 }

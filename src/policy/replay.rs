@@ -1,6 +1,7 @@
 //! What is done when a provider refused a view because it was too large: a reduction, and the last request once more
 //! without its media.
 
+use super::Policy;
 use super::overflow_errors;
 use super::plan::{self, Scene};
 use super::render;
@@ -9,9 +10,10 @@ use crate::model::Revision;
 use crate::model::compaction::{Compaction, CompactionKind, CompactionRequest, CompactionState, Trigger};
 use crate::model::cut::Cuts;
 use crate::model::ids::{CompactionId, MessageId};
-use crate::model::layout::{Layout, Place};
+use crate::model::layout::Place;
 use crate::model::message::{Finish, FinishReason, MessageKind};
 use crate::model::part::{Part, PartBody};
+use crate::model::usage::ModelWindow;
 use crate::model::view::SourceMessage;
 use uuid::Uuid;
 
@@ -26,41 +28,62 @@ pub struct Replayed {
     pub bodies: Vec<PartBody>,
 }
 
-/// Whether a reply failed because the view was too large for its provider.
-pub fn is_overflow(finish: &Finish) -> bool {
+/// What became of a request whose view was too large for its provider.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Overflow {
+    /// It has no answer, and the session cannot go on like this.
+    Unanswered,
+    /// The provider left something out by itself, and answered what was left.
+    Answered,
+}
+
+/// Whether a reply shows that its view was too large for its provider, under a policy that does something about it.
+pub fn overflow(policy: &Policy, window: &ModelWindow, finish: &Finish) -> Option<Overflow> {
+    let reason = finish.reason.filter(|_| policy.trigger.auto)?;
     let said = overflow_errors::ProviderError { message: &finish.detail, ..Default::default() };
-    finish.reason == Some(FinishReason::Error) && overflow_errors::is_overflow(&said)
+    if reason == FinishReason::Error {
+        return overflow_errors::is_overflow(&said).then_some(Overflow::Unanswered);
+    }
+    let usage = finish.usage.as_ref().filter(|_| policy.trigger.silent_overflow)?;
+    let outcome = if reason == FinishReason::Stop { Overflow::Answered } else { Overflow::Unanswered };
+    overflow_errors::is_silent(reason, usage, window.context).then_some(outcome)
 }
 
 /// What is done about the end of a view.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Answer {
-    /// Nothing: it is no reply that failed because its view was too large, or one that was given another view.
+    /// Nothing: it is no reply whose view was too large, or one that was given another view.
     Nothing,
     /// The view is reduced.
-    Relief,
+    Relief(Overflow),
     /// The view was reduced for the same request before, and somebody has to be told that this is all.
     GiveUp,
 }
 
 /// What is done about the end of a view, with the newest reductions of its session.
 ///
-/// A reply that was given the view of before a reduction says nothing about the view of now.
-pub fn answer(layout: &Layout, sources: &[SourceMessage], reductions: &[Compaction]) -> Answer {
-    let last = sources.iter().rev().find(|source| stands(source)).map(|source| &source.message);
-    let Some(reply) = last.filter(|last| is_overflow(&last.finish)) else { return Answer::Nothing };
+/// A reply that was given the view of before a reduction says nothing about the view of now. One that answers its request
+/// all the same is left to the thresholds once anything was reduced behind it, or because of its request.
+pub fn answer(scene: Scene<'_>, reductions: &[Compaction]) -> Answer {
+    let Scene { policy, window, layout, sources, .. } = scene;
+    let last = last(sources).map(|source| &source.message);
+    let found = last.and_then(|reply| Some((reply, overflow(policy, window, &reply.finish)?)));
+    let Some((reply, overflow)) = found else { return Answer::Nothing };
     let given = reply.finish.context_revision.unwrap_or(reply.revision);
     let settles = |reduction: &Compaction| {
-        reduction.request.trigger == Trigger::Overflow
+        (reduction.request.trigger == Trigger::Overflow || overflow == Overflow::Answered)
             && reduction.state != CompactionState::Superseded
             && (reduction.state.is_live() || reduction.end_revision.is_some_and(|end| end > given))
     };
     if layout.covered.as_ref().is_some_and(|covered| covered.mark > given) || reductions.iter().any(settles) {
         Answer::Nothing
-    } else if is_answered(sources, reductions) {
-        Answer::GiveUp
+    } else if !is_answered(sources, reductions) {
+        Answer::Relief(overflow)
     } else {
-        Answer::Relief
+        match overflow {
+            Overflow::Unanswered => Answer::GiveUp,
+            Overflow::Answered => Answer::Nothing,
+        }
     }
 }
 
@@ -103,9 +126,13 @@ pub fn is_answered(sources: &[SourceMessage], reductions: &[Compaction]) -> bool
     })
 }
 
-/// The last request as cuts leave it, when they take media out of it that a view shows; none when they do not, and none
-/// when it is pinned, because what is pinned stays as it is.
+/// The last request as cuts leave it, when they take media out of it that a view shows; none when they do not, none when
+/// it was answered all the same, and none when it is pinned, because what is pinned stays as it is.
 pub fn replay(scene: Scene<'_>, cuts: &Cuts) -> Option<Replayed> {
+    let outcome = last(scene.sources).and_then(|last| overflow(scene.policy, scene.window, &last.message.finish));
+    if outcome == Some(Overflow::Answered) {
+        return None;
+    }
     let speaks = |source: &&SourceMessage| stands(source) && is_request(&source.message);
     let source = scene.sources.iter().rev().find(speaks)?;
     let loses =
@@ -123,6 +150,11 @@ pub fn replay(scene: Scene<'_>, cuts: &Cuts) -> Option<Replayed> {
     Some(Replayed { message: source.message.id, target: plan::slot(source), bodies })
 }
 
+/// The last message that stands in a view.
+fn last(sources: &[SourceMessage]) -> Option<&SourceMessage> {
+    sources.iter().rev().find(|source| stands(source))
+}
+
 /// Whether a message stands in the view at its own place or in another's, records aside.
 fn stands(source: &SourceMessage) -> bool {
     matches!(source.place, None | Some(Place::Edit(_))) && source.message.kind != MessageKind::Record
@@ -132,16 +164,58 @@ fn stands(source: &SourceMessage) -> bool {
 mod tests {
     use super::*;
     use crate::model::ids::SessionId;
-    use crate::model::layout::Covered;
+    use crate::model::layout::{Covered, Layout};
     use crate::model::time::Timestamp;
-    use crate::policy::dsl;
+    use crate::model::usage::Usage;
+    use crate::policy::{dsl, presets};
+
+    fn window() -> ModelWindow {
+        ModelWindow { model: String::new(), context: 100, input: None, output: None }
+    }
+
+    fn policy(auto: bool, silent_overflow: bool) -> Policy {
+        let mut policy = presets::find("opencode@seed").expect("a preset").policy();
+        (policy.trigger.auto, policy.trigger.silent_overflow) = (auto, silent_overflow);
+        policy
+    }
 
     #[test]
-    fn only_a_failure_that_speaks_of_the_size_is_an_overflow() {
-        let finish = |reason, detail: &str| Finish { reason, detail: detail.to_owned(), ..Finish::default() };
-        assert!(is_overflow(&finish(Some(FinishReason::Error), "prompt is too long: 9 tokens")));
-        assert!(!is_overflow(&finish(Some(FinishReason::Error), "rate limit reached, too many requests")));
-        assert!(!is_overflow(&finish(Some(FinishReason::Stop), "prompt is too long: 9 tokens")));
+    fn only_a_reply_that_speaks_of_the_size_or_shows_it_is_an_overflow() {
+        let failed = |detail: &str| Finish { detail: detail.to_owned(), ..finished(FinishReason::Error, 0, 0) };
+        let [words, read, full] = [
+            failed("prompt is too long: 9 tokens"),
+            finished(FinishReason::Stop, 101, 5),
+            finished(FinishReason::Length, 99, 0),
+        ];
+        for (finish, spoken, silent) in [
+            (&words, Some(Overflow::Unanswered), Some(Overflow::Unanswered)),
+            (&failed("rate limit reached, too many requests"), None, None),
+            (&Finish { detail: "prompt is too long".to_owned(), ..finished(FinishReason::Stop, 0, 0) }, None, None),
+            (&read, None, Some(Overflow::Answered)),
+            (&full, None, Some(Overflow::Unanswered)),
+            (&finished(FinishReason::Stop, 100, 5), None, None),
+            (&Finish { usage: None, ..read.clone() }, None, None),
+            (&Finish { reason: None, ..read.clone() }, None, None),
+        ] {
+            assert_eq!(overflow(&policy(true, false), &window(), finish), spoken, "{finish:?}");
+            assert_eq!(overflow(&policy(true, true), &window(), finish), silent, "{finish:?}");
+            assert_eq!(
+                overflow(&policy(false, true), &window(), finish),
+                None,
+                "nothing happens by itself: {finish:?}"
+            );
+        }
+    }
+
+    fn finished(reason: FinishReason, input: i64, output: i64) -> Finish {
+        Finish { reason: Some(reason), usage: Some(Usage { input, output, ..Usage::default() }), ..Finish::default() }
+    }
+
+    /// What is done about the end of a view under a policy that looks at usage too.
+    fn answered(layout: &Layout, sources: &[SourceMessage], reductions: &[Compaction]) -> Answer {
+        let (policy, window) = (policy(true, true), window());
+        let scene = Scene { policy: &policy, window: &window, layout, sources, base: 100, now: Timestamp(0) };
+        answer(scene, reductions)
     }
 
     /// A session that ends in a reply which failed, and reductions because of an overflow: the view that each worked
@@ -173,7 +247,7 @@ mod tests {
                 end_time: None,
             })
             .collect();
-        assert_eq!(answer(layout, &messages, &reductions), expected, "{reductions:?}");
+        assert_eq!(answered(layout, &messages, &reductions), expected, "{reductions:?}");
     }
 
     #[test]
@@ -191,27 +265,41 @@ mod tests {
         let plain = Layout::default();
         let done = |base, end| (base, end, CompactionState::Done);
         check(Finish::default(), &plain, &[], Answer::Nothing);
-        check(failed(None), &plain, &[], Answer::Relief);
-        check(failed(None), &summed_up(1), &[], Answer::Relief);
+        check(failed(None), &plain, &[], Answer::Relief(Overflow::Unanswered));
+        check(failed(None), &summed_up(1), &[], Answer::Relief(Overflow::Unanswered));
         check(failed(None), &summed_up(200), &[], Answer::Nothing);
         // One for the request before, one that ended behind the failure, and one that the failure could see.
-        check(failed(None), &plain, &[done(0, 0)], Answer::Relief);
+        check(failed(None), &plain, &[done(0, 0)], Answer::Relief(Overflow::Unanswered));
         check(failed(None), &plain, &[done(100, 200)], Answer::Nothing);
         check(failed(Some(300)), &plain, &[done(100, 200)], Answer::GiveUp);
         check(failed(Some(150)), &plain, &[done(100, 200)], Answer::Nothing);
-        check(failed(Some(300)), &plain, &[(100, 200, CompactionState::Failed)], Answer::Relief);
+        check(failed(Some(300)), &plain, &[(100, 200, CompactionState::Failed)], Answer::Relief(Overflow::Unanswered));
         check(failed(None), &plain, &[(100, 200, CompactionState::Failed)], Answer::Nothing);
-        check(failed(None), &plain, &[(100, 200, CompactionState::Superseded)], Answer::Relief);
+        check(failed(None), &plain, &[(100, 200, CompactionState::Superseded)], Answer::Relief(Overflow::Unanswered));
         check(failed(None), &plain, &[(100, 200, CompactionState::Running)], Answer::Nothing);
+    }
+
+    #[test]
+    fn what_was_answered_all_the_same_is_settled_by_any_reduction_and_told_of_once() {
+        let given = |reason, context_revision| Finish { context_revision, ..finished(reason, 200, 0) };
+        let read = |at| given(FinishReason::Stop, at);
+        let full = |at| given(FinishReason::Length, at);
+        let plain = Layout::default();
+        let done = [(100, 200, CompactionState::Done)];
+        check(read(None), &plain, &[], Answer::Relief(Overflow::Answered));
+        check(full(None), &plain, &[], Answer::Relief(Overflow::Unanswered));
+        check(read(None), &plain, &done, Answer::Nothing);
+        check(read(Some(300)), &plain, &done, Answer::Nothing);
+        check(full(Some(300)), &plain, &done, Answer::GiveUp);
     }
 
     #[test]
     fn what_came_behind_a_failure_settles_it() {
         let mut messages = dsl::parse("u1 \"x\"\na1 \"y\" finish=error");
         messages[1].message.finish.detail = "prompt is too long".to_owned();
-        assert_eq!(answer(&Layout::default(), &messages, &[]), Answer::Relief);
+        assert_eq!(answered(&Layout::default(), &messages, &[]), Answer::Relief(Overflow::Unanswered));
         messages.extend(dsl::parse("u2 \"z\""));
-        assert_eq!(answer(&Layout::default(), &messages, &[]), Answer::Nothing);
-        assert_eq!(answer(&Layout::default(), &[], &[]), Answer::Nothing);
+        assert_eq!(answered(&Layout::default(), &messages, &[]), Answer::Nothing);
+        assert_eq!(answered(&Layout::default(), &[], &[]), Answer::Nothing);
     }
 }

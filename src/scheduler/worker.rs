@@ -17,6 +17,7 @@ use crate::model::view::SourceMessage;
 use crate::policy::bpe::Vocabulary;
 use crate::policy::overhead::{is_filled, overhead};
 use crate::policy::plan::{self, Scene, SummaryPlan, Work};
+use crate::policy::replay::Overflow;
 use crate::policy::{Notice, Policy, Rung, continuing, overflow, replay, tokens, upgrade};
 use crate::store::{
     self, Breaker, Caller, Claim, Commit, Committed, Condition, ContinuationCommit, DueSession, Evaluation, Loss,
@@ -135,7 +136,7 @@ impl Worker {
         let cools = due.cool_until.is_some_and(|until| now < until);
         let rearm_tokens = overflow::rearm_tokens(&policy, &due.window);
         let rests = (cools || due.rest_tokens.is_some_and(|rest| estimated < rest + rearm_tokens)) && !exceeds;
-        self.relieve(due, &source, scene, tokens).await?;
+        self.relieve(due, scene, tokens).await?;
         // What was found to be filled by what no reduction takes away is not tried again; what is found now is told.
         let allowed = |level| !rests && !is_filled(&policy, &due.window, level, due.overhead_tokens);
         let filled = guard::filled(scene, due, estimated, allowed).filter(|_| !due.held);
@@ -164,19 +165,25 @@ impl Worker {
         Ok(())
     }
 
-    /// Asks for a reduction when the last reply failed because the view was too large for its provider. Neither an undo
-    /// nor a rest holds that up: the session cannot go on without it. What cannot be helped fails, and so tells of it.
-    async fn relieve(&self, due: &DueSession, source: &Source, scene: Scene<'_>, tokens: i64) -> Result<(), Error> {
+    /// Asks for a reduction when the last reply tells that the view was too large for its provider. Neither an undo nor a
+    /// rest holds that up when the session cannot go on without it. What cannot be helped then fails, and so tells of it.
+    async fn relieve(&self, due: &DueSession, scene: Scene<'_>, tokens: i64) -> Result<(), Error> {
         if !scene.policy.trigger.auto {
             return Ok(());
         }
         let before = self.reductions(due.session).await?;
-        let request = match replay::answer(scene.layout, &source.messages, &before) {
+        let (request, condition) = match replay::answer(scene, &before) {
             replay::Answer::Nothing => return Ok(()),
-            replay::Answer::Relief => replay::relief(scene, tokens).unwrap_or_else(replay::of_media),
-            replay::Answer::GiveUp => replay::of_media(),
+            replay::Answer::Relief(Overflow::Unanswered) => {
+                (replay::relief(scene, tokens).unwrap_or_else(replay::of_media), Condition::Possible(true))
+            }
+            replay::Answer::Relief(Overflow::Answered) => match replay::relief(scene, tokens) {
+                Some(request) => (request, Condition::Due { at: due.revision }),
+                None => return Ok(()),
+            },
+            replay::Answer::GiveUp => (replay::of_media(), Condition::Possible(true)),
         };
-        let (window, condition) = (due.window.clone(), Condition::Possible(true));
+        let window = due.window.clone();
         match self.store.enqueue(due.session, Caller::default(), request, window, condition, None).await {
             Ok(_) | Err(store::Error::Archived) => Ok(()),
             Err(error) => Err(error.into()),

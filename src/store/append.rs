@@ -40,7 +40,7 @@ pub struct Weighed {
     pub counted: Option<Counted>,
     /// Whether its usage, if it has any, is of a view that was not shortened for it.
     pub whole_view: bool,
-    /// Whether it failed because its view was too large.
+    /// Whether it tells that its view was too large.
     pub overflow: bool,
 }
 
@@ -51,7 +51,7 @@ pub struct Seal {
     pub finish: Finish,
     /// Whether its usage, if it has any, is of a view that was not shortened for it.
     pub whole_view: bool,
-    /// Whether it failed because its view was too large.
+    /// Whether it tells that its view was too large.
     pub overflow: bool,
 }
 
@@ -76,7 +76,7 @@ pub(crate) struct AppendMessage {
     pub(crate) counted: Option<Counted>,
     /// Whether its usage is of a view that was not shortened for it.
     pub(crate) whole_view: bool,
-    /// Whether it failed because its view was too large.
+    /// Whether it tells that its view was too large.
     pub(crate) overflow: bool,
 }
 

@@ -499,7 +499,7 @@ impl Head {
         self.view_tokens >= failed + steps * step
     }
 
-    /// Sets the due mark for a reply that failed because its view was too large.
+    /// Sets the due mark for a reply which tells that its view was too large.
     pub(crate) fn overflow(&mut self, rule: &Rule) {
         self.due_revision = Some(self.revision);
         self.due_window = (rule.window != self.window).then(|| rule.window.clone());

@@ -29,6 +29,7 @@ mod real_input;
 mod retrieval;
 mod routine;
 mod sessions;
+mod silent_overflow;
 mod simulate;
 mod status;
 mod subscriptions;

@@ -112,7 +112,7 @@ pub fn seed() -> Policy {
         preset: SEED.name.to_owned(),
         render_version: 2,
         counting: counting(UsageCount::Total),
-        trigger: Trigger { auto: true, cool_down_seconds: 60 },
+        trigger: Trigger { auto: true, cool_down_seconds: 60, silent_overflow: false },
         truncate: None,
         routine: Vec::new(),
         micro: Some(Rung {
@@ -160,7 +160,7 @@ pub fn observed() -> Policy {
         preset: OBSERVED.name.to_owned(),
         render_version: 2,
         counting: counting(UsageCount::Prompt),
-        trigger: Trigger { auto: true, cool_down_seconds: 0 },
+        trigger: Trigger { auto: true, cool_down_seconds: 0, silent_overflow: false },
         truncate: None,
         routine: Vec::new(),
         micro: None,

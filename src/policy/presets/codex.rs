@@ -69,7 +69,7 @@ pub fn v2026_08() -> Policy {
             media: MediaUnits::all(7_373),
             usage: UsageCount::Total,
         },
-        trigger: Trigger { auto: true, cool_down_seconds: 0 },
+        trigger: Trigger { auto: true, cool_down_seconds: 0, silent_overflow: false },
         truncate: None,
         routine: Vec::new(),
         micro: None,

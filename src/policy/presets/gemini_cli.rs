@@ -141,7 +141,7 @@ pub fn august_2025() -> Policy {
         preset: AUGUST_2025.name.to_owned(),
         render_version: 2,
         counting: Counting { usage: UsageCount::Total, ..counting() },
-        trigger: Trigger { auto: true, cool_down_seconds: 0 },
+        trigger: Trigger { auto: true, cool_down_seconds: 0, silent_overflow: false },
         truncate: None,
         routine: Vec::new(),
         micro: None,

@@ -74,7 +74,7 @@ pub fn v0_8() -> Policy {
             media: MediaUnits::all(1_200),
             usage: UsageCount::Total,
         },
-        trigger: Trigger { auto: true, cool_down_seconds: 0 },
+        trigger: Trigger { auto: true, cool_down_seconds: 0, silent_overflow: false },
         truncate: None,
         routine: vec![Step::Clear(tool_pairs())],
         micro: None,

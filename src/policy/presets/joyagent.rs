@@ -73,7 +73,7 @@ pub fn policy() -> Policy {
             media: MediaUnits::all(1_024),
             usage: UsageCount::Total,
         },
-        trigger: Trigger { auto: true, cool_down_seconds: 0 },
+        trigger: Trigger { auto: true, cool_down_seconds: 0, silent_overflow: false },
         truncate: Some(Truncate::head(10_000, "")),
         routine: Vec::new(),
         micro: None,

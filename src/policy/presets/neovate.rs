@@ -110,7 +110,7 @@ fn policy(preset: &str, past_cleared: PastCleared, stop_when_enough: bool) -> Po
             media: MediaUnits::all(1_200),
             usage: UsageCount::Total,
         },
-        trigger: Trigger { auto: true, cool_down_seconds: 0 },
+        trigger: Trigger { auto: true, cool_down_seconds: 0, silent_overflow: false },
         truncate: Some(Truncate {
             max_lines: 2_000,
             max_bytes: 51_200,

@@ -192,7 +192,7 @@ fn policy(preset: &str, tail: LastTurns, summary: Summary) -> Policy {
             media: MediaUnits::all(4_800),
             usage: UsageCount::Total,
         },
-        trigger: Trigger { auto: true, cool_down_seconds: 0 },
+        trigger: Trigger { auto: true, cool_down_seconds: 0, silent_overflow: false },
         truncate: None,
         routine: Vec::new(),
         micro: None,

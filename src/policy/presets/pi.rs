@@ -23,6 +23,8 @@ pub const V0_73: Preset = Preset {
         "Where nothing can be summarized nothing happens; pi 0.73 then asks a model to summarize nothing.",
         "Messages of extensions and summaries of branches are messages of the user, with their weight and at their \
          place; pi 0.73 weighs neither, and keeps those that stand just before the cut.",
+        SILENT,
+        "A request that a provider answered although it did not fit is not sent again; pi 0.73 goes on with it.",
         "What an earlier summary says is never lost; pi 0.73 forgets it when only the front of a turn is summarized.",
     ],
     sources: SOURCES,
@@ -39,6 +41,7 @@ pub const V1_5: Preset = Preset {
         RECORDS,
         AGAIN,
         BREAKER,
+        SILENT,
         "A summary has a limit of its own; pi leaves it to the model.",
         "The words around a command that the user ran, and around the summary of a branch, have their weight; pi \
          weighs only what they hold.",
@@ -58,6 +61,9 @@ const AGAIN: &str = "A compaction by hand right after another looks at what that
 const BREAKER: &str =
     "A reduction that frees nothing ends in a breaker; pi has none beyond one retry for each overflow.";
 
+const SILENT: &str = "A reply is held against the window that it names, whoever's model wrote it, and one reduction answers \
+                      the overflows of one request; images go with it, which pi keeps.";
+
 const SOURCES: &[(&str, &str)] = &[
     ("preset", "this preset's name"),
     ("render_version", "Longhand's renderer"),
@@ -70,6 +76,7 @@ const SOURCES: &[(&str, &str)] = &[
     ("counting.usage", "pi: calculateContextTokens"),
     ("trigger.auto", "pi: compaction.enabled"),
     ("trigger.cool_down_seconds", "pi has no timer"),
+    ("trigger.silent_overflow", "pi: isContextOverflow with a window"),
     ("truncate", "pi cuts outputs only in what a summarizer reads"),
     ("routine", "pi clears nothing"),
     ("micro", "pi has one rung"),
@@ -160,7 +167,7 @@ fn policy(version: &Version) -> Policy {
             media: version.media,
             usage: UsageCount::Total,
         },
-        trigger: Trigger { auto: true, cool_down_seconds: 0 },
+        trigger: Trigger { auto: true, cool_down_seconds: 0, silent_overflow: true },
         truncate: None,
         routine: Vec::new(),
         micro: None,

@@ -108,7 +108,7 @@ fn policy(name: &str, said: Said, fit: Fit) -> Policy {
             media: MediaUnits::all(0),
             usage: UsageCount::Total,
         },
-        trigger: Trigger { auto: true, cool_down_seconds: 0 },
+        trigger: Trigger { auto: true, cool_down_seconds: 0, silent_overflow: false },
         truncate: None,
         routine: Vec::new(),
         micro: None,

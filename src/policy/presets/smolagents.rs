@@ -54,7 +54,7 @@ pub fn policy() -> Policy {
             media: MediaUnits::all(4_800),
             usage: UsageCount::Total,
         },
-        trigger: Trigger { auto: false, cool_down_seconds: 0 },
+        trigger: Trigger { auto: false, cool_down_seconds: 0, silent_overflow: false },
         truncate: Some(Truncate {
             max_units: 20_000,
             max_lines: 0,

@@ -304,7 +304,7 @@ fn policy(name: &str, message_units: u32) -> Policy {
             media: MediaUnits::all(85),
             usage: UsageCount::Nothing,
         },
-        trigger: Trigger { auto: true, cool_down_seconds: 0 },
+        trigger: Trigger { auto: true, cool_down_seconds: 0, silent_overflow: false },
         truncate: None,
         routine: Vec::new(),
         micro: None,

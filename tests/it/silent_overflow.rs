@@ -1,0 +1,151 @@
+//! Views that a provider accepted although they did not fit: what the usage of a reply tells, where the policy looks.
+
+use crate::support::{TestApp, conversation, shown, turns, window, with_image};
+use longhand::app::sessions::{NewSession, SessionChange};
+use longhand::model::compaction::Trigger;
+use longhand::model::event::EventBody;
+use longhand::model::message::{Finish, FinishReason, NewMessage};
+use longhand::model::usage::Usage;
+use longhand::store::Caller;
+
+const WINDOW: i64 = 6_000;
+
+/// A session that is far from its threshold by its words, under pi with a small tail.
+async fn session(test: &TestApp, override_json: &str) -> String {
+    let policy = format!(
+        r#"{{"auto": {{"threshold": {{"limit": {{"reserve": {{"reserve_tokens": 1000}}}}}},
+            "steps": {{"0": {{"summarize": {{"tail": {{"recent": {{"keep_tokens": 300}}}}}}}}}}}}{override_json}}}"#
+    );
+    let new = NewSession {
+        preset: "pi@1.5".to_owned(),
+        policy_override_json: policy,
+        window: window(WINDOW, 0),
+        ..NewSession::default()
+    };
+    let session = test.create(new).await;
+    test.append(&session, &turns(1, 6, 800)).await;
+    test.settled().await;
+    session
+}
+
+/// How a reply ended that was given so many tokens and wrote so many.
+fn end(reason: FinishReason, input: i64, output: i64) -> Finish {
+    let usage = Usage { input: input - 100, cache_read: 100, output, ..Usage::default() };
+    Finish { reason: Some(reason), usage: Some(usage), ..Finish::default() }
+}
+
+fn reply(name: &str, finish: Finish) -> Vec<NewMessage> {
+    let mut reply = conversation(&format!("{name} \"so be it\""));
+    reply[0].finish = Some(finish);
+    reply
+}
+
+/// Why the reductions of a session began, and why those of them ended that failed, once nothing is left to do.
+async fn told(test: &TestApp) -> (Vec<Trigger>, Vec<String>) {
+    test.settled().await;
+    let events = test.events().await;
+    let began = events.iter().filter_map(|event| match &event.body {
+        EventBody::CompactionStarted { trigger, .. } => Some(*trigger),
+        _ => None,
+    });
+    let failed = events.iter().filter_map(|event| match &event.body {
+        EventBody::CompactionFailed { failure, .. } => Some(failure.reason.clone()),
+        _ => None,
+    });
+    (began.collect(), failed.collect())
+}
+
+#[tokio::test]
+async fn a_reply_that_read_more_than_the_window_has_its_view_reduced_as_an_overflow() {
+    let off = r#", "trigger": {"silent_overflow": false}"#;
+    for (override_json, finish, began) in [
+        ("", end(FinishReason::Stop, WINDOW + 1, 9), vec![Trigger::Overflow]),
+        ("", end(FinishReason::Length, WINDOW, 0), vec![Trigger::Overflow]),
+        // It fits; what is over the threshold is the threshold's business.
+        ("", end(FinishReason::Stop, WINDOW, 9), vec![Trigger::Threshold]),
+        ("", end(FinishReason::Length, WINDOW, 1), vec![Trigger::Threshold]),
+        (off, end(FinishReason::Stop, WINDOW + 1, 9), vec![Trigger::Threshold]),
+        (r#", "trigger": {"auto": false}"#, end(FinishReason::Stop, WINDOW + 1, 9), vec![]),
+    ] {
+        for sealed_later in [false, true] {
+            let test = TestApp::start().await;
+            let session = session(&test, override_json).await;
+            test.append(&session, "u9 \"and now?\"").await;
+            if sealed_later {
+                test.append(&session, "a9 open").await;
+                let sealed = test.app.finish_message(&session, "a9", finish.clone(), None, Caller::default()).await;
+                sealed.expect("sealed");
+            } else {
+                let messages = reply("a9", finish.clone());
+                test.app.append(&session, messages, None, None, Caller::default()).await.expect("appended");
+            }
+            assert_eq!(told(&test).await, (began.clone(), vec![]), "{override_json} {finish:?}");
+            let context = test.context(&session).await;
+            assert_eq!(context.covered.is_some(), !began.is_empty(), "{finish:?}");
+            let lines = shown(&context);
+            assert!(!lines.iter().any(|line| line.contains(" added: ")), "nobody asks a model to go on: {lines:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_window_is_that_of_the_reply() {
+    let test = TestApp::start().await;
+    let session = session(&test, "").await;
+    test.append(&session, "u9 \"and now?\"").await;
+    let larger = window(WINDOW * 2, 0);
+    let messages = reply("a9", end(FinishReason::Stop, WINDOW + 1, 9));
+    test.app.append(&session, messages, Some(larger), None, Caller::default()).await.expect("appended");
+    assert_eq!(told(&test).await, (vec![], vec![]));
+}
+
+#[tokio::test]
+async fn one_request_has_its_overflow_answered_once() {
+    let test = TestApp::start().await;
+    let session = session(&test, "").await;
+    test.append(&session, "u9 \"and now?\"").await;
+    let say = async |name: &str, reason, output| {
+        // It was given the view of now.
+        let context_revision = Some(test.revision(&session).await);
+        let finish = Finish { context_revision, ..end(reason, WINDOW + 1, output) };
+        test.app.append(&session, reply(name, finish), None, None, Caller::default()).await.expect("appended");
+        told(&test).await
+    };
+    let overflows = |(began, failed): (Vec<Trigger>, Vec<String>)| {
+        (began.iter().filter(|trigger| **trigger == Trigger::Overflow).count(), failed)
+    };
+    assert_eq!(overflows(say("a9", FinishReason::Length, 0).await), (1, vec![]));
+    // The same again, and who waits for an answer is told that this is all.
+    let (began, failed) = overflows(say("a9b", FinishReason::Length, 0).await);
+    assert_eq!((began, failed.first().map(String::as_str)), (2, Some("OVERFLOW_AGAIN")));
+    // Whoever has an answer needs no telling.
+    assert_eq!(overflows(say("a9c", FinishReason::Stop, 9).await).0, 2);
+    // Another request is another matter.
+    test.append(&session, &turns(10, 12, 800)).await;
+    test.settled().await;
+    assert_eq!(overflows(say("a13", FinishReason::Stop, 9).await).0, 3);
+    assert_eq!(test.findings().await, []);
+}
+
+#[tokio::test]
+async fn a_request_that_was_answered_all_the_same_is_not_replayed() {
+    for (finish, last) in [
+        (end(FinishReason::Stop, WINDOW + 1, 9), "user shown: what does the plot [attached image/png: plot.png]"),
+        (end(FinishReason::Length, WINDOW, 0), "user added: what does the plot [attached image/png: plot.png]"),
+    ] {
+        let test = TestApp::start().await;
+        let session = with_image(&test).await;
+        let looks = SessionChange {
+            policy_override_json: Some(r#"{"trigger": {"silent_overflow": true}}"#.to_owned()),
+            ..SessionChange::default()
+        };
+        test.app.update_session(&session, looks, Caller::default()).await.expect("a policy");
+        test.settled().await;
+        let messages = reply("a90", finish.clone());
+        test.app.append(&session, messages, None, None, Caller::default()).await.expect("appended");
+        let (began, _) = told(&test).await;
+        assert_eq!(began.first(), Some(&Trigger::Overflow), "{finish:?}");
+        let lines = shown(&test.context(&session).await);
+        assert!(lines.iter().any(|line| line == last), "{finish:?}: {lines:?}");
+    }
+}
