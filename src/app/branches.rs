@@ -1,10 +1,14 @@
 //! Rewinds that keep a summary of what they leave.
 
+use super::branch_books::BranchBooks;
 use super::error::{Error, Reason, Result};
 use super::{Longhand, check_caller, validate, window_in_force};
+use crate::clock::fresh_id;
 use crate::limits;
 use crate::model::Revision;
+use crate::model::ids::MessageId;
 use crate::policy::branch::{self, BranchRules};
+use crate::scheduler::Books;
 use crate::store::{BranchSummary, Caller, Receipt};
 use crate::summarizer::{Extractive, Summarizer as _, SummaryInput, SummaryOutput};
 use std::time::Duration;
@@ -56,19 +60,24 @@ impl Longhand {
             counting: policy.counting.clone(),
             instructions: branch::instructions(instructions),
         };
-        let output = self.summary_of_branch(&input).await?;
+        let id = MessageId(fresh_id());
+        let books = BranchBooks::new(Books::new(self.shared.clock.clone(), 1), self.store().clone(), key, id);
+        let output = self.summary_of_branch(&input, &books).await;
+        // Before the rewind, so that whoever hears of it finds them; and whatever becomes of it.
+        books.keep().await;
+        let output = output?;
         let text = branch::told(&output.text, &plan.files);
-        let summary = BranchSummary { text, summarizer: output.summarizer, usage: output.usage };
+        let summary = BranchSummary { id, text, summarizer: output.summarizer, usage: output.usage };
         Ok(self.store().rewind(key, caller, unchanged, message, Some(summary)).await?)
     }
 
     /// Has it written by whoever writes ordinary summaries, or else by the built-in summarizer.
-    async fn summary_of_branch(&self, input: &SummaryInput) -> Result<SummaryOutput> {
+    async fn summary_of_branch(&self, input: &SummaryInput, books: &BranchBooks) -> Result<SummaryOutput> {
         let asking = async {
             let _place = self.shared.branches.acquire().await;
             let limit = Duration::from_millis(limits::SUMMARIZE_MS_MAX);
             let summarizer = self.shared.scheduler.summarizers().of(None);
-            match tokio::time::timeout(limit, summarizer.summarize(input)).await {
+            match tokio::time::timeout(limit, summarizer.summarize_before(input, books)).await {
                 Ok(Ok(output)) if !output.text.trim().is_empty() => return Ok(output),
                 Ok(Ok(_)) => tracing::warn!("the summary of a branch is empty"),
                 Ok(Err(error)) => tracing::warn!(%error, "the summary of a branch could not be written"),

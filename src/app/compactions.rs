@@ -6,6 +6,7 @@ use crate::limits;
 use crate::model::Revision;
 use crate::model::compaction::{Compaction, CompactionKind, CompactionRequest, CompactionState, Level, Trigger};
 use crate::model::ids::CompactionId;
+use crate::model::summary_request::{Purpose, SummaryRequest};
 use crate::model::usage::ModelWindow;
 use crate::model::usage::Usage;
 use crate::policy::overflow_errors::{ProviderError, is_overflow};
@@ -311,6 +312,29 @@ impl Longhand {
         }
         let next = rows.last().filter(|_| more).map(|(row, _)| cursor::page_token(*row, &scope));
         Ok((rows.into_iter().map(|(_, compaction)| compaction).collect(), next.unwrap_or_default()))
+    }
+
+    /// A page of a session's requests to models, newest first, each with what it was made for. With their texts a page
+    /// holds one, since a text may be long.
+    pub async fn list_summary_requests(
+        &self,
+        session: &str,
+        size: i64,
+        token: &str,
+        with_texts: bool,
+    ) -> Result<(Vec<(Purpose, SummaryRequest)>, String)> {
+        let limit = if with_texts { page_size(size)?.min(1) } else { page_size(size)? };
+        let scope = format!("summary requests {session}");
+        let below = cursor::page_start(token, &scope)?.unwrap_or(i64::MAX);
+        let key = self.store().find_session(session).await?;
+        let mut rows = self.store().summary_requests(key, below, limit + 1, with_texts).await?;
+        let more = rows.len() > usize::try_from(limit).unwrap_or(usize::MAX);
+        if more {
+            rows.pop();
+        }
+        let next = rows.last().filter(|_| more).map(|(row, ..)| cursor::page_token(*row, &scope));
+        let found = rows.into_iter().map(|(_, purpose, request)| (purpose, request)).collect();
+        Ok((found, next.unwrap_or_default()))
     }
 
     /// Lets a reduction begin that waits for somebody to agree.

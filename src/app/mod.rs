@@ -3,6 +3,7 @@
 
 pub mod admin;
 pub mod append;
+mod branch_books;
 mod branches;
 pub mod compactions;
 pub mod context;

@@ -2,7 +2,7 @@
 
 use super::event_text::{failure, kind, outcome, rewrite, rung, trigger};
 use super::output::{Align, Output, Table, dollars, time, word};
-use super::{Client, Globals, plan_text};
+use super::{Client, Globals, plan_text, requests};
 use crate::pb;
 use std::process::ExitCode;
 
@@ -74,6 +74,9 @@ pub(super) struct RetryArguments {
 pub(super) struct ListArguments {
     /// The session, by id or client id
     session: String,
+    /// List the requests to models instead, those for summaries of branches too
+    #[arg(long)]
+    requests: bool,
 }
 
 #[derive(Debug, clap::Args)]
@@ -115,6 +118,10 @@ pub(super) async fn start(globals: &Globals, arguments: StartArguments) -> anyho
 pub(super) async fn list(globals: &Globals, arguments: ListArguments) -> anyhow::Result<ExitCode> {
     let mut client = globals.client().await?;
     let mut output = globals.output();
+    if arguments.requests {
+        requests::print(&mut client, &mut output, arguments.session).await?;
+        return Ok(ExitCode::SUCCESS);
+    }
     let compactions = all(&mut client, &arguments.session).await?;
     if output.json() {
         compactions.iter().try_for_each(|compaction| output.message(compaction))?;

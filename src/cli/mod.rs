@@ -23,6 +23,7 @@ mod output;
 mod plan_text;
 mod presets;
 mod replay;
+mod requests;
 mod serve;
 mod sessions;
 mod show;
@@ -96,7 +97,7 @@ enum Command {
     Replay(replay::Arguments),
     /// Ask for a reduction by hand
     Compact(compactions::StartArguments),
-    /// List a session's reductions, newest first
+    /// List a session's reductions, or its requests to models, newest first
     Compactions(compactions::ListArguments),
     /// Take back the newest reduction, rewind or edit in force
     Undo(compactions::ReversalArguments),

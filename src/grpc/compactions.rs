@@ -2,7 +2,7 @@
 
 use super::caller;
 use super::convert::compaction::{
-    changed, compaction, plan, read_kind, read_level, read_overflow, read_summary, summary_request,
+    changed, compaction, plan, read_kind, read_level, read_overflow, read_summary, request_for, summary_request,
 };
 use crate::app::Longhand;
 use crate::app::compactions::Wanted;
@@ -92,6 +92,17 @@ impl CompactionService for Compactions {
         let (found, next_page_token) = self.app.list_compactions(&session_id, page_size.into(), &page_token).await?;
         let compactions = found.into_iter().map(compaction).collect();
         Ok(Response::new(pb::ListCompactionsResponse { compactions, next_page_token }))
+    }
+
+    async fn list_summary_requests(
+        &self,
+        request: Request<pb::ListSummaryRequestsRequest>,
+    ) -> Result<Response<pb::ListSummaryRequestsResponse>, Status> {
+        let pb::ListSummaryRequestsRequest { session_id, page_size, page_token, include_text } = request.into_inner();
+        let (found, next_page_token) =
+            self.app.list_summary_requests(&session_id, page_size.into(), &page_token, include_text).await?;
+        let summary_requests = found.into_iter().map(request_for).collect();
+        Ok(Response::new(pb::ListSummaryRequestsResponse { summary_requests, next_page_token }))
     }
 
     async fn confirm_compaction(

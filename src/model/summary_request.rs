@@ -1,5 +1,6 @@
 //! Requests to models that were to write a summary, as they are kept for an audit.
 
+use super::ids::{CompactionId, MessageId};
 use super::time::Timestamp;
 use super::usage::Usage;
 
@@ -28,6 +29,15 @@ pub struct SummaryRequest {
     pub end_time: Timestamp,
     /// The request's body and the reply's words, where the configuration has them recorded and somebody asked for them.
     pub texts: Option<(String, String)>,
+}
+
+/// What a request was made for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Purpose {
+    /// A reduction.
+    Reduction(CompactionId),
+    /// The summary of a branch, which is there under this id if the rewind was made.
+    Branch(MessageId),
 }
 
 /// What the requests of one reduction come to.

@@ -1,4 +1,4 @@
-//! The books on the requests of the job in hand, until the store has them.
+//! The books on the requests of the job in hand, or of the summary of a branch, until the store has them.
 
 use crate::clock::Clock;
 use crate::limits;
@@ -6,8 +6,8 @@ use crate::model::summary_request::SummaryRequest;
 use crate::summarizer::Call;
 use std::sync::{Mutex, PoisonError};
 
-/// The requests of one attempt that are not stored yet.
-pub(super) struct Books {
+/// Requests of one attempt that are not stored yet.
+pub struct Books {
     clock: Clock,
     attempt: i64,
     requests: Mutex<Vec<SummaryRequest>>,
@@ -15,25 +15,25 @@ pub(super) struct Books {
 
 impl Books {
     /// Empty books for an attempt of a job.
-    pub(super) fn new(clock: Clock, attempt: i64) -> Self {
+    pub fn new(clock: Clock, attempt: i64) -> Self {
         Self { clock, attempt, requests: Mutex::default() }
     }
 
     /// Puts back what could not be stored.
-    pub(super) fn put_back(&self, mut requests: Vec<SummaryRequest>) {
+    pub fn put_back(&self, mut requests: Vec<SummaryRequest>) {
         let mut noted = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
         requests.append(&mut noted);
         *noted = requests;
     }
 
     /// Takes out what was noted so far.
-    pub(super) fn take(&self) -> Vec<SummaryRequest> {
+    pub fn take(&self) -> Vec<SummaryRequest> {
         // The list is whole at any time.
         std::mem::take(&mut *self.requests.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Notes a request that has ended, well or not.
-    pub(super) fn note(&self, call: &Call) {
+    pub fn note(&self, call: &Call) {
         let request = SummaryRequest {
             attempt: self.attempt,
             summarizer: call.summarizer.clone(),

@@ -26,7 +26,6 @@ use crate::model::time::Timestamp;
 use crate::policy::bpe::Vocabulary;
 use crate::store::{self, Store};
 use crate::summarizer::{Levels, Tasks};
-use books::Books;
 use futures::FutureExt as _;
 use std::num::NonZeroUsize;
 use std::panic::AssertUnwindSafe;
@@ -38,6 +37,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use worker::Worker;
 
+pub use books::Books;
 pub use index::index;
 pub use live::SummaryDelta;
 pub use preview::Preview;

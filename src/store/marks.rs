@@ -11,6 +11,7 @@ use super::messages;
 use super::reversals;
 use super::sessions::write_layout;
 use super::tx::{Caller, MessageInput, PartInput, Tx};
+use crate::clock::fresh_id;
 use crate::model::Revision;
 use crate::model::event::EventBody;
 use crate::model::fold;
@@ -34,6 +35,8 @@ pub(crate) struct Rewrite {
 /// A summary of what a rewind leaves.
 #[derive(Debug, Clone)]
 pub struct BranchSummary {
+    /// The id that the message gets; requests that were made for it have it already.
+    pub id: MessageId,
     /// What the message says.
     pub text: String,
     /// Who wrote it.
@@ -173,11 +176,12 @@ async fn rewind(
     let mut digest = Digest::default();
     write(tx, &mut digest, lineage.key, marks, MarkBody::Rewound { after, told: summary.is_some() }).await?;
     let at = tx.event(lineage.key, caller, &EventBody::SessionRewound { after }, &digest)?;
-    let Some(BranchSummary { text, summarizer, usage }) = summary else {
+    let Some(BranchSummary { id, text, summarizer, usage }) = summary else {
         changed(tx, lineage.key, at)?;
         return Ok(Vec::new());
     };
     let input = MessageInput {
+        public_id: id.0,
         head: codec::MessageHead { actor: caller.actor.clone(), model: summarizer, ..codec::MessageHead::default() },
         finish: Some(Finish { usage, ..Finish::default() }),
         ..MessageInput::derived(Role::User, MessageKind::Branch, &[PartBody::Text(text)])
@@ -209,6 +213,7 @@ async fn edit(
         return leave_out(tx, lineage, caller, marks, target, located.id).await;
     }
     let input = MessageInput {
+        public_id: fresh_id(),
         client_id: None,
         role: located.role,
         kind: MessageKind::Edit,

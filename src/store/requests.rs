@@ -9,23 +9,31 @@ use super::lineage::Reader;
 use super::spending;
 use super::tx::Tx;
 use super::writer::Command;
-use crate::model::ids::CompactionId;
-use crate::model::summary_request::SummaryRequest;
+use crate::model::ids::{CompactionId, MessageId};
+use crate::model::summary_request::{Purpose, SummaryRequest};
 use crate::model::time::Timestamp;
 use sqlx::Row as _;
 use sqlx::sqlite::SqliteRow;
+use uuid::Uuid;
 
-/// Requests of one job on their way into the books.
+/// Requests of one job, or for one summary of a branch, on their way into the books.
 #[derive(Clone)]
 pub(crate) struct AddRequests {
     pub(crate) session: SessionKey,
-    pub(crate) job: i64,
+    pub(crate) subject: Subject,
     pub(crate) requests: Vec<SummaryRequest>,
 }
 
-const INSERT: &str = "insert into summary_request (session_id, job_id, attempt, summarizer, model, request_hash, \
+/// What requests on their way are for.
+#[derive(Clone, Copy)]
+pub(crate) enum Subject {
+    Job(i64),
+    Branch(MessageId),
+}
+
+const INSERT: &str = "insert into summary_request (session_id, job_id, message_id, attempt, summarizer, model, request_hash, \
      reply_hash, usage, cost_micros, duration_ms, failure, end_time, request_text, reply_text) \
-     values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)";
+     values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)";
 const OF_JOBS: &str = "select job_id, attempt, summarizer, model, request_hash, reply_hash, usage, cost_micros, \
      duration_ms, failure, end_time, null as request_text, null as reply_text from summary_request \
      where session_id = $1 and job_id between $2 and $3 order by job_id, id";
@@ -33,9 +41,15 @@ const WITH_TEXTS: &str = "select job_id, attempt, summarizer, model, request_has
      duration_ms, failure, end_time, request_text, reply_text from summary_request \
      where session_id = $1 and job_id = $2 order by id limit 1 offset $3";
 
+const OF_SESSION: &str = "select r.id, j.public_id as compaction_id, r.message_id, r.job_id, r.attempt, r.summarizer, \
+     r.model, r.request_hash, r.reply_hash, r.usage, r.cost_micros, r.duration_ms, r.failure, r.end_time, \
+     iif($4, r.request_text, null) as request_text, iif($4, r.reply_text, null) as reply_text \
+     from summary_request r left join job j on j.id = r.job_id \
+     where r.session_id = $1 and r.id < $2 order by r.id desc limit $3";
+
 /// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
-pub(crate) const STATEMENTS: &[&str] = &[INSERT, OF_JOBS, WITH_TEXTS];
+pub(crate) const STATEMENTS: &[&str] = &[INSERT, OF_JOBS, WITH_TEXTS, OF_SESSION];
 
 impl Store {
     /// One of the requests that were made for a reduction, by its number from 1, with its texts; none when there are
@@ -50,8 +64,36 @@ impl Store {
 
     /// Notes requests to models that were made for a job, whatever becomes of it.
     pub async fn add_requests(&self, claim: &Claim, requests: Vec<SummaryRequest>) -> Result<()> {
-        let add = AddRequests { session: claim.session, job: claim.job, requests };
+        let add = AddRequests { session: claim.session, subject: Subject::Job(claim.job), requests };
         self.done(Command::AddRequests(add)).await
+    }
+
+    /// Notes a request to a model that was made for the summary of a branch, whatever becomes of it.
+    pub async fn add_branch_request(
+        &self,
+        session: SessionKey,
+        message: MessageId,
+        request: SummaryRequest,
+    ) -> Result<()> {
+        let add = AddRequests { session, subject: Subject::Branch(message), requests: vec![request] };
+        self.done(Command::AddRequests(add)).await
+    }
+
+    /// A page of a session's requests to models, newest first, each with the number that continues behind it and what it
+    /// was made for; with their texts only where that is asked for.
+    pub async fn summary_requests(
+        &self,
+        session: SessionKey,
+        below: i64,
+        limit: i64,
+        with_texts: bool,
+    ) -> Result<Vec<(i64, Purpose, SummaryRequest)>> {
+        self.reading(async |reader| {
+            let query = sqlx::query(OF_SESSION).bind(session.0).bind(below).bind(limit).bind(with_texts);
+            let rows = reader.all(query).await?;
+            rows.iter().map(|row| Ok((row.try_get("id")?, purpose(row)?, request(row)?))).collect()
+        })
+        .await
     }
 }
 
@@ -65,12 +107,17 @@ impl AddRequests {
     /// Writes them, in the order in which they ended. A job that was taken over or cancelled keeps its requests too:
     /// they were sent, and may cost.
     pub(crate) async fn apply(self, tx: &mut Tx<'_>) -> Result<()> {
+        let (job, message) = match self.subject {
+            Subject::Job(job) => (Some(job), None),
+            Subject::Branch(message) => (None, Some(message.0.as_bytes().to_vec())),
+        };
         for request in self.requests {
             spending::add(tx.conn, &request).await?;
             let (request_text, reply_text) = request.texts.unzip();
             sqlx::query(INSERT)
                 .bind(self.session.0)
-                .bind(self.job)
+                .bind(job)
+                .bind(message.clone())
                 .bind(request.attempt)
                 .bind(request.summarizer)
                 .bind(request.model)
@@ -113,12 +160,30 @@ pub(crate) async fn with_texts(
 }
 
 fn from_row(row: &SqliteRow) -> Result<(i64, SummaryRequest)> {
+    Ok((row.try_get("job_id")?, request(row)?))
+}
+
+/// What a request was made for.
+fn purpose(row: &SqliteRow) -> Result<Purpose> {
+    let id = |name: &str| -> Result<Option<Uuid>> {
+        row.try_get::<Option<Vec<u8>>, _>(name)?.map(|bytes| codec::uuid(&bytes)).transpose()
+    };
+    match (id("compaction_id")?, id("message_id")?) {
+        (Some(compaction), None) => Ok(Purpose::Reduction(CompactionId(compaction))),
+        (None, Some(message)) => Ok(Purpose::Branch(MessageId(message))),
+        (Some(_), Some(_)) | (None, None) => {
+            Err(Error::corrupt("summary_request", "it is for two things, or for none"))
+        }
+    }
+}
+
+fn request(row: &SqliteRow) -> Result<SummaryRequest> {
     let hash = |name: &str| -> Result<[u8; 32]> {
         let bytes: Vec<u8> = row.try_get(name)?;
         bytes.try_into().map_err(|_| Error::corrupt("summary_request", format_args!("{name} is no hash")))
     };
     let usage: Option<Vec<u8>> = row.try_get("usage")?;
-    let request = SummaryRequest {
+    Ok(SummaryRequest {
         attempt: row.try_get("attempt")?,
         summarizer: row.try_get("summarizer")?,
         model: row.try_get("model")?,
@@ -130,6 +195,5 @@ fn from_row(row: &SqliteRow) -> Result<(i64, SummaryRequest)> {
         failure: row.try_get("failure")?,
         end_time: Timestamp(row.try_get("end_time")?),
         texts: row.try_get::<Option<String>, _>("request_text")?.zip(row.try_get::<Option<String>, _>("reply_text")?),
-    };
-    Ok((row.try_get("job_id")?, request))
+    })
 }

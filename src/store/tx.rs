@@ -102,6 +102,7 @@ pub(crate) struct PartInput {
 /// A message on its way to disk.
 #[derive(Clone)]
 pub(crate) struct MessageInput {
+    pub(crate) public_id: Uuid,
     pub(crate) client_id: Option<String>,
     pub(crate) role: Role,
     pub(crate) kind: MessageKind,
@@ -116,6 +117,7 @@ impl MessageInput {
     /// Encodes what a client wants to append. Done before the writer is asked, in the caller's own time.
     pub(crate) fn from_client(message: &NewMessage, actor: &str, tokens: i64) -> Self {
         Self {
+            public_id: fresh_id(),
             client_id: message.client_id.clone(),
             role: message.role,
             kind: message.kind,
@@ -140,6 +142,7 @@ impl MessageInput {
             PartInput { public_id: fresh_id(), client_id: None, encoded }
         };
         Self {
+            public_id: fresh_id(),
             client_id: None,
             role,
             kind,
@@ -276,9 +279,8 @@ impl<'a> Tx<'a> {
 
     /// Adds a message with its event. It comes at the session's next revision.
     pub(crate) fn message(&mut self, key: i64, caller: &Caller, input: MessageInput) -> Result<(Uuid, Revision)> {
-        let MessageInput { client_id, role, kind, head: head_columns, finish, parts, tokens } = input;
+        let MessageInput { public_id, client_id, role, kind, head: head_columns, finish, parts, tokens } = input;
         let revision = self.next_revision(key)?;
-        let public_id = fresh_id();
         let row = self.counters.next_message;
         self.counters.next_message += 1;
         let head_bytes = head_columns.encode_packed();

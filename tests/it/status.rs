@@ -6,9 +6,14 @@ use crate::provider::{PATIENT, configured, input, say, status};
 use crate::support::{TestApp, soon, turns};
 use crate::tidy::assert_reviewed;
 use longhand::app::admin::{Breaker, Provider, Spent};
-use longhand::model::compaction::{CompactionState, Trigger};
+use longhand::app::compactions::Wanted;
+use longhand::model::compaction::{CompactionKind, CompactionState, Trigger};
 use longhand::model::event::EventKind;
+use longhand::model::ids::MessageId;
+use longhand::model::message::MessageKind;
+use longhand::model::summary_request::{Purpose, SummaryRequest};
 use longhand::model::usage::Usage;
+use longhand::store::Caller;
 use longhand::summarizer::Summarizer;
 use std::sync::Arc;
 
@@ -17,8 +22,8 @@ fn scenes() -> [Scene; 3] {
     [Scene::Length("## Go".to_owned()), status(500, &[], "internal", "oops"), say()]
 }
 
-/// A new session that is summarized, which takes three requests.
-async fn summarized(test: &TestApp) {
+/// A new session that is summarized, which takes three requests; its id.
+async fn summarized(test: &TestApp) -> String {
     let session = test.session("opencode@seed", 6_000, 1_000).await;
     let mut watch = test.watch().await;
     let before = watch.log.len();
@@ -30,6 +35,7 @@ async fn summarized(test: &TestApp) {
         watch.frame().await;
     }
     test.settled().await;
+    session
 }
 
 async fn spent(test: &TestApp) -> Vec<Spent> {
@@ -97,18 +103,27 @@ async fn what_summaries_cost_is_counted_with_the_books() {
 async fn what_was_counted_before_by_less_is_kept() {
     let fake = FakeProvider::playing(Protocol::Chat, scenes()).await;
     let test = TestApp::with(configured(&fake, Protocol::Chat, PATIENT, 20_000, "").auto).await;
-    summarized(&test).await;
+    let session = summarized(&test).await;
     let before = test.app.server_info().await.expect("the state");
+    let requests = test.app.list_summary_requests(&session, 0, "", false).await.expect("a page").0;
+    assert_eq!(requests.len(), 3);
     let directory = test.stop().await;
-    let test = TestApp::altered(
-        directory.path(),
-        "drop table spending_tally; alter table reduction_tally rename to newer; \
+    // The store as it was before both changes, rules that nothing is deleted included.
+    const COLUMNS: &str = "id, session_id, job_id, attempt, summarizer, model, request_hash, reply_hash, usage, \
+         cost_micros, duration_ms, failure, end_time, request_text, reply_text";
+    let books = include_str!("../../migrations/20261125000000_summary_request.sql");
+    let sql = format!(
+        "alter table summary_request rename to newer_request; drop index summary_request_job; \
+         drop index summary_request_session; {books} \
+         insert into summary_request ({COLUMNS}) select {COLUMNS} from newer_request; drop table newer_request; \
+         drop table spending_tally; alter table reduction_tally rename to newer; \
          create table reduction_tally (kind integer not null, level integer not null, state integer not null, \
          count integer not null, freed_tokens integer not null, primary key (kind, level, state)) strict; \
          insert into reduction_tally select kind, level, state, count, freed_tokens from newer; drop table newer; \
-         delete from _sqlx_migrations where version = 20261202000001",
-    )
-    .await;
+         delete from _sqlx_migrations where version in (20261202000001, 20261202000002)"
+    );
+    let test = TestApp::altered(directory.path(), &sql).await;
+    assert_eq!(test.app.list_summary_requests(&session, 0, "", false).await.expect("a page").0, requests);
     let after = test.app.server_info().await.expect("the state");
     let [tally] = before.fare.tallies.as_slice() else { panic!("{:?}", before.fare) };
     assert_eq!((tally.state, tally.trigger), (CompactionState::Done, Some(Trigger::Threshold)));
@@ -225,4 +240,86 @@ fn the_metrics_of_a_daemon_move_with_its_reductions() {
     let said = daemon.text(&["status", session]);
     assert!(said.contains("breaker         closed") && said.contains("is done: "), "{said}");
     assert_eq!(daemon.json(&["status", session])[0]["sessionId"], session);
+}
+
+/// What a request was for, whether it brought a summary, and what it cost.
+type Booked = (Purpose, bool, Option<i64>);
+
+/// The requests of a session, newest first; pages of one must agree with one page of all.
+async fn booked(test: &TestApp, session: &str) -> Vec<Booked> {
+    let told =
+        |(purpose, request): &(Purpose, SummaryRequest)| (*purpose, request.failure.is_none(), request.cost_micros);
+    let (all, next) = test.app.list_summary_requests(session, 0, "", false).await.expect("a page");
+    assert!(next.is_empty() && all.iter().all(|(_, request)| request.texts.is_none()));
+    let (mut singly, mut token) = (Vec::new(), String::new());
+    while singly.len() < all.len() {
+        let (page, next) = test.app.list_summary_requests(session, 0, &token, true).await.expect("a page");
+        assert_eq!(page.len(), 1, "texts come one at a time");
+        assert!(page[0].1.texts.is_some(), "the configuration has them recorded");
+        singly.extend(page);
+        token = next;
+    }
+    assert!(token.is_empty());
+    assert!(all.iter().map(told).eq(singly.iter().map(told)));
+    all.iter().map(told).collect()
+}
+
+#[tokio::test]
+async fn requests_for_the_summary_of_a_branch_are_on_the_books() {
+    let scenes = [status(500, &[("retry-after-ms", "3")], "internal", "oops"), say(), say(), Scene::Hang];
+    let fake = FakeProvider::playing(Protocol::Chat, scenes).await;
+    let test = TestApp::with(configured(&fake, Protocol::Chat, PATIENT, 20_000, "record_text = true").auto).await;
+    let session = test.session("pi@1.5", 400_000, 1_000).await;
+    test.append(&session, "u1 \"stay here\"").await;
+    test.append(&session, &turns(2, 3, 400)).await;
+    let rewind = async |expected| test.app.rewind_with_summary(&session, "u1", "", expected, Caller::default()).await;
+    assert_eq!(booked(&test, &session).await, []);
+    let made = rewind(None).await.expect("rewound").ids;
+    let branch = |id| Purpose::Branch(MessageId(id));
+    let of_made = [(branch(made[0]), true, Some(140)), (branch(made[0]), false, None)];
+    assert_eq!(booked(&test, &session).await, of_made, "the message that names them is there");
+    let message = MessageId(made[0]).to_string();
+    assert_eq!(test.app.get_message(&session, &message).await.expect("the summary").0.kind, MessageKind::Branch);
+
+    // A rewind that is refused had its summary written all the same, …
+    test.append(&session, &turns(4, 5, 400)).await;
+    rewind(Some(1)).await.expect_err("history changed since");
+    let after = booked(&test, &session).await;
+    let [(Purpose::Branch(refused), true, Some(140)), rest @ ..] = after.as_slice() else { panic!("{after:?}") };
+    assert_eq!(rest, of_made);
+    test.app.get_message(&session, &refused.to_string()).await.expect_err("it was never there");
+
+    // … and one whose caller gives up had a request sent.
+    let app = test.app.clone();
+    let given_up = session.clone();
+    let caller = tokio::spawn(async move {
+        drop(app.rewind_with_summary(&given_up, "u1", "", None, Caller::default()).await);
+    });
+    soon("the request", fake.hangs()).await;
+    caller.abort();
+    let noted = async {
+        while test.number("select count(*) from summary_request").await < 4 {
+            tokio::task::yield_now().await;
+        }
+    };
+    soon("the request to be noted", noted).await;
+    let after = booked(&test, &session).await;
+    assert!(matches!(after[0], (Purpose::Branch(_), false, None)), "{after:?}");
+    let counted = spent(&test).await;
+    let sum = |of: fn(&Spent) -> i64| counted.iter().map(of).sum::<i64>();
+    assert_eq!((sum(|spent| spent.requests), sum(|spent| spent.cost_micros)), (4, 280));
+
+    // Nobody changes the books, and requests of reductions stand beside them.
+    let mut database = test.database().await;
+    for statement in ["update summary_request set message_id = x'00'", "delete from summary_request"] {
+        let refused = sqlx::raw_sql(statement).execute(&mut database).await.expect_err(statement).to_string();
+        assert!(refused.contains("never"), "{refused}");
+    }
+    test.append(&session, &turns(6, 9, 1_100)).await;
+    let wanted = Wanted { tail_start: "u9".to_owned(), ..Wanted::of(CompactionKind::Summary) };
+    let (reduction, _) = test.app.start_compaction(&session, wanted, Caller::default()).await.expect("started");
+    test.settled().await;
+    assert_eq!(booked(&test, &session).await[0].0, Purpose::Reduction(reduction.id));
+    assert_eq!(test.app.get_compaction(&reduction.id.to_string()).await.expect("it").requests.len(), 1);
+    assert_eq!(test.findings().await, []);
 }

@@ -9,7 +9,7 @@ use crate::app::undo::Reversed;
 use crate::model::compaction::{Compaction, CompactionKind, CompactionState, Failure, Level, Outcome, Trigger};
 use crate::model::event::Rewrite;
 use crate::model::ids::MessageId;
-use crate::model::summary_request::{Spending, SummaryRequest};
+use crate::model::summary_request::{Purpose, Spending, SummaryRequest};
 use crate::pb;
 
 /// A reduction from request to end.
@@ -62,7 +62,19 @@ pub(in crate::grpc) fn summary_request(request: SummaryRequest) -> pb::SummaryRe
         end_time: Some(time(request.end_time)),
         request_text,
         reply_text,
+        compaction_id: None,
+        branch_message_id: None,
     }
+}
+
+/// One request to a model with what it was made for.
+pub(in crate::grpc) fn request_for((purpose, request): (Purpose, SummaryRequest)) -> pb::SummaryRequest {
+    let mut told = summary_request(request);
+    match purpose {
+        Purpose::Reduction(compaction) => told.compaction_id = Some(compaction.to_string()),
+        Purpose::Branch(message) => told.branch_message_id = Some(message.to_string()),
+    }
+    told
 }
 
 /// A change that was taken back or brought back.

@@ -1,0 +1,89 @@
+//! `longhand compactions --requests`: what models were asked for a session, and what that cost.
+
+use super::Client;
+use super::output::{Align, Output, Table, dollars, shorten, time};
+use crate::pb;
+
+/// How many requests are asked for at a time.
+const PAGE_SIZE: i32 = 200;
+/// How wide a reason may be in the table.
+const FAILURE_WIDTH: usize = 60;
+
+/// Prints all of a session's requests, newest first.
+pub(super) async fn print(client: &mut Client, output: &mut Output, session_id: String) -> anyhow::Result<()> {
+    let mut request = pb::ListSummaryRequestsRequest { session_id, page_size: PAGE_SIZE, ..Default::default() };
+    let mut requests = Vec::new();
+    loop {
+        let page = client.compactions.list_summary_requests(request.clone()).await?.into_inner();
+        requests.extend(page.summary_requests);
+        if page.next_page_token.is_empty() {
+            break;
+        }
+        request.page_token = page.next_page_token;
+    }
+    if output.json() {
+        requests.iter().try_for_each(|request| output.message(request))?;
+    } else {
+        table(&requests).print(output)?;
+    }
+    Ok(output.flush()?)
+}
+
+fn table(requests: &[pb::SummaryRequest]) -> Table {
+    let mut table = Table::new(&[
+        ("ENDED", Align::Left),
+        ("FOR", Align::Left),
+        ("SUMMARIZER", Align::Left),
+        ("MODEL", Align::Left),
+        ("IN", Align::Right),
+        ("OUT", Align::Right),
+        ("COST", Align::Right),
+        ("DURATION", Align::Right),
+        ("RESULT", Align::Left),
+    ]);
+    for request in requests {
+        let branch = request.branch_message_id.as_ref().map(|message| format!("branch {message}"));
+        let tokens = |of: fn(&pb::Usage) -> i64| {
+            request.usage.as_ref().map_or_else(|| "-".to_owned(), |usage| of(usage).to_string())
+        };
+        let result = if request.failure.is_empty() { "a summary" } else { &request.failure };
+        table.row(vec![
+            time(request.end_time.as_ref()),
+            request.compaction_id.clone().or(branch).unwrap_or_else(|| "-".to_owned()),
+            request.summarizer.clone(),
+            request.model.clone(),
+            tokens(|usage| usage.input_tokens + usage.cache_read_tokens + usage.cache_write_tokens),
+            tokens(|usage| usage.output_tokens + usage.reasoning_tokens),
+            request.cost_micro_usd.map_or_else(|| "?".to_owned(), dollars),
+            format!("{}.{:03} s", request.duration_ms / 1_000, request.duration_ms % 1_000),
+            shorten(result, FAILURE_WIDTH),
+        ]);
+    }
+    table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_row_says_what_a_request_was_for() {
+        let usage = pb::Usage { input_tokens: 60, cache_read_tokens: 40, output_tokens: 20, ..pb::Usage::default() };
+        let reduction = pb::SummaryRequest {
+            compaction_id: Some("cmp_1".into()),
+            usage: Some(usage),
+            cost_micro_usd: Some(140),
+            duration_ms: 1_005,
+            ..pb::SummaryRequest::default()
+        };
+        let branch = pb::SummaryRequest {
+            branch_message_id: Some("msg_1".into()),
+            failure: "slow down".into(),
+            ..pb::SummaryRequest::default()
+        };
+        let lines = table(&[reduction, branch]).lines();
+        let words = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>().join(" ");
+        assert_eq!(words(&lines[1]), "- cmp_1 100 20 $0.000140 1.005 s a summary");
+        assert_eq!(words(&lines[2]), "- branch msg_1 - - ? 0.000 s slow down");
+    }
+}
