@@ -136,9 +136,9 @@ impl Worker {
         let cools = due.cool_until.is_some_and(|until| now < until);
         let rearm_tokens = overflow::rearm_tokens(&policy, &due.window);
         let rests = (cools || due.rest_tokens.is_some_and(|rest| estimated < rest + rearm_tokens)) && !exceeds;
-        self.relieve(due, scene, tokens).await?;
         // What was found to be filled by what no reduction takes away is not tried again; what is found now is told.
         let allowed = |level| !rests && !is_filled(&policy, &due.window, level, due.overhead_tokens);
+        self.relieve(due, scene, tokens, allowed).await?;
         let filled = guard::filled(scene, due, estimated, allowed).filter(|_| !due.held);
         let decision = if due.held { None } else { filled.clone().or_else(|| plan::decide(scene, tokens, allowed)) };
         let (acts, climbs) = (decision.is_some(), decision.as_ref().is_some_and(|decision| decision.level.is_some()));
@@ -167,7 +167,13 @@ impl Worker {
 
     /// Asks for a reduction when the last reply tells that the view was too large for its provider. Neither an undo nor a
     /// rest holds that up when the session cannot go on without it. What cannot be helped then fails, and so tells of it.
-    async fn relieve(&self, due: &DueSession, scene: Scene<'_>, tokens: i64) -> Result<(), Error> {
+    async fn relieve(
+        &self,
+        due: &DueSession,
+        scene: Scene<'_>,
+        tokens: i64,
+        allowed: impl Fn(Level) -> bool,
+    ) -> Result<(), Error> {
         if !scene.policy.trigger.auto {
             return Ok(());
         }
@@ -177,9 +183,10 @@ impl Worker {
             replay::Answer::Relief(Overflow::Unanswered) => {
                 (replay::relief(scene, tokens).unwrap_or_else(replay::of_media), Condition::Possible(true))
             }
+            // Where the session goes on anyway, what no rung may try is not tried for an overflow either.
             replay::Answer::Relief(Overflow::Answered) => match replay::relief(scene, tokens) {
-                Some(request) => (request, Condition::Due { at: due.revision }),
-                None => return Ok(()),
+                Some(request) if request.level.is_none_or(&allowed) => (request, Condition::Due { at: due.revision }),
+                Some(_) | None => return Ok(()),
             },
             replay::Answer::GiveUp => (replay::of_media(), Condition::Possible(true)),
         };
