@@ -69,6 +69,12 @@ pub fn answer(scene: Scene<'_>, reductions: &[Compaction]) -> Answer {
     let last = last(sources).map(|source| &source.message);
     let found = last.and_then(|reply| Some((reply, overflow(policy, window, &reply.finish)?)));
     let Some((reply, overflow)) = found else { return Answer::Nothing };
+    // Usage tells of a view that somebody was given. Once anything was reduced, only a reply that names it says which.
+    let is_reduced = || reductions.iter().any(|reduction| reduction.state == CompactionState::Done);
+    let is_told = reply.finish.reason == Some(FinishReason::Error) || reply.finish.context_revision.is_some();
+    if !is_told && (layout.covered.is_some() || is_reduced()) {
+        return Answer::Nothing;
+    }
     let given = reply.finish.context_revision.unwrap_or(reply.revision);
     let settles = |reduction: &Compaction| {
         (reduction.request.trigger == Trigger::Overflow || overflow == Overflow::Answered)
@@ -218,6 +224,12 @@ mod tests {
         answer(scene, reductions)
     }
 
+    /// A layout under a summary with such a mark.
+    fn summed_up(mark: Revision) -> Layout {
+        let covered = Covered { compaction: CompactionId(Uuid::nil()), mark, summary: mark, ranges: Vec::new() };
+        Layout { covered: Some(covered), ..Layout::default() }
+    }
+
     /// A session that ends in a reply which failed, and reductions because of an overflow: the view that each worked
     /// on, its end, and how it ended.
     fn check(failed: Finish, layout: &Layout, reductions: &[(Revision, Revision, CompactionState)], expected: Answer) {
@@ -258,10 +270,6 @@ mod tests {
             context_revision,
             ..Finish::default()
         };
-        let summed_up = |mark| Layout {
-            covered: Some(Covered { compaction: CompactionId(Uuid::nil()), mark, summary: mark, ranges: Vec::new() }),
-            ..Layout::default()
-        };
         let plain = Layout::default();
         let done = |base, end| (base, end, CompactionState::Done);
         check(Finish::default(), &plain, &[], Answer::Nothing);
@@ -289,6 +297,9 @@ mod tests {
         check(read(None), &plain, &[], Answer::Relief(Overflow::Answered));
         check(full(None), &plain, &[], Answer::Relief(Overflow::Unanswered));
         check(read(None), &plain, &done, Answer::Nothing);
+        check(full(None), &plain, &[(0, 0, CompactionState::Done)], Answer::Nothing);
+        check(full(None), &summed_up(1), &[], Answer::Nothing);
+        check(full(Some(300)), &summed_up(1), &[], Answer::Relief(Overflow::Unanswered));
         check(read(Some(300)), &plain, &done, Answer::Nothing);
         check(full(Some(300)), &plain, &done, Answer::GiveUp);
     }
