@@ -104,8 +104,10 @@ fn median(mut times: Vec<Duration>) -> Duration {
 fn measure<T>(mut run: impl FnMut() -> T) -> Duration {
     let once = |_| {
         let start = Instant::now();
-        black_box(run());
-        start.elapsed()
+        let result = black_box(run());
+        let elapsed = start.elapsed();
+        drop(result);
+        elapsed
     };
     median((0..RUNS).map(once).collect())
 }

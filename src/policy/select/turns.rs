@@ -33,12 +33,14 @@ impl LastTurns {
         cuts: &SafeCuts,
     ) -> usize {
         let budget = self.budget(policy, window);
-        let weights = Weights::of(policy, messages);
         let turns = turns(messages);
         let mut total = 0_i64;
         let mut keep = None;
         for turn in turns.iter().rev().take(self.turns.map_or(usize::MAX, |turns| turns as usize)) {
-            let size = weights.tokens(turn.start..turn.end);
+            // Only what may stay is weighed, however long the history is.
+            let weights = Weights::of(policy, &messages[turn.start..turn.end]);
+            let length = turn.end - turn.start;
+            let size = weights.tokens(0..length);
             if total.saturating_add(size) <= budget {
                 total += size;
                 keep = Some(turn.start);
@@ -47,9 +49,9 @@ impl LastTurns {
             // Where results are messages of their own, a cut before one would part it from its call; in OpenCode the
             // two are one message.
             let remaining = budget - total;
-            let split = (turn.start + 1..turn.end)
-                .find(|&start| remaining > 0 && cuts.safe[start] && weights.tokens(start..turn.end) <= remaining);
-            keep = split.or(keep);
+            let fits = |&start: &usize| cuts.safe[turn.start + start] && weights.tokens(start..length) <= remaining;
+            let split = (1..length).find(|start| remaining > 0 && fits(start));
+            keep = split.map(|start| turn.start + start).or(keep);
             break;
         }
         match keep {
