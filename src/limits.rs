@@ -134,6 +134,8 @@ pub const HOOK_OUTPUT_BYTES_MAX: usize = 256 * 1024;
 /// How long one summary may take with all its requests and the wait for the provider: a history of many times the
 /// summarizer's window is asked about in pieces. Each request has a limit of its own, from the configuration.
 pub const SUMMARIZE_MS_MAX: u64 = 3_600_000;
+/// How long the summary of a branch may take, with the wait for a place: somebody waits for the rewind.
+pub const BRANCH_SUMMARY_MS_MAX: u64 = 600_000;
 /// Summaries of branches that are written at the same time; further calls wait.
 pub const BRANCH_SUMMARIES_MAX: usize = 4;
 /// Bytes of a request to a model, and of its reply, that are kept where the configuration has them recorded.

@@ -74,10 +74,13 @@ impl Longhand {
     /// Has it written by whoever writes ordinary summaries, or else by the built-in summarizer.
     async fn summary_of_branch(&self, input: &SummaryInput, books: &BranchBooks) -> Result<SummaryOutput> {
         let asking = async {
-            let _place = self.shared.branches.acquire().await;
-            let limit = Duration::from_millis(limits::SUMMARIZE_MS_MAX);
+            let limit = Duration::from_millis(limits::BRANCH_SUMMARY_MS_MAX);
             let summarizer = self.shared.scheduler.summarizers().of(None);
-            match tokio::time::timeout(limit, summarizer.summarize_before(input, books)).await {
+            let written = async {
+                let _place = self.shared.branches.acquire().await;
+                summarizer.summarize_before(input, books).await
+            };
+            match tokio::time::timeout(limit, written).await {
                 Ok(Ok(output)) if !output.text.trim().is_empty() => return Ok(output),
                 Ok(Ok(_)) => tracing::warn!("the summary of a branch is empty"),
                 Ok(Err(error)) => tracing::warn!(%error, "the summary of a branch could not be written"),

@@ -459,6 +459,8 @@ fn is_false(value: &bool) -> bool {
     !value
 }
 
+/// The same of a number.
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
 fn is_zero(value: &f64) -> bool {
     *value == 0.0
 }

@@ -62,17 +62,16 @@ pub enum Answer {
 
 /// What is done about the end of a view, with the newest reductions of its session.
 ///
-/// A reply that was given the view of before a reduction says nothing about the view of now. One that answers its request
-/// all the same is left to the thresholds once anything was reduced behind it, or because of its request.
-pub fn answer(scene: Scene<'_>, reductions: &[Compaction]) -> Answer {
+/// A reply that was given the view of before a reduction says nothing about the view of now, and neither does usage of a
+/// view from before `changed_revision`, which is the newest change of the picture. A reply that answers its request all the
+/// same is left to the thresholds once anything was reduced behind it, or because of its request.
+pub fn answer(scene: Scene<'_>, reductions: &[Compaction], changed_revision: Revision) -> Answer {
     let Scene { policy, window, layout, sources, .. } = scene;
     let last = last(sources).map(|source| &source.message);
     let found = last.and_then(|reply| Some((reply, overflow(policy, window, &reply.finish)?)));
     let Some((reply, overflow)) = found else { return Answer::Nothing };
-    // Usage tells of a view that somebody was given. Once anything was reduced, only a reply that names it says which.
-    let is_reduced = || reductions.iter().any(|reduction| reduction.state == CompactionState::Done);
-    let is_told = reply.finish.reason == Some(FinishReason::Error) || reply.finish.context_revision.is_some();
-    if !is_told && (layout.covered.is_some() || is_reduced()) {
+    let is_told = reply.finish.reason == Some(FinishReason::Error);
+    if !is_told && reply.finish.context_revision.unwrap_or(0) < changed_revision {
         return Answer::Nothing;
     }
     let given = reply.finish.context_revision.unwrap_or(reply.revision);
@@ -221,7 +220,10 @@ mod tests {
     fn answered(layout: &Layout, sources: &[SourceMessage], reductions: &[Compaction]) -> Answer {
         let (policy, window) = (policy(true, true), window());
         let scene = Scene { policy: &policy, window: &window, layout, sources, base: 100, now: Timestamp(0) };
-        answer(scene, reductions)
+        let done = reductions.iter().filter(|reduction| reduction.state == CompactionState::Done);
+        let changed =
+            done.filter_map(|reduction| reduction.end_revision).chain(layout.covered.iter().map(|it| it.mark));
+        answer(scene, reductions, changed.max().unwrap_or(0))
     }
 
     /// A layout under a summary with such a mark.
@@ -297,7 +299,7 @@ mod tests {
         check(read(None), &plain, &[], Answer::Relief(Overflow::Answered));
         check(full(None), &plain, &[], Answer::Relief(Overflow::Unanswered));
         check(read(None), &plain, &done, Answer::Nothing);
-        check(full(None), &plain, &[(0, 0, CompactionState::Done)], Answer::Nothing);
+        check(full(None), &plain, &[(0, 1, CompactionState::Done)], Answer::Nothing);
         check(full(None), &summed_up(1), &[], Answer::Nothing);
         check(full(Some(300)), &summed_up(1), &[], Answer::Relief(Overflow::Unanswered));
         check(read(Some(300)), &plain, &done, Answer::Nothing);

@@ -688,7 +688,8 @@ proptest! {
             let window = ModelWindow::default();
             let due = |key: i64| DueSession {
                 session: SessionKey(key), revision: 1, appended_tokens: 0, usage_tokens: None, held: false,
-                cool_until: None, overhead_tokens: None, reduced: None, rest_tokens: None, window: window.clone(),
+                cool_until: None, overhead_tokens: None, reduced: None, rest_tokens: None, reduction_revision: 0,
+                window: window.clone(),
             };
             let ready: Vec<_> = found.iter().filter(|(_, is_job)| *is_job).map(|(key, _)| (100 + key, SessionKey(*key))).collect();
             let due: Vec<_> = found.iter().filter(|(_, is_job)| !is_job).map(|(key, _)| due(*key)).collect();

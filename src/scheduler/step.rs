@@ -105,6 +105,7 @@ mod tests {
             overhead_tokens: None,
             reduced: None,
             rest_tokens: None,
+            reduction_revision: 0,
             window: ModelWindow::default(),
         }
     }

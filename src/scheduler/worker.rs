@@ -178,14 +178,17 @@ impl Worker {
             return Ok(());
         }
         let before = self.reductions(due.session).await?;
-        let (request, condition) = match replay::answer(scene, &before) {
+        let (request, condition) = match replay::answer(scene, &before, due.reduction_revision) {
             replay::Answer::Nothing => return Ok(()),
             replay::Answer::Relief(Overflow::Unanswered) => {
                 (replay::relief(scene, tokens).unwrap_or_else(replay::of_media), Condition::Possible(true))
             }
-            // Where the session goes on anyway, what no rung may try is not tried for an overflow either.
+            // Where the session goes on anyway, what no rung may try is not tried for an overflow either, and a rung that
+            // asks first is left to the threshold at which it asks.
             replay::Answer::Relief(Overflow::Answered) => match replay::relief(scene, tokens) {
-                Some(request) if request.level.is_none_or(&allowed) => (request, Condition::Due { at: due.revision }),
+                Some(request) if request.level.is_none_or(|level| allowed(level) && !asks(scene.policy, level)) => {
+                    (request, Condition::Due { at: due.revision })
+                }
                 Some(_) | None => return Ok(()),
             },
             replay::Answer::GiveUp => (replay::of_media(), Condition::Possible(true)),
@@ -529,6 +532,11 @@ fn scene<'a>(
 /// How full a window is, in whole percent.
 fn percent(tokens: i64, due: &DueSession) -> i64 {
     if due.window.context > 0 { tokens.saturating_mul(100) / due.window.context } else { 0 }
+}
+
+/// Whether a rung waits for somebody to agree.
+fn asks(policy: &Policy, level: Level) -> bool {
+    policy.rung(level).is_some_and(|rung| matches!(rung.notice, Notice::Confirm { .. }))
 }
 
 /// What is asked for when a rung or the routine wants a reduction, and until when somebody may refuse it.

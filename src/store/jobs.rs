@@ -173,6 +173,8 @@ pub struct DueSession {
     pub reduced: Option<Reading>,
     /// What the view weighed right after the newest reduction that a rung asked for.
     pub rest_tokens: Option<i64>,
+    /// The newest reduction, edit, rewind or undo: usage of a view from before says nothing of the view now.
+    pub reduction_revision: Revision,
     /// The window it is judged by.
     pub window: ModelWindow,
 }
@@ -201,7 +203,7 @@ const NEXT_RUN: &str = "select min(run_at) from job where state = 1 and queued =
 const RUNNING: &str = "select id, session_id, lease_until from job where state = 2 order by lease_until";
 const DUE: &str = "select id, revision, appended_tokens, usage_tokens, usage_at, \
      hold_turns > 0 and hold_breaker = 0, due_window, window, cool_until, overhead_tokens, \
-     reduced_usage_tokens, reduced_view_tokens, rest_tokens from session \
+     reduced_usage_tokens, reduced_view_tokens, rest_tokens, reduction_revision from session \
      where due_revision is not null order by due_time, id limit $1";
 const NEXT_IDLE: &str = "select idle_until from session where idle_until is not null order by idle_until limit 1";
 const IDLE: &str =
@@ -361,6 +363,7 @@ pub(crate) async fn due(reader: &mut Reader<'_>, limit: i64) -> Result<Vec<DueSe
                 overhead_tokens: row.try_get(9)?,
                 reduced: reading(row.try_get(10)?, row.try_get(11)?),
                 rest_tokens: row.try_get(12)?,
+                reduction_revision: row.try_get(13)?,
             })
         })
         .collect()

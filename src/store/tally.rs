@@ -41,7 +41,7 @@ pub struct Fare {
     pub cooling_count: i64,
     /// Sessions in which what no reduction takes away fills the window.
     pub overhead_count: i64,
-    /// The sessions whose breaker is open, and those that the overhead fills; `limits::STATUS_SESSIONS_MAX` of both.
+    /// The sessions whose breaker is open, and those that the overhead fills; `limits::STATUS_SESSIONS_MAX` of each.
     pub stopped: Vec<SessionId>,
 }
 

@@ -1,10 +1,12 @@
 //! Edits that leave a message out of views, and the edits that an import brings along.
 
 use crate::cli::Daemon;
-use crate::support::{TestApp, once, text, words_of};
+use crate::support::{Line, ScriptedSummarizer, TestApp, once, text, turns, words_of};
+use longhand::app::compactions::Wanted;
 use longhand::app::context::Context;
 use longhand::app::sessions::ForkPoint;
-use longhand::model::event::EventBody;
+use longhand::model::compaction::CompactionKind;
+use longhand::model::event::{EventBody, EventKind};
 use longhand::model::layout::OmitReason;
 use longhand::policy::pairing;
 use longhand::store::Caller;
@@ -219,4 +221,24 @@ fn a_summary_of_the_agents_own_follows_the_edit_that_hid_an_attempt() {
     let (words, edited) = said(&daemon, session_of(&report));
     let summary = words.iter().position(|words| words.contains("so far")).expect("the summary is in the view");
     assert_eq!((&words[summary + 1..], edited), (&["three".to_owned(), "four".to_owned()][..], 1), "{words:?}");
+}
+
+#[tokio::test]
+async fn what_comes_back_from_an_edit_under_a_running_summary_supersedes_it() {
+    let script = ScriptedSummarizer::new([Line::Hold("S1".to_owned())]);
+    let test = TestApp::with(script.clone()).await;
+    let session = test.session("opencode@seed", 60_000, 1_000).await;
+    test.append(&session, &turns(1, 6, 1_100)).await;
+    let whole = test.context(&session).await;
+    test.app.edit(&session, "a2", &[], None, none()).await.expect("left out");
+    let mut watch = test.watch().await;
+    let wanted = Wanted { tail_start: "u5".to_owned(), ..Wanted::of(CompactionKind::Summary) };
+    test.app.start_compaction(&session, wanted, none()).await.expect("asked");
+    script.held().await;
+    test.app.undo(&session, None, none()).await.expect("undone");
+    script.release();
+    let ended = watch.wait_for(EventKind::CompactionCancelled).await.body;
+    let EventBody::CompactionCancelled { failure, .. } = ended else { panic!("another body") };
+    assert_eq!(failure.reason, "SUPERSEDED");
+    assert_eq!(test.context(&session).await.messages, whole.messages);
 }

@@ -141,11 +141,28 @@ async fn a_request_that_was_answered_all_the_same_is_not_replayed() {
         };
         test.app.update_session(&session, looks, Caller::default()).await.expect("a policy");
         test.settled().await;
+        // Another policy makes another picture: usage counts when the reply says which one it was given.
+        let context_revision = Some(test.revision(&session).await);
+        let finish = Finish { context_revision, ..finish };
         let messages = reply("a90", finish.clone());
         test.app.append(&session, messages, None, None, Caller::default()).await.expect("appended");
         let (began, _) = told(&test).await;
         assert_eq!(began.first(), Some(&Trigger::Overflow), "{finish:?}");
         let lines = shown(&test.context(&session).await);
         assert!(lines.iter().any(|line| line == last), "{finish:?}: {lines:?}");
+    }
+}
+
+#[tokio::test]
+async fn usage_of_a_view_from_before_a_change_is_no_overflow() {
+    let test = TestApp::start().await;
+    let session = session(&test, "").await;
+    let seen = test.revision(&session).await;
+    test.app.rewind(&session, "u5", None, Caller::default()).await.expect("rewound");
+    for context_revision in [Some(seen), None] {
+        let finish = Finish { context_revision, ..end(FinishReason::Stop, WINDOW + 1, 9) };
+        let messages = reply(&format!("a{}", 90 + context_revision.map_or(1, |_| 2)), finish);
+        test.app.append(&session, messages, None, None, Caller::default()).await.expect("appended");
+        assert_eq!(told(&test).await, (Vec::new(), Vec::new()), "{context_revision:?}");
     }
 }

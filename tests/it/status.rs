@@ -180,7 +180,8 @@ async fn a_provider_that_is_left_alone_is_told_with_its_breaker() {
 #[tokio::test]
 async fn requests_on_their_way_and_those_that_wait_are_told() {
     let fake = FakeProvider::playing(Protocol::Chat, [Scene::Hang, Scene::Hang]).await;
-    let summarizer = configured(&fake, Protocol::Chat, PATIENT, 20_000, "concurrency = 1").auto;
+    let for_ever = "{ connect_ms = 60_000, idle_ms = 600_000, total_ms = 600_000 }";
+    let summarizer = configured(&fake, Protocol::Chat, for_ever, 20_000, "concurrency = 1").auto;
     let test = TestApp::with(summarizer.clone()).await;
     let input = Arc::new(input().await);
     let ask = |summarizer: Arc<dyn Summarizer>| {

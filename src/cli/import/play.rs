@@ -151,6 +151,7 @@ impl Player {
             match step {
                 Step::Append(messages) => self.append(&session.session_id, messages, ids).await?,
                 Step::Supply(supply) => self.supply(&session.session_id, supply, ids).await?,
+                Step::Edit(edit) if self.is_there(&session.session_id, &edit.client_id).await? => {}
                 Step::Edit(edit) => self.edit(&session.session_id, edit, ids).await?,
                 Step::SetWindow => session = self.ensure_window(session).await?,
             }
@@ -175,6 +176,16 @@ impl Player {
         self.progress.add(own.len(), response.fill.as_ref(), self.clock.now());
         ids.extend(own.into_iter().zip(response.message_ids));
         Ok(())
+    }
+
+    /// Whether an entry was written before.
+    async fn is_there(&mut self, session_id: &str, client_id: &str) -> anyhow::Result<bool> {
+        let (session_id, message_id) = (session_id.to_owned(), client_id.to_owned());
+        match self.client.messages.get_message(pb::GetMessageRequest { session_id, message_id }).await {
+            Ok(_) => Ok(true),
+            Err(status) if failure::reason(&status).as_deref() == Some("MESSAGE_NOT_FOUND") => Ok(false),
+            Err(status) => Err(status.into()),
+        }
     }
 
     /// Makes an edit of the agent's own, unless it was made already. One that does not fit the history is told, and left
