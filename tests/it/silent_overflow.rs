@@ -3,7 +3,7 @@
 use crate::support::{TestApp, conversation, shown, turns, window, with_image};
 use longhand::app::sessions::{NewSession, SessionChange};
 use longhand::model::compaction::Trigger;
-use longhand::model::event::EventBody;
+use longhand::model::event::{EventBody, EventKind};
 use longhand::model::message::{Finish, FinishReason, NewMessage};
 use longhand::model::usage::Usage;
 use longhand::store::Caller;
@@ -165,4 +165,21 @@ async fn usage_of_a_view_from_before_a_change_is_no_overflow() {
         test.app.append(&session, messages, None, None, Caller::default()).await.expect("appended");
         assert_eq!(told(&test).await, (Vec::new(), Vec::new()), "{context_revision:?}");
     }
+}
+
+#[tokio::test]
+async fn a_rung_that_asks_first_is_asked_for_here_too() {
+    let test = TestApp::start().await;
+    let session = session(&test, "").await;
+    let policy = r#"{"auto": {"notice": {"confirm": {"text": "now?", "wait_seconds": 3600}},
+        "threshold": {"limit": {"reserve": {"reserve_tokens": 1000}}},
+        "steps": {"0": {"summarize": {"tail": {"recent": {"keep_tokens": 300}}}}}}}"#;
+    let asks = SessionChange { policy_override_json: Some(policy.to_owned()), ..SessionChange::default() };
+    test.app.update_session(&session, asks, Caller::default()).await.expect("a policy");
+    let mut watch = test.watch().await;
+    let context_revision = Some(test.revision(&session).await);
+    let finish = Finish { context_revision, ..end(FinishReason::Stop, WINDOW + 1, 9) };
+    test.app.append(&session, reply("a90", finish), None, None, Caller::default()).await.expect("appended");
+    watch.wait_for(EventKind::CompactionProposed).await;
+    assert_eq!(watch.count(EventKind::CompactionStarted), 0, "nobody has agreed");
 }
