@@ -342,14 +342,6 @@ fn unchanged(then: &State<'_>, now: &State<'_>, covered: &[RevisionRange], tail_
     let in_place = subtract(covered, &replacements);
     let gone = subtract(&rewound_now, &rewound_then);
     let back = subtract(&rewound_then, &rewound_now);
-    // What a reduction left out is in no summary: taken back from under one, it would stand nowhere.
-    let restored = subtract(&subtract(&then.left_out, &now.left_out), covered);
-    let is_restored = |revision| restored.iter().any(|range| range.contains(revision));
-    let elsewhere: BTreeSet<Revision> = now.edits.keys().chain(now.replacements.keys()).copied().collect();
-    let points = elsewhere.into_iter().map(|revision| RevisionRange { first: revision, last: revision });
-    let plain = subtract(&subtract(&restored, &rewound_now), &points.collect::<Vec<_>>());
-    let restored_in_front = plain.iter().any(|range| range.first < tail_start)
-        || now.shown_edits().any(|(target, edit)| target < tail_start && edit.replacement.is_some_and(is_restored));
     let edits = |state: &State<'_>| -> Vec<(Revision, Option<Revision>)> {
         let before = state.shown_edits().take_while(|(target, _)| *target < tail_start);
         before.map(|(target, edit)| (target, edit.replacement)).collect()
@@ -360,8 +352,23 @@ fn unchanged(then: &State<'_>, now: &State<'_>, covered: &[RevisionRange], tail_
     };
     !gone.iter().any(|gone| in_place.iter().any(|covered| touches(gone, covered)))
         && back.iter().all(|range| range.first >= tail_start)
-        && !restored_in_front
+        && !restores_in_front(then, now, covered, tail_start)
         && edits(then) == edits(now)
+}
+
+/// Whether a message in front of the tail came back that a reduction had left out: it is in no summary, and would stand
+/// nowhere.
+fn restores_in_front(then: &State<'_>, now: &State<'_>, covered: &[RevisionRange], tail_start: Revision) -> bool {
+    let restored = subtract(&subtract(&then.left_out, &now.left_out), covered);
+    if restored.is_empty() {
+        return false;
+    }
+    let is_restored = |revision| restored.iter().any(|range| range.contains(revision));
+    let elsewhere: BTreeSet<Revision> = now.edits.keys().chain(now.replacements.keys()).copied().collect();
+    let points = elsewhere.into_iter().map(|revision| RevisionRange { first: revision, last: revision });
+    let plain = subtract(&subtract(&restored, &now.rewound_ranges()), &points.collect::<Vec<_>>());
+    plain.iter().any(|range| range.first < tail_start)
+        || now.shown_edits().any(|(target, edit)| target < tail_start && edit.replacement.is_some_and(is_restored))
 }
 
 /// What is left of `ranges` without `taken`; both are ascending and disjoint.

@@ -3,7 +3,7 @@
 use super::condition::{Count, When};
 use super::{Clear, Instead, Target, Weigh};
 use crate::model::cut::Cut;
-use crate::model::message::MessageKind;
+use crate::model::message::{Message, MessageKind};
 use crate::model::part::{Part, PartBody, ResultStatus, ToolCall, ToolResult};
 use crate::model::usage::ModelWindow;
 use crate::model::view::{Pruned, SourceMessage};
@@ -22,7 +22,7 @@ pub struct Keep {
     pub turns: u32,
     /// The last turns that hold anything of what is cleared.
     pub turns_with_any: u32,
-    /// The last messages of the view.
+    /// The last messages of the view; one that says nothing is not in it.
     pub messages: u32,
     /// Of what turns and messages do not protect, the newest up to this many tokens; the one that crosses the limit
     /// goes.
@@ -109,18 +109,30 @@ pub(super) fn search<'a>(
     let read = select::read(messages);
     let summaries = messages.iter().filter(|source| source.message.kind == MessageKind::Summary);
     let summarized = summaries.map(|source| source.message.revision).max().filter(|_| clear.ends_at_summary);
+    let mut behind = 0;
     for (index, source) in messages.iter().enumerate().rev() {
         if summarized.is_some_and(|summary| source.message.revision <= summary) {
             break;
         }
-        let is_near = walk.turns < clear.keep.turns || messages.len() - index <= clear.keep.messages as usize;
+        let is_near = walk.turns < clear.keep.turns || behind < clear.keep.messages;
         let is_fixed = is_near || index >= read || source.message.sealed_revision.is_none();
         if !source.message.kind.is_derived() && walk.message(source, is_fixed) == Going::Stop {
             break;
         }
         walk.turns = walk.turns.saturating_add(u32::from(is_request(&source.message)));
+        behind = behind.saturating_add(u32::from(says_something(&source.message)));
     }
     walk.found
+}
+
+/// Whether a view shows anything of a message.
+fn says_something(message: &Message) -> bool {
+    message.parts.iter().any(|part| match &part.body {
+        PartBody::Text(text) | PartBody::Reasoning(text) => !text.is_empty(),
+        PartBody::Marker(marker) => !marker.text.is_empty(),
+        PartBody::Step(_) | PartBody::Record(_) => false,
+        PartBody::ToolCall(_) | PartBody::ToolResult(_) | PartBody::Media(_) | PartBody::Opaque(_) => true,
+    })
 }
 
 /// Whether the walk goes on.

@@ -207,6 +207,19 @@ fn failures_may_be_among_what_is_kept_and_what_says_nothing_may_be_passed_over()
 }
 
 #[test]
+fn the_last_messages_are_those_that_a_view_shows() {
+    let rounds =
+        "u1 \"x\"\na2\n  call bash#c1\nt3\n  result c1 out=9t done\na4\n  call bash#c2\nt5\n  result c2 out=9t done\n";
+    for (last, kept, expected) in
+        [("a6 \"done\"", 1, 2), ("a6 \"done\"", 2, 1), ("a6 \"\"", 1, 1), ("a6 \"\"", 2, 1), ("a6 \"\"", 3, 0)]
+    {
+        let keep = Keep { messages: kept, ..Keep::default() };
+        let rule = Clear { keep, only_if_shorter: false, ..Clear::outputs("gone") };
+        assert_eq!(cleared(&rule, 0, &format!("{rounds}{last}")).len(), expected, "{last}, {kept}");
+    }
+}
+
+#[test]
 fn where_lengths_decide_a_part_without_words_stays_and_is_not_counted() {
     let text = "a1\n  tool x#c1 out=\"\" media=image/png done\n  tool x#c2 out=90c done\n  \
                 tool x#c3 out=\"\" media=image/png done\n  tool x#c4 out=90c done\na2 \"done\"";
