@@ -2,12 +2,16 @@
 
 mod by_hand;
 mod edit;
+#[cfg(test)]
+mod tests;
 
 pub use by_hand::{summary_until, tail_can_start, tail_place};
 pub use edit::{PlanEdit, edited};
 
 use super::select::Selection;
-use super::{Fit, Policy, Rung, Step, Summarize, Summary, attachments, clear, fit, overflow, render, select, tokens};
+use super::{
+    Fit, Policy, Rung, Step, Summarize, Summary, attachments, clear, fit, overflow, render, select, tokens, turns,
+};
 use crate::model::Revision;
 use crate::model::compaction::{CompactionKind, Level, RevisionRange};
 use crate::model::cut::{Cut, Cuts};
@@ -368,7 +372,9 @@ pub fn summary(scene: Scene<'_>, rule: &Summarize) -> Option<SummaryPlan> {
     let Scene { policy, window, sources, .. } = scene;
     let inline = inline(sources);
     let live = sources.iter().find(|source| source.place == Some(Place::Summary));
-    if live.is_none() && inline.len() < rule.minimum_messages as usize {
+    let least = rule.minimum_messages as usize;
+    let shown = inline.iter().filter(|source| turns::says_something(&source.message));
+    if live.is_none() && shown.take(least).count() < least {
         return None;
     }
     let selection = select::select_behind(policy, &rule.tail, window, live, &inline);

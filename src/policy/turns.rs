@@ -46,6 +46,16 @@ pub fn only_brings_results(message: &Message) -> bool {
     !message.parts.is_empty() && message.parts.iter().all(|part| matches!(part.body, PartBody::ToolResult(_)))
 }
 
+/// Whether a view shows anything of the message.
+pub fn says_something(message: &Message) -> bool {
+    message.parts.iter().any(|part| match &part.body {
+        PartBody::Text(text) | PartBody::Reasoning(text) => !text.is_empty(),
+        PartBody::Marker(marker) => !marker.text.is_empty(),
+        PartBody::Step(_) | PartBody::Record(_) => false,
+        PartBody::ToolCall(_) | PartBody::ToolResult(_) | PartBody::Media(_) | PartBody::Opaque(_) => true,
+    })
+}
+
 fn is_compaction_marker(body: &PartBody) -> bool {
     matches!(body, PartBody::Marker(marker) if marker.name == COMPACTION_MARKER)
 }

@@ -3,12 +3,12 @@
 use super::condition::{Count, When};
 use super::{Clear, Instead, Target, Weigh};
 use crate::model::cut::Cut;
-use crate::model::message::{Message, MessageKind};
+use crate::model::message::MessageKind;
 use crate::model::part::{Part, PartBody, ResultStatus, ToolCall, ToolResult};
 use crate::model::usage::ModelWindow;
 use crate::model::view::{Pruned, SourceMessage};
 use crate::policy::tokens::{estimate_part_of, estimate_words_of, length};
-use crate::policy::turns::is_request;
+use crate::policy::turns::{is_request, says_something};
 use crate::policy::{Policy, select};
 use foldhash::HashMap;
 use serde::{Deserialize, Serialize};
@@ -123,16 +123,6 @@ pub(super) fn search<'a>(
         behind = behind.saturating_add(u32::from(says_something(&source.message)));
     }
     walk.found
-}
-
-/// Whether a view shows anything of a message.
-fn says_something(message: &Message) -> bool {
-    message.parts.iter().any(|part| match &part.body {
-        PartBody::Text(text) | PartBody::Reasoning(text) => !text.is_empty(),
-        PartBody::Marker(marker) => !marker.text.is_empty(),
-        PartBody::Step(_) | PartBody::Record(_) => false,
-        PartBody::ToolCall(_) | PartBody::ToolResult(_) | PartBody::Media(_) | PartBody::Opaque(_) => true,
-    })
 }
 
 /// Whether the walk goes on.
