@@ -58,6 +58,21 @@ impl PartBody {
             Self::Record(_) => "record",
         }
     }
+
+    /// Whether it is media, or brings media along.
+    pub fn brings_media(&self) -> bool {
+        match self {
+            Self::Media(_) => true,
+            Self::ToolResult(result) => !result.attachments.is_empty(),
+            Self::Text(_)
+            | Self::Reasoning(_)
+            | Self::ToolCall(_)
+            | Self::Marker(_)
+            | Self::Step(_)
+            | Self::Opaque(_)
+            | Self::Record(_) => false,
+        }
+    }
 }
 
 /// A request to run a tool.

@@ -165,7 +165,7 @@ pub struct Summarize {
     pub summary: Summary,
     /// Whether messages that the tail retains stand in front of the summary, rather than behind it.
     pub retained_first: bool,
-    /// A history of fewer messages is not summarized. 0: of any length.
+    /// A history of fewer messages that say something is not summarized. 0: of any length.
     #[serde(default, skip_serializing_if = "is_none")]
     pub minimum_messages: u32,
     /// What is done in its place when no summary can be made. Empty: the built-in summarizer stands in.

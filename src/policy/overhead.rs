@@ -80,16 +80,7 @@ fn intercept(before: Reading, now: Reading) -> i64 {
 
 /// Whether a message has what estimates weigh by a rule of thumb: media, and blocks of a provider.
 fn is_hard_to_weigh(source: &SourceMessage) -> bool {
-    source.message.parts.iter().any(|part| match &part.body {
-        PartBody::Media(_) | PartBody::Opaque(_) => true,
-        PartBody::ToolResult(result) => !result.attachments.is_empty(),
-        PartBody::Text(_)
-        | PartBody::Reasoning(_)
-        | PartBody::ToolCall(_)
-        | PartBody::Marker(_)
-        | PartBody::Step(_)
-        | PartBody::Record(_) => false,
-    })
+    source.message.parts.iter().any(|part| part.body.brings_media() || matches!(part.body, PartBody::Opaque(_)))
 }
 
 #[cfg(test)]

@@ -451,9 +451,7 @@ impl World {
     async fn settle(&self) {
         let store = self.test.app.store();
         let settled = async {
-            while !store.due_sessions(1).await.expect("read").is_empty()
-                || store.job_counts().await.expect("read") != (0, 0)
-            {
+            while !self.test.is_settled().await {
                 for session in &self.sessions {
                     let key = store.find_session(&session.id).await.expect("it is there");
                     let Some(live) = store.live_compaction(key).await.expect("read") else { continue };

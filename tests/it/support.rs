@@ -264,15 +264,18 @@ impl TestApp {
 
     /// Waits until the scheduler has nothing left to look at or to do.
     pub(crate) async fn settled(&self) {
-        let store = self.app.store();
         let settled = async {
-            while !store.due_sessions(1).await.expect("read").is_empty()
-                || store.job_counts().await.expect("read") != (0, 0)
-            {
+            while !self.is_settled().await {
                 tokio::task::yield_now().await;
             }
         };
         soon("the scheduler to settle", settled).await;
+    }
+
+    /// Whether the scheduler has nothing left to look at or to do.
+    pub(crate) async fn is_settled(&self) -> bool {
+        let store = self.app.store();
+        store.due_sessions(1).await.expect("read").is_empty() && store.job_counts().await.expect("read") == (0, 0)
     }
 
     /// What a check of everything finds.

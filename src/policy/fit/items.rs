@@ -136,17 +136,7 @@ impl<'a> Items<'a> {
     /// Whether an item holds something that is no text, which no cut can shorten.
     pub(super) fn has_media(&self, item: &Item) -> bool {
         let parts = &self.messages[item.message].message.parts;
-        item.parts.iter().any(|&part| match &parts[part].body {
-            PartBody::Media(_) => true,
-            PartBody::ToolResult(result) => !result.attachments.is_empty(),
-            PartBody::Text(_)
-            | PartBody::Reasoning(_)
-            | PartBody::ToolCall(_)
-            | PartBody::Marker(_)
-            | PartBody::Step(_)
-            | PartBody::Opaque(_)
-            | PartBody::Record(_) => false,
-        })
+        item.parts.iter().any(|&part| parts[part].body.brings_media())
     }
 
     /// Whether the placeholder stands there already.
