@@ -4,11 +4,13 @@ use super::error::{Error, Reason, Result};
 use super::{Longhand, check_caller, cursor, page_size, validate, window_in_force};
 use crate::limits;
 use crate::model::Revision;
-use crate::model::compaction::{Compaction, CompactionKind, CompactionRequest, CompactionState, Level, Trigger};
+use crate::model::compaction::{
+    Bounds, Compaction, CompactionKind, CompactionRequest, CompactionState, Level, Trigger,
+};
 use crate::model::ids::CompactionId;
 use crate::model::summary_request::{Purpose, SummaryRequest};
-use crate::model::usage::ModelWindow;
-use crate::model::usage::Usage;
+use crate::model::usage::{ModelWindow, Usage};
+use crate::model::view::SourceMessage;
 use crate::policy::overflow_errors::{ProviderError, is_overflow};
 use crate::policy::plan::{self, Boundary, Scene};
 use crate::policy::{Policy, Rung, Step, replay};
@@ -24,14 +26,16 @@ pub struct Wanted {
     pub level: Option<Level>,
     /// Added to the summarizer's instructions; empty for none.
     pub instructions: String,
-    /// The first message that a summary keeps verbatim; empty for the policy's choice.
+    /// The first message that a summary is made of; empty for the beginning of the view.
+    pub head_start: String,
+    /// The first message behind it, which is kept verbatim; empty for the policy's choice.
     pub tail_start: String,
 }
 
 impl Wanted {
     /// A reduction of a kind, and nothing else said about it.
     pub fn of(kind: CompactionKind) -> Self {
-        Self { kind, level: None, instructions: String::new(), tail_start: String::new() }
+        Self { kind, level: None, instructions: String::new(), head_start: String::new(), tail_start: String::new() }
     }
 }
 
@@ -97,16 +101,14 @@ impl Longhand {
             now: self.shared.clock.now(),
         };
         let rung = rung_by_hand(&policy, &wanted).filter(|_| wanted.kind != CompactionKind::Prune);
-        let tail_start = match self.tail_start(key, &source, &wanted.tail_start, rung.map(|(_, rung)| rung)).await {
-            // What was answered before is answered again, wherever the message stands now.
-            Err(_) if self.store().kept_answer(key, &caller).await?.is_some() => None,
+        let bounds = match self.bounds(key, &source, &wanted, rung.map(|(_, rung)| rung)).await {
+            // What was answered before is answered again, wherever the messages stand now.
+            Err(_) if self.store().kept_answer(key, &caller).await?.is_some() => Bounds::default(),
             found => found?,
         };
         let work = match rung {
-            Some((_, rung)) => match tail_start {
-                Some(tail_start) => plan::summary_until(scene, rung, tail_start),
-                None => plan::climb(scene, &plan::by_hand(rung), info.context_tokens),
-            },
+            Some((_, rung)) if bounds.is_open() => plan::climb(scene, &plan::by_hand(rung), info.context_tokens),
+            Some((_, rung)) => plan::summary_within(scene, rung, bounds),
             None if wanted.kind == CompactionKind::Prune => plan::clear_all(scene),
             None => plan::Work::default(),
         };
@@ -117,7 +119,7 @@ impl Longhand {
             level: rung.map(|(level, _)| level),
             instructions: wanted.instructions,
             notice: String::new(),
-            tail_start,
+            bounds,
         };
         let enqueued = self.store().enqueue(key, caller, request, info.window, condition, None).await?;
         let enqueued = enqueued.ok_or_else(|| Error::internal("a request by hand was not taken"))?;
@@ -125,37 +127,46 @@ impl Longhand {
         Ok((self.store().compaction(enqueued.compaction).await?, enqueued.joined))
     }
 
-    /// The place in the view at which somebody wants the tail to start, if they say so.
-    pub(super) async fn tail_start(
+    /// The places in the view between which somebody wants a summary, as far as they say so.
+    pub(super) async fn bounds(
         &self,
         key: SessionKey,
         source: &Source,
-        id: &str,
+        wanted: &Wanted,
         rung: Option<&Rung>,
-    ) -> Result<Option<Revision>> {
-        if id.is_empty() {
-            return Ok(None);
-        }
+    ) -> Result<Bounds> {
+        let sources = &source.messages;
         let summarizes = |rung: &Rung| rung.steps.iter().any(|step| matches!(step, Step::Summarize(_)));
-        if !rung.is_some_and(summarizes) {
-            return Err(Error::field("tail_start_message_id", "is given, but no summary is asked for"));
-        }
-        let (_, revision, _) = self.store().place_of(key, id).await?;
-        let place = plan::tail_place(&source.messages, revision);
-        place.filter(|place| plan::tail_can_start(&source.messages, *place)).map(Some).ok_or_else(|| {
-            let message = "the view does not show that message, or something before it is still being written or run, or \
-                           a call before it has its result behind it";
-            Error::new(Reason::BoundaryInvalid, message).with("message_id", id)
+        let place = async |field: &str, id: &str, can_start: fn(&[SourceMessage], Revision) -> bool, why: &str| {
+            if id.is_empty() {
+                return Ok(None);
+            }
+            if !rung.is_some_and(summarizes) {
+                return Err(Error::field(field, "is given, but no summary is asked for"));
+            }
+            let (_, revision, _) = self.store().place_of(key, id).await?;
+            let place = plan::place(sources, revision).filter(|place| can_start(sources, *place));
+            place.map(Some).ok_or_else(|| Error::new(Reason::BoundaryInvalid, why).with("message_id", id))
+        };
+        let no_head = "the view does not show that message, or has a summary already, which would stand in front of it, \
+                       or a call before it has its result behind it";
+        let no_tail = "the view does not show that message, or something before it is still being written or run, or a \
+                       call before it has its result behind it";
+        Ok(Bounds {
+            head_start: place("head_start_message_id", &wanted.head_start, plan::head_can_start, no_head).await?,
+            tail_start: place("tail_start_message_id", &wanted.tail_start, plan::tail_can_start, no_tail).await?,
         })
     }
 
-    /// The id of the message that the view shows at a place.
-    async fn standing_at(&self, session: &str, place: Revision) -> Result<String> {
+    /// The id of the message that the view shows at a place; empty for no place.
+    async fn standing_at(&self, session: &str, place: Option<Revision>) -> Result<String> {
+        let Some(place) = place else { return Ok(String::new()) };
         let key = self.store().find_session(session).await?;
         let source = self.store().source(key, None).await?;
         let found = source.messages.iter().find(|source| plan::slot(source) == place);
-        let gone =
-            || Error::new(Reason::BoundaryInvalid, "the view does not show the message that its tail began with");
+        let gone = || {
+            Error::new(Reason::BoundaryInvalid, "the view does not show a message that it was to begin or to end at")
+        };
         found.map(|source| source.message.id.to_string()).ok_or_else(gone)
     }
 
@@ -369,13 +380,12 @@ impl Longhand {
             | CompactionState::Cancelled
             | CompactionState::Superseded
             | CompactionState::Dead => {
-                let CompactionRequest { kind, level, instructions, tail_start, .. } = before.request;
-                let tail_start = match tail_start {
-                    Some(tail_start) => self.standing_at(&before.session_id.to_string(), tail_start).await?,
-                    None => String::new(),
-                };
-                let wanted = Wanted { kind, level, instructions, tail_start };
-                self.start_compaction(&before.session_id.to_string(), wanted, caller).await
+                let CompactionRequest { kind, level, instructions, bounds, .. } = before.request;
+                let session = before.session_id.to_string();
+                let head_start = self.standing_at(&session, bounds.head_start).await?;
+                let tail_start = self.standing_at(&session, bounds.tail_start).await?;
+                let wanted = Wanted { kind, level, instructions, head_start, tail_start };
+                self.start_compaction(&session, wanted, caller).await
             }
         }
     }

@@ -4,7 +4,7 @@ use super::error::{Error, Result};
 use super::{Longhand, validate, window_in_force};
 use crate::limits;
 use crate::model::Revision;
-use crate::model::compaction::{CompactionRequest, RevisionRange, Trigger};
+use crate::model::compaction::{Bounds, CompactionRequest, RevisionRange, Trigger};
 use crate::model::ids::CompactionId;
 use crate::model::layout::{Covered, Omitted};
 use crate::model::message::Role;
@@ -212,7 +212,7 @@ impl Longhand {
             level: Some(level),
             instructions: String::new(),
             notice: String::new(),
-            tail_start: None,
+            bounds: Bounds::default(),
         };
         let condition = Condition::DoesNotFit { at: *at, overflow: request.action == OverflowAction::Wait };
         let asked = self.store().enqueue(key, Caller::default(), wanted, built.window.clone(), condition, None).await;

@@ -117,10 +117,10 @@ impl Longhand {
         };
         let rung = rung_by_hand(&policy, wanted).filter(|_| wanted.kind != CompactionKind::Prune);
         let level = rung.map(|(level, _)| level);
-        let tail_start = self.tail_start(key, &source, &wanted.tail_start, rung.map(|(_, rung)| rung)).await?;
+        let bounds = self.bounds(key, &source, wanted, rung.map(|(_, rung)| rung)).await?;
         let has_way = level.is_some() || wanted.kind == CompactionKind::Prune;
         let preview = if has_way {
-            self.shared.scheduler.preview(scene, level, tail_start, &wanted.instructions, info.context_tokens)
+            self.shared.scheduler.preview(scene, level, bounds, &wanted.instructions, info.context_tokens)
         } else {
             None
         };

@@ -24,6 +24,10 @@ pub(super) struct StartArguments {
     /// Added to the summarizer's instructions
     #[arg(long, value_name = "TEXT", default_value = "")]
     instructions: String,
+    /// The first message to summarize, by id or client id: what stands before it stays, in front of the summary; default:
+    /// the beginning of the view
+    #[arg(long, value_name = "MESSAGE", conflicts_with = "prune", default_value = "")]
+    from: String,
     /// The first message to keep verbatim, by id or client id; default: as the policy says
     #[arg(long, value_name = "MESSAGE", conflicts_with = "prune", default_value = "")]
     to: String,
@@ -96,6 +100,7 @@ pub(super) async fn start(globals: &Globals, arguments: StartArguments) -> anyho
         level: arguments.level.map_or(pb::CompactionLevel::Unspecified, Level::proto).into(),
         validate_only: arguments.dry_run,
         tail_start_message_id: arguments.to,
+        head_start_message_id: arguments.from,
     };
     // The stream begins first, so that the end cannot pass unseen.
     let frames = if arguments.wait { Some(subscribe(&mut client, &arguments.session).await?) } else { None };

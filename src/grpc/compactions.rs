@@ -34,11 +34,13 @@ impl CompactionService for Compactions {
             instructions,
             level,
             validate_only,
+            head_start_message_id,
             tail_start_message_id,
             ..
         } = request.into_inner();
         let (kind, level) = (read_kind(kind)?, read_level(level)?);
-        let wanted = Wanted { kind, level, instructions, tail_start: tail_start_message_id };
+        let (head_start, tail_start) = (head_start_message_id, tail_start_message_id);
+        let wanted = Wanted { kind, level, instructions, head_start, tail_start };
         if validate_only {
             let planned = self.app.plan_compaction(&session_id, &wanted).await?;
             let plan = Some(plan(planned));

@@ -107,8 +107,25 @@ pub struct CompactionRequest {
     pub instructions: String,
     /// What people are told of it; empty for nothing.
     pub notice: String,
-    /// The first place that a summary by hand keeps verbatim; none for the policy's choice.
+    /// What a summary by hand covers, where somebody says so.
+    pub bounds: Bounds,
+}
+
+/// The part of a view that a summary by hand is made of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Bounds {
+    /// The first place of it: what the view shows in front of that stays verbatim, in front of the summary; none for the
+    /// beginning of the view.
+    pub head_start: Option<Revision>,
+    /// The first place behind it, which is kept verbatim with all that follows; none for the policy's choice.
     pub tail_start: Option<Revision>,
+}
+
+impl Bounds {
+    /// Whether the policy chooses.
+    pub fn is_open(self) -> bool {
+        self == Self::default()
+    }
 }
 
 /// An inclusive range of revisions.

@@ -5,7 +5,7 @@ mod edit;
 #[cfg(test)]
 mod tests;
 
-pub use by_hand::{summary_until, tail_can_start, tail_place};
+pub use by_hand::{head_can_start, place, summary_within, tail_can_start};
 pub use edit::{PlanEdit, edited};
 
 use super::select::Selection;
@@ -62,6 +62,8 @@ impl Work {
 /// A summary to be made.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SummaryPlan {
+    /// What stands in front of what a summary by hand is made of, and stays there.
+    pub front: Vec<SourceMessage>,
     /// What is covered anew, oldest first.
     pub head: Vec<SourceMessage>,
     /// The front of a split turn, where the policy gives it a summary of its own; it follows `head`.
@@ -89,6 +91,11 @@ pub struct SummaryPlan {
 }
 
 impl SummaryPlan {
+    /// How many messages stand in front of the tail, at their own places, and are under the summary.
+    pub fn covered_count(&self) -> usize {
+        self.front.len() + self.head.len() + self.split_turn.len()
+    }
+
     /// Where the summary ends and what beside it stays.
     pub fn boundary(&self) -> Boundary<'_> {
         Boundary { tail_start: self.tail_start, retained: &self.retained, retained_first: self.retained_first }
@@ -297,6 +304,12 @@ pub fn slot(source: &SourceMessage) -> Revision {
     }
 }
 
+/// Whether a message that a new summary could cover stands in front of a place. What the summary before retained does,
+/// also where it is the replacement of a message and came later than that place.
+fn is_in_front(source: &SourceMessage, place: Revision) -> bool {
+    source.place == Some(Place::Retained) || slot(source) < place
+}
+
 /// The messages that a new summary could cover: those that stand in the view at their own places, behind those that the
 /// summary before retained.
 fn inline(sources: &[SourceMessage]) -> Cow<'_, [SourceMessage]> {
@@ -359,7 +372,7 @@ fn left_out_between(layout: &Layout, before: Revision, after: Revision) -> bool 
 
 /// The words of the live summary.
 fn previous(sources: &[SourceMessage]) -> Option<String> {
-    let summary = sources.iter().find(|source| source.place == Some(Place::Summary))?;
+    let summary = live_summary(sources)?;
     let texts = summary.message.parts.iter().filter_map(|part| match &part.body {
         PartBody::Text(text) => Some(text.as_str()),
         _ => None,
@@ -369,42 +382,53 @@ fn previous(sources: &[SourceMessage]) -> Option<String> {
 
 /// The summary that a rule wants, or none when there is nothing to cover.
 pub fn summary(scene: Scene<'_>, rule: &Summarize) -> Option<SummaryPlan> {
-    let Scene { policy, window, sources, .. } = scene;
-    let inline = inline(sources);
-    let live = sources.iter().find(|source| source.place == Some(Place::Summary));
+    let inline = inline(scene.sources);
     let least = rule.minimum_messages as usize;
     let shown = inline.iter().filter(|source| turns::says_something(&source.message));
-    if live.is_none() && shown.take(least).count() < least {
+    if live_summary(scene.sources).is_none() && shown.take(least).count() < least {
         return None;
     }
-    let selection = select::select_behind(policy, &rule.tail, window, live, &inline);
-    summary_of(scene, rule, &inline, selection)
+    summary_of(scene, rule, &inline, 0, selected(scene, rule, &inline))
 }
 
-/// The summary of what was selected of the messages that it could cover.
+/// What a rule selects of the messages that a summary could cover.
+fn selected(scene: Scene<'_>, rule: &Summarize, inline: &[SourceMessage]) -> Selection {
+    let live = live_summary(scene.sources);
+    select::select_behind(scene.policy, &rule.tail, scene.window, live, inline)
+}
+
+fn live_summary(sources: &[SourceMessage]) -> Option<&SourceMessage> {
+    sources.iter().find(|source| source.place == Some(Place::Summary))
+}
+
+/// The summary of what was selected of the messages that it could cover, without the first so many, which stay in front.
 fn summary_of(
     scene: Scene<'_>,
     rule: &Summarize,
     inline: &[SourceMessage],
+    front: usize,
     selection: Selection,
 ) -> Option<SummaryPlan> {
     let Scene { policy, layout, sources, base, .. } = scene;
     // What is retained only is covered already: a summary must cover something else.
-    if selection.head_end <= inline.iter().filter(|source| source.place == Some(Place::Retained)).count() {
+    let retained_before = inline.iter().filter(|source| source.place == Some(Place::Retained)).count();
+    if selection.head_end <= retained_before.max(front) {
         return None;
     }
-    let (head, tail) = inline.split_at(selection.head_end.min(inline.len()));
+    let (under, tail) = inline.split_at(selection.head_end.min(inline.len()));
+    let (front, head) = under.split_at(front);
     let tail_start = tail.first().map_or(base + 1, slot);
     let split = selection
         .split_turn_start
         .filter(|_| rule.summary.split_turn_heading.is_some())
-        .map_or(head.len(), |start| start.min(head.len()));
+        .map_or(head.len(), |start| start.saturating_sub(front.len()).min(head.len()));
     // What is pinned stays anyhow.
-    let retained = selection.retained.iter().filter_map(|&index| head.get(index));
-    let retained = retained.filter(|source| !layout.pinned.contains(&slot(source)));
+    let kept = selection.retained.iter().filter_map(|&index| under.get(index).filter(|_| index >= front.len()));
+    let retained = front.iter().chain(kept).filter(|source| !layout.pinned.contains(&slot(source)));
     let retained = retained.map(|source| source.message.revision);
     Some(SummaryPlan {
-        covered: covered(layout, head),
+        front: front.to_vec(),
+        covered: covered(layout, under),
         head: head[..split].to_vec(),
         split_turn: head[split..].to_vec(),
         previous: previous(sources).filter(|_| rule.summary.carry_previous),
@@ -412,7 +436,7 @@ fn summary_of(
         tail_start,
         tail_message: tail.first().map(|source| source.message.id),
         retained: retained.collect(),
-        retained_first: rule.retained_first,
+        retained_first: rule.retained_first || !front.is_empty(),
         cuts: selection.cuts,
         attachments: attached(policy, &rule.summary, head),
         fallback: rule.fallback.clone(),
@@ -462,14 +486,14 @@ fn narrower(rung: &Rung) -> Option<Rung> {
 /// being written, nor for a call that still runs.
 pub fn boundary_is_safe(sources: &[SourceMessage], tail_start: Revision) -> bool {
     let inline = inline(sources);
-    let end = inline.iter().filter(|source| slot(source) < tail_start).count();
+    let end = inline.iter().filter(|source| is_in_front(source, tail_start)).count();
     end <= select::last_safe_cut(&inline)
 }
 
 /// The ranges and the number of messages that a summary somebody brings along would cover.
 pub fn supplied(layout: &Layout, sources: &[SourceMessage], tail_start: Revision) -> (Vec<RevisionRange>, i64) {
     let inline = inline(sources);
-    let head: Vec<SourceMessage> = inline.iter().filter(|source| slot(source) < tail_start).cloned().collect();
+    let head: Vec<SourceMessage> = inline.iter().filter(|source| is_in_front(source, tail_start)).cloned().collect();
     if head.is_empty() {
         return (Vec::new(), 0);
     }

@@ -7,7 +7,7 @@ use super::plan::{self, Scene};
 use super::render;
 use super::turns::is_request;
 use crate::model::Revision;
-use crate::model::compaction::{Compaction, CompactionKind, CompactionRequest, CompactionState, Trigger};
+use crate::model::compaction::{Bounds, Compaction, CompactionKind, CompactionRequest, CompactionState, Trigger};
 use crate::model::cut::Cuts;
 use crate::model::ids::{CompactionId, MessageId};
 use crate::model::layout::Place;
@@ -110,7 +110,7 @@ pub fn of_media() -> CompactionRequest {
         level: None,
         instructions: String::new(),
         notice: String::new(),
-        tail_start: None,
+        bounds: Bounds::default(),
     }
 }
 

@@ -91,7 +91,7 @@ impl Worker {
         let session = self.store.session(claim.session).await;
         let (session, _) = session.map_err(|error| Refusal::Retry(failure("STORE", error.to_string()), None))?;
         let plan = &assignment.plan;
-        let count = plan.head.len() + plan.split_turn.len();
+        let count = plan.covered_count();
         let told = Told {
             hook: "pre_compact",
             session_id: session.id.to_string(),

@@ -9,7 +9,7 @@ use super::step::{Input, State, Work, step};
 use crate::clock::{Clock, fresh_id};
 use crate::limits;
 use crate::model::Revision;
-use crate::model::compaction::{CompactionKind, CompactionRequest, CompactionState, Failure, Trigger};
+use crate::model::compaction::{Bounds, CompactionKind, CompactionRequest, CompactionState, Failure, Trigger};
 use crate::model::event::EventBody;
 use crate::model::ids::CompactionId;
 use crate::model::message::{Finish, MessageKind, NewMessage, Role};
@@ -254,7 +254,7 @@ impl World {
     fn request(instructions: &str, trigger: Trigger) -> CompactionRequest {
         let kind = CompactionKind::Summary;
         let (instructions, notice) = (instructions.to_owned(), String::new());
-        CompactionRequest { kind, trigger, level: None, instructions, notice, tail_start: None }
+        CompactionRequest { kind, trigger, level: None, instructions, notice, bounds: Bounds::default() }
     }
 
     async fn enqueue(&mut self, session: usize, request: CompactionRequest, condition: Condition) {

@@ -3,8 +3,7 @@
 use super::SchedulerHandle;
 use super::client::Assignment;
 use super::worker::{Draft, instead, least_gain};
-use crate::model::Revision;
-use crate::model::compaction::Level;
+use crate::model::compaction::{Bounds, Level};
 use crate::policy::plan::{self, Scene};
 use crate::store::Reduction;
 use crate::summarizer::{Foreseen, SummaryOutput};
@@ -26,25 +25,24 @@ pub struct Preview {
 }
 
 impl SchedulerHandle {
-    /// What somebody who asks by hand for a rung of the ladder, with a tail of their own if they like, or for every
-    /// clearing, would get. None when nothing could
-    /// be taken away.
+    /// What somebody who asks by hand for a rung of the ladder, with bounds of their own if they like, or for every
+    /// clearing, would get. None when nothing could be taken away.
     pub fn preview(
         &self,
         scene: Scene<'_>,
         level: Option<Level>,
-        tail_start: Option<Revision>,
+        bounds: Bounds,
         instructions: &str,
         context_tokens: i64,
     ) -> Option<Preview> {
         let policy = scene.policy;
-        let work = match (level.and_then(|level| policy.rung(level)), tail_start) {
-            (Some(rung), Some(tail_start)) => plan::summary_until(scene, rung, tail_start),
-            (Some(rung), None) => {
+        let work = match level.and_then(|level| policy.rung(level)) {
+            Some(rung) if bounds.is_open() => {
                 let tokens = plan::view(policy, scene.sources).estimated_tokens.max(context_tokens);
                 plan::climb(scene, &plan::by_hand(rung), tokens)
             }
-            (None, _) => plan::clear_all(scene),
+            Some(rung) => plan::summary_within(scene, rung, bounds),
+            None => plan::clear_all(scene),
         };
         let without_summary = |draft: Draft| Preview {
             reduction: draft.reduction,

@@ -9,7 +9,7 @@ use crate::clock::Clock;
 use crate::config::Hooks;
 use crate::limits;
 use crate::model::Revision;
-use crate::model::compaction::{Compaction, CompactionRequest, Failure, Level, Trigger};
+use crate::model::compaction::{Bounds, Compaction, CompactionRequest, Failure, Level, Trigger};
 use crate::model::cut::Cuts;
 use crate::model::message::MessageKind;
 use crate::model::time::Timestamp;
@@ -339,9 +339,11 @@ impl Worker {
         let mut writer = Writer::of(self.summarizers.of(claim.request.level), claim, policy, tokens);
         for (at, narrowed) in rungs.into_iter().enumerate() {
             let here = Scene { sources: &stripped, ..scene };
-            let mut work = match claim.request.tail_start {
-                Some(tail_start) => plan::summary_until(here, &narrowed, tail_start),
-                None => plan::climb(here, &narrowed, tokens),
+            let bounds = claim.request.bounds;
+            let mut work = if bounds.is_open() {
+                plan::climb(here, &narrowed, tokens)
+            } else {
+                plan::summary_within(here, &narrowed, bounds)
             };
             let mut cuts = media.clone();
             plan::merge(&mut cuts, std::mem::take(&mut work.cuts));
@@ -558,7 +560,10 @@ fn request(
     };
     let trigger = if level.is_some() { Trigger::Threshold } else { Trigger::Routine };
     let kind = plan::kind(steps);
-    (CompactionRequest { kind, trigger, level, instructions: String::new(), notice, tail_start: None }, confirm_until)
+    (
+        CompactionRequest { kind, trigger, level, instructions: String::new(), notice, bounds: Bounds::default() },
+        confirm_until,
+    )
 }
 
 /// The tokens that a summary has to free.
@@ -698,7 +703,7 @@ fn with_replay(reduction: Reduction, scene: Scene<'_>) -> Reduction {
 }
 
 fn summary_commit(policy: &Policy, planned: &SummaryPlan, output: &SummaryOutput) -> SummaryCommit {
-    let count = planned.head.len() + planned.split_turn.len();
+    let count = planned.covered_count();
     SummaryCommit {
         text: output.text.clone(),
         marker_text: plan::marker_text(policy),

@@ -13,7 +13,7 @@ use crate::clock::fresh_id;
 use crate::limits;
 use crate::model::Revision;
 use crate::model::compaction::{
-    Compaction, CompactionKind, CompactionRequest, CompactionState, Failure, Level, Outcome, Trigger,
+    Bounds, Compaction, CompactionKind, CompactionRequest, CompactionState, Failure, Level, Outcome, Trigger,
 };
 use crate::model::event::EventBody;
 use crate::model::ids::{CompactionId, SessionId};
@@ -185,7 +185,7 @@ macro_rules! select_job {
             "select j.id, j.public_id, j.session_id, s.public_id as session, j.kind, j.trigger, j.state, ",
             "j.instructions, j.actor, j.base_revision, j.asked_revision, j.tokens_at_request, j.window, j.attempt, ",
             "j.lease_epoch, j.outcome, j.failure, j.create_time, j.start_time, j.end_time, j.level, j.notice, j.proposed, ",
-            "j.run_at, j.lost, j.tail_start, ",
+            "j.run_at, j.lost, j.head_start, j.tail_start, ",
             "j.ended_revision, j.undone_revision from job j join session s on s.id = j.session_id ",
             $rest
         )
@@ -214,7 +214,7 @@ const COUNTS: &str = "select (select count(*) from job where state = 1 and queue
      (select count(*) from job where state = 2)";
 const INSERT: &str = "insert into job (public_id, session_id, kind, trigger, state, queued, instructions, actor, \
      tokens_at_request, window, attempt, lease_epoch, run_at, create_time, asked_revision, level, notice, proposed, \
-     tail_start) values ($1, $2, $3, $4, 1, $5, $6, $7, $8, $9, 0, 0, $10, $11, $12, $13, $14, $15, $16)";
+     head_start, tail_start) values ($1, $2, $3, $4, 1, $5, $6, $7, $8, $9, 0, 0, $10, $11, $12, $13, $14, $15, $16, $17)";
 // `proposed` is 1 while somebody is asked, and 2 once they have agreed: whoever was asked is told how it ends.
 const HASTEN: &str = "update job set proposed = iif(proposed = 1, 2, proposed), run_at = $2 \
      where id = $1 and state = 1 and queued = 0 and run_at > $2";
@@ -270,7 +270,7 @@ fn from_row(row: &SqliteRow) -> Result<JobRow> {
             level: row.try_get::<Option<i32>, _>("level")?.map(Level::from_number).transpose()?,
             instructions: row.try_get("instructions")?,
             notice: row.try_get("notice")?,
-            tail_start: row.try_get("tail_start")?,
+            bounds: Bounds { head_start: row.try_get("head_start")?, tail_start: row.try_get("tail_start")? },
         },
         proposed_until: (proposed == 1).then_some(()).and(time("run_at")?),
         state: CompactionState::from_number(row.try_get("state")?)?,
@@ -412,7 +412,7 @@ fn is_same(job: &CompactionRequest, asked: &CompactionRequest) -> bool {
     job.kind == asked.kind
         && job.level == asked.level
         && job.instructions == asked.instructions
-        && job.tail_start == asked.tail_start
+        && job.bounds == asked.bounds
         && is_overflow(job) == is_overflow(asked)
 }
 
@@ -489,7 +489,8 @@ impl Enqueue {
             .bind(self.request.level.map(codec::Number::number))
             .bind(&self.request.notice)
             .bind(self.confirm_until.is_some())
-            .bind(self.request.tail_start)
+            .bind(self.request.bounds.head_start)
+            .bind(self.request.bounds.tail_start)
             .execute(&mut *tx.conn)
             .await?;
         let head = tx.loaded(key)?;

@@ -62,6 +62,7 @@ const MIGRATIONS: &[(i64, &str, &str)] = &[
     (20_261_130_000_000, "part_ids", include_str!("../../migrations/20261130000000_part_ids.sql")),
     (20_261_202_000_001, "spending", include_str!("../../migrations/20261202000001_spending.sql")),
     (20_261_202_000_002, "branch_request", include_str!("../../migrations/20261202000002_branch_request.sql")),
+    (20_261_203_000_001, "head_start", include_str!("../../migrations/20261203000001_head_start.sql")),
 ];
 
 /// The migrations as sqlx wants them.

@@ -1,4 +1,4 @@
-//! Summaries by hand that say where their tail starts.
+//! Summaries by hand that say what they are made of.
 
 use crate::support::{Line, ScriptedSummarizer, TestApp, once, shown, text, turns};
 use longhand::app::Reason;
@@ -57,6 +57,10 @@ async fn a_tail_that_cannot_start_there_is_refused() {
         (from("u7"), Reason::BoundaryInvalid),
         (from("r1"), Reason::BoundaryInvalid),
         (prune, Reason::InvalidField),
+        (within("nobody", ""), Reason::MessageNotFound),
+        (within("u5", "u6"), Reason::BoundaryInvalid),
+        (within("u3", "u2"), Reason::NothingToCompact),
+        (within("u3", "u3"), Reason::NothingToCompact),
     ] {
         let refused = test.app.start_compaction(&session, wanted.clone(), Caller::default()).await;
         assert_eq!(refused.expect_err("refused").reason, reason, "{wanted:?}");
@@ -65,6 +69,64 @@ async fn a_tail_that_cannot_start_there_is_refused() {
     test.app.rewind(&session, "a2", None, Caller::default()).await.expect("rewound");
     let refused = test.app.start_compaction(&session, from("u3"), Caller::default()).await;
     assert_eq!(refused.expect_err("it is rewound").reason, Reason::BoundaryInvalid);
+}
+
+fn within(head_start: &str, tail_start: &str) -> Wanted {
+    Wanted { head_start: head_start.to_owned(), ..from(tail_start) }
+}
+
+#[tokio::test]
+async fn what_stands_in_front_of_a_summary_by_hand_stays_there() {
+    let script = ScriptedSummarizer::new(["S1", "S2"].map(|text| Line::Say(text.to_owned())));
+    let test = TestApp::with(script.clone()).await;
+    let session = test.session("opencode@seed", 60_000, 1_000).await;
+    test.append(&session, &turns(1, 6, 1_100)).await;
+    test.app.edit(&session, "u1", &[text("in other words")], None, Caller::default()).await.expect("edited");
+    let before = shown(&test.context(&session).await);
+    let planned = test.app.plan_compaction(&session, &within("u2", "u5")).await.expect("a plan");
+    let (started, _) =
+        test.app.start_compaction(&session, within("u2", "u5"), Caller::default()).await.expect("started");
+    test.settled().await;
+    let lines = shown(&test.context(&session).await);
+    let expected = [&before[..2], &lines[2..4], &before[8..]].concat();
+    assert_eq!((lines.clone(), lines[3].as_str()), (expected, "assistant summary: s1"));
+    let done = test.app.get_compaction(&started.id.to_string()).await.expect("done");
+    let outcome = done.outcome.expect("an outcome");
+    assert_eq!((outcome.covered.clone(), outcome.covered_count), (planned.covered, planned.covered_count));
+    assert_eq!((outcome.covered_count, planned.retained.len()), (8, 2), "what stays is covered as well");
+    let asked = script.asked();
+    let first = asked[0].messages.first().and_then(|source| source.message.client_id.clone());
+    assert_eq!((asked[0].messages.len(), first.as_deref()), (6, Some("u2")), "nobody tells of what stays");
+
+    // The next summary is one of everything.
+    let again = test.app.start_compaction(&session, within("u5", "u6"), Caller::default()).await;
+    assert_eq!(again.expect_err("there is a summary").reason, Reason::BoundaryInvalid);
+    test.app.start_compaction(&session, from("u6"), Caller::default()).await.expect("started");
+    test.settled().await;
+    assert_eq!(script.asked()[1].messages.len(), 4, "two that stayed, and two more");
+    assert_eq!(shown(&test.context(&session).await).len(), 2 + 2);
+    assert_eq!(test.findings().await, []);
+    for _ in 0..2 {
+        test.app.undo(&session, None, Caller::default()).await.expect("undone");
+    }
+    assert_eq!(shown(&test.context(&session).await), before);
+}
+
+#[tokio::test]
+async fn where_the_policy_chooses_the_tail_only_the_head_is_told() {
+    let test = TestApp::with(ScriptedSummarizer::new([Line::Say("S1".to_owned())])).await;
+    // Codex keeps the newest requests too, each of them once.
+    let session = test.session("codex@2026-08", 600_000, 1_000).await;
+    test.append(&session, &turns(1, 6, 1_100)).await;
+    test.app.start_compaction(&session, within("u3", ""), Caller::default()).await.expect("started");
+    test.settled().await;
+    let view = test.context(&session).await;
+    let ids = view.messages.iter().filter_map(|message| message.source);
+    let history = test.history(&session).await;
+    let name = |id| history.iter().find(|message| message.id == id).and_then(|message| message.client_id.clone());
+    let names: Vec<String> = ids.filter_map(name).collect();
+    assert_eq!(names, ["u1", "a1", "u2", "a2", "u3", "u4", "u5", "u6"]);
+    assert_eq!(test.findings().await, []);
 }
 
 #[tokio::test]
@@ -81,6 +143,10 @@ async fn requests_for_different_tails_are_not_the_same() {
     let (first, _) = start("u3").await;
     script.held().await;
     assert_eq!(start("u3").await, (first, true));
+    let other_head = test.app.start_compaction(&session, within("u2", "u3"), Caller::default()).await;
+    let (other_head, joined) = other_head.expect("queued");
+    assert!(!joined);
+    test.app.cancel_compaction(&other_head.id.to_string(), Caller::default()).await.expect("cancelled");
     let (other, joined) = start("u5").await;
     assert!(other != first && !joined);
     let mut watch = test.watch().await;

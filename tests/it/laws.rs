@@ -61,6 +61,8 @@ enum Step {
     Redo,
     Supply(usize, usize),
     Compact(bool),
+    /// A summary by hand of what stands between two messages.
+    Within(usize, usize),
     Fork(usize),
     Preset(bool),
 }
@@ -89,6 +91,7 @@ fn step() -> impl Strategy<Value = Step> {
         1 => Just(Step::Redo),
         1 => (pick.clone(), pick.clone()).prop_map(|(tail, until)| Step::Supply(tail, until)),
         4 => any::<bool>().prop_map(Step::Compact),
+        2 => (pick.clone(), pick.clone()).prop_map(|(head, tail)| Step::Within(head, tail)),
         1 => pick.prop_map(Step::Fork),
         1 => any::<bool>().prop_map(Step::Preset),
     ]
@@ -405,6 +408,15 @@ impl World {
             Step::Compact(prune) => {
                 let kind = if prune { CompactionKind::Prune } else { CompactionKind::Summary };
                 app.start_compaction(&id, Wanted::of(kind), none()).await?;
+                self.settle().await;
+            }
+            Step::Within(head, tail) => {
+                let wanted = Wanted {
+                    head_start: name(self.chosen(at, head)),
+                    tail_start: name(self.chosen(at, tail)),
+                    ..Wanted::of(CompactionKind::Summary)
+                };
+                app.start_compaction(&id, wanted, none()).await?;
                 self.settle().await;
             }
             Step::Overflow => {

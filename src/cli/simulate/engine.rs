@@ -483,7 +483,7 @@ impl<'a> Session<'a> {
         let Draft { cuts, summary, before, after } = draft;
         let same = usize::try_from(plan::first_changed(&before, &after)).unwrap_or(usize::MAX);
         let changed = after.messages.get(same..).unwrap_or_default();
-        let covers = |plan: &SummaryPlan| plan.head.len().saturating_add(plan.split_turn.len());
+        let covers = SummaryPlan::covered_count;
         let firing = Firing {
             message: self.count,
             level: rung.map(|(level, _)| level),

@@ -1,8 +1,9 @@
-//! A summary whose tail starts where somebody wants it to.
+//! A summary of that part of a view which somebody chooses.
 
 use super::edit::splits_pair;
-use super::{Scene, Work, inline, slot, summary_of};
+use super::{Scene, Work, inline, is_in_front, selected, slot, summary_of};
 use crate::model::Revision;
+use crate::model::compaction::Bounds;
 use crate::model::cut::Cuts;
 use crate::model::layout::Place;
 use crate::model::view::SourceMessage;
@@ -10,7 +11,7 @@ use crate::policy::select::{self, Selection};
 use crate::policy::{Rung, Step};
 
 /// The place at which a view shows the message that came at a revision, or what stands for it.
-pub fn tail_place(sources: &[SourceMessage], revision: Revision) -> Option<Revision> {
+pub fn place(sources: &[SourceMessage], revision: Revision) -> Option<Revision> {
     let inline = inline(sources);
     let found = inline.iter().find(|source| source.message.revision == revision || slot(source) == revision);
     found.filter(|source| source.place != Some(Place::Retained)).map(slot)
@@ -20,26 +21,47 @@ pub fn tail_place(sources: &[SourceMessage], revision: Revision) -> Option<Revis
 /// or run, and no call that has its result behind it.
 pub fn tail_can_start(sources: &[SourceMessage], tail_start: Revision) -> bool {
     let inline = inline(sources);
-    let head_end = head_end(&inline, tail_start);
-    inline.get(head_end).is_some_and(|source| slot(source) == tail_start)
-        && head_end <= select::last_safe_cut(&inline)
-        && !splits_pair(&inline, |source| slot(source) < tail_start)
+    stands_at(&inline, tail_start)
+        && in_front(&inline, tail_start) <= select::last_safe_cut(&inline)
+        && !splits_pair(&inline, |source| is_in_front(source, tail_start))
 }
 
-/// The summary that a rung ends in, of everything in front of a place in the view and of nothing behind it, without what
-/// else the rung does. Nothing when there is nothing to cover, or when a tail cannot start there.
-pub fn summary_until(scene: Scene<'_>, rung: &Rung, tail_start: Revision) -> Work {
+/// Whether what a summary is made of can start at a place: the view shows a message there, no summary in front of it,
+/// since a view has one at most, and no call in front of it that has its result behind it.
+pub fn head_can_start(sources: &[SourceMessage], head_start: Revision) -> bool {
+    let inline = inline(sources);
+    stands_at(&inline, head_start)
+        && sources.iter().all(|source| source.place != Some(Place::Summary))
+        && !splits_pair(&inline, |source| is_in_front(source, head_start))
+}
+
+/// The summary that a rung ends in, of what stands between two places in the view, without what else the rung does.
+/// Nothing when there is nothing to cover, or when it cannot be made of just that.
+pub fn summary_within(scene: Scene<'_>, rung: &Rung, bounds: Bounds) -> Work {
+    let sources = scene.sources;
+    let Bounds { head_start, tail_start } = bounds;
+    let can_be = head_start.is_none_or(|start| head_can_start(sources, start))
+        && tail_start.is_none_or(|start| tail_can_start(sources, start));
     let rule = rung.steps.iter().rev().find_map(|step| match step {
         Step::Summarize(rule) => Some(rule.as_ref()),
         Step::Clear(_) | Step::Fit(_) => None,
     });
-    let Some(rule) = rule.filter(|_| tail_can_start(scene.sources, tail_start)) else { return Work::default() };
-    let inline = inline(scene.sources);
-    let selection = Selection { head_end: head_end(&inline, tail_start), ..Selection::default() };
-    Work { summary: summary_of(scene, rule, &inline, selection), cuts: Cuts::default() }
+    let Some(rule) = rule.filter(|_| can_be) else { return Work::default() };
+    let inline = inline(sources);
+    let front = head_start.map_or(0, |start| in_front(&inline, start));
+    let selection = match tail_start {
+        Some(start) => Selection { head_end: in_front(&inline, start), ..Selection::default() },
+        None => selected(scene, rule, &inline),
+    };
+    Work { summary: summary_of(scene, rule, &inline, front, selection), cuts: Cuts::default() }
+}
+
+/// Whether a view shows a message at a place.
+fn stands_at(inline: &[SourceMessage], place: Revision) -> bool {
+    inline.get(in_front(inline, place)).is_some_and(|source| slot(source) == place)
 }
 
 /// How many messages stand in front of a place.
-fn head_end(inline: &[SourceMessage], tail_start: Revision) -> usize {
-    inline.iter().filter(|source| slot(source) < tail_start).count()
+fn in_front(inline: &[SourceMessage], place: Revision) -> usize {
+    inline.iter().filter(|source| is_in_front(source, place)).count()
 }

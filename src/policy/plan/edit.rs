@@ -28,12 +28,13 @@ pub fn edited(scene: Scene<'_>, plan: &SummaryPlan, edit: &PlanEdit) -> Result<S
     let at = |id: MessageId| inline.iter().position(|source| source.message.id == id);
     let mut plan = plan.clone();
     let end = match edit.tail_start {
-        None => plan.head.len() + plan.split_turn.len(),
+        None => plan.covered_count(),
         Some(id) => at(id).ok_or("the message that is to begin the tail does not stand in the view")?,
     };
     let (head, tail) = inline.split_at(end.min(inline.len()));
+    let front = plan.front.len();
     if edit.tail_start.is_some() {
-        if head.iter().all(|source| source.place == Some(Place::Retained)) {
+        if head.iter().skip(front).all(|source| source.place == Some(Place::Retained)) {
             return Err("nothing stands before the tail that a summary could cover");
         }
         if end > select::last_safe_cut(&inline) {
@@ -43,8 +44,8 @@ pub fn edited(scene: Scene<'_>, plan: &SummaryPlan, edit: &PlanEdit) -> Result<S
             return Err("the tail begins between a call and its result");
         }
         plan.covered = covered(scene.layout, head);
-        plan.attachments = attached(scene.policy, &plan.rules, head);
-        plan.head = head.to_vec();
+        plan.head = head[front..].to_vec();
+        plan.attachments = attached(scene.policy, &plan.rules, &plan.head);
         plan.split_turn = Vec::new();
         plan.tail_start = tail.first().map_or(scene.base + 1, slot);
         plan.tail_message = tail.first().map(|source| source.message.id);
@@ -58,8 +59,10 @@ pub fn edited(scene: Scene<'_>, plan: &SummaryPlan, edit: &PlanEdit) -> Result<S
             return Err("a call and its result are kept together or not at all");
         }
         // What is pinned stays anyhow.
-        let kept = head.iter().filter(|source| retained.contains(&source.message.id));
-        let kept = kept.filter(|source| !scene.layout.pinned.contains(&slot(source)));
+        let is_front = |at: usize| at < front;
+        let kept = head.iter().enumerate();
+        let kept = kept.filter(|(at, source)| is_front(*at) || retained.contains(&source.message.id));
+        let kept = kept.map(|(_, source)| source).filter(|source| !scene.layout.pinned.contains(&slot(source)));
         plan.retained = kept.map(|source| source.message.revision).collect();
     }
     Ok(plan)
