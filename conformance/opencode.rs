@@ -192,7 +192,7 @@ fn policy() -> Policy {
 }
 
 fn window((context, input, output): (i64, Option<i64>, i64)) -> ModelWindow {
-    ModelWindow { model: String::new(), context, input, output: Some(output) }
+    ModelWindow { context, input, output: Some(output), ..ModelWindow::default() }
 }
 
 fn limits((context, input, output): (i64, Option<i64>, i64)) -> Value {

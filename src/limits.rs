@@ -138,6 +138,8 @@ pub const SUMMARIZE_MS_MAX: u64 = 3_600_000;
 pub const BRANCH_SUMMARY_MS_MAX: u64 = 600_000;
 /// Summaries of branches that are written at the same time; further calls wait.
 pub const BRANCH_SUMMARIES_MAX: usize = 4;
+/// The largest number of tokens that is believed of one message, reply or request: sums of larger ones could overflow.
+pub const TOKENS_MAX: i64 = 1 << 50;
 /// Bytes of a request to a model, and of its reply, that are kept where the configuration has them recorded.
 pub const RECORDED_TEXT_BYTES_MAX: usize = 1_048_576;
 /// How often a job may be lost with its daemon or its worker before it is taken for the cause and not tried again.

@@ -181,7 +181,7 @@ impl Longhand {
         let context_tokens = if now && self.store().has_trusted_usage(key).await? {
             session.context_tokens
         } else {
-            view.estimated_tokens
+            view.estimated_tokens + window.overhead
         };
         let overhead_tokens = session.guards.overhead_tokens;
         Ok(Built { source, policy, window, view, provenance, context_tokens, overhead_tokens, pending })

@@ -53,7 +53,15 @@ pub(super) fn window(field: &str, window: &ModelWindow) -> Result<()> {
             return Err(Error::field(&format!("{field}.{part}"), "is negative"));
         }
     }
-    Ok(())
+    count_of_tokens(&format!("{field}.overhead_tokens"), window.overhead)
+}
+
+/// A figure that is added to others.
+fn count_of_tokens(field: &str, count: i64) -> Result<()> {
+    if (0..=limits::TOKENS_MAX).contains(&count) {
+        return Ok(());
+    }
+    Err(Error::field(field, format!("{count} is no count of tokens")))
 }
 
 /// What a reply cost.
@@ -67,10 +75,7 @@ pub(super) fn usage(field: &str, usage: &Usage) -> Result<()> {
         ("total_tokens", usage.total.unwrap_or(0)),
     ];
     for (part, count) in counts {
-        // A figure of this size is a mistake, and sums of it would overflow.
-        if !(0..=1 << 50).contains(&count) {
-            return Err(Error::field(&format!("{field}.{part}"), format!("{count} is no count of tokens")));
-        }
+        count_of_tokens(&format!("{field}.{part}"), count)?;
     }
     match usage.cost_usd {
         Some(cost) if !cost.is_finite() || cost < 0.0 => Err(Error::field(&format!("{field}.cost_usd"), "is no price")),

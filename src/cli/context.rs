@@ -21,6 +21,9 @@ pub(super) struct Arguments {
     /// The most the model writes in one reply, in tokens
     #[arg(long, value_name = "TOKENS", requires = "window")]
     output: Option<i64>,
+    /// What the request carries beside the view, such as descriptions of tools, in tokens
+    #[arg(long, value_name = "TOKENS", requires = "window", default_value_t = 0)]
+    overhead: i64,
     /// When it does not fit, wait for the pending reduction
     #[arg(long, conflicts_with = "shorten")]
     wait: bool,
@@ -40,10 +43,10 @@ impl Arguments {
             session_id: self.session,
             as_of_revision: self.as_of,
             window: self.window.map(|context_tokens| pb::ModelWindow {
-                model: String::new(),
                 context_tokens,
-                input_tokens: None,
                 output_tokens: self.output,
+                overhead_tokens: self.overhead,
+                ..pb::ModelWindow::default()
             }),
             overflow_action: action.into(),
             ..pb::GetContextRequest::default()
@@ -242,11 +245,20 @@ mod tests {
             (false, true, pb::OverflowAction::Shorten),
             (false, false, pb::OverflowAction::Return),
         ] {
-            let arguments =
-                Arguments { session: "s".into(), as_of: Some(3), window: Some(9), output: Some(2), wait, shorten };
+            let arguments = Arguments {
+                session: "s".into(),
+                as_of: Some(3),
+                window: Some(9),
+                output: Some(2),
+                overhead: 1,
+                wait,
+                shorten,
+            };
             let request = arguments.request();
             assert_eq!((request.overflow_action(), request.as_of_revision), (action, Some(3)));
-            assert_eq!(request.window.map(|window| (window.context_tokens, window.output_tokens)), Some((9, Some(2))));
+            let expected =
+                pb::ModelWindow { context_tokens: 9, output_tokens: Some(2), overhead_tokens: 1, ..Default::default() };
+            assert_eq!(request.window, Some(expected));
         }
     }
 }

@@ -78,6 +78,9 @@ pub struct ModelWindow {
     pub input: Option<i64>,
     /// The most the model writes in one reply.
     pub output: Option<i64>,
+    /// What every request carries beside the view, such as a system prompt and descriptions of tools. It is added to
+    /// estimates; usage has it in it.
+    pub overhead: i64,
 }
 
 /// How large a context was once, by what a reply reported and by what the policy estimates of its view.

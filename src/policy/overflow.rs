@@ -233,7 +233,7 @@ mod tests {
     use crate::policy::presets;
 
     fn window(context: i64, input: Option<i64>, output: Option<i64>) -> ModelWindow {
-        ModelWindow { model: String::new(), context, input, output }
+        ModelWindow { model: String::new(), context, input, output, overhead: 0 }
     }
 
     fn preset(name: &str) -> Policy {

@@ -11,7 +11,7 @@ use crate::model::view::SourceMessage;
 /// What no reduction takes away, in tokens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Overhead {
-    /// What no view shows, as far as usage tells.
+    /// What no view shows, as far as usage and the window tell.
     pub unseen_tokens: i64,
     /// What is pinned.
     pub pinned_tokens: i64,
@@ -30,7 +30,8 @@ const UNDERESTIMATE_MAX: i64 = 4;
 /// Two readings tell something when the estimate fell by one part in so many between them.
 const FALL_PARTS: i64 = 4;
 
-/// The overhead of a session, never more than is certain: its reading now, and that before the newest reduction.
+/// The overhead of a session: what its window says of it, or what its reading now and that before the newest reduction
+/// tell, which is never more than is certain.
 ///
 /// Usage that exceeds an estimate can be a poor estimate as well as a system prompt, so one reading counts only for what
 /// no poor estimate explains. A reading before a reduction tells the two apart: what was estimated poorly shrank with
@@ -41,6 +42,7 @@ pub fn overhead(scene: Scene<'_>, before: Option<Reading>, now: Option<Reading>)
         let since = before.map_or(0, |before| intercept(before, now));
         alone.max(since).clamp(0, now.usage_tokens.max(0))
     });
+    let unseen = unseen.max(scene.window.overhead);
     let is_pinned = |source: &&SourceMessage| {
         source.place == Some(Place::Pinned) || scene.layout.pinned.contains(&source.message.revision)
     };

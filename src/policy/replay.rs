@@ -175,7 +175,7 @@ mod tests {
     use crate::policy::{dsl, presets};
 
     fn window() -> ModelWindow {
-        ModelWindow { model: String::new(), context: 100, input: None, output: None }
+        ModelWindow { model: String::new(), context: 100, ..ModelWindow::default() }
     }
 
     fn policy(auto: bool, silent_overflow: bool) -> Policy {

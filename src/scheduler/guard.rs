@@ -25,7 +25,7 @@ pub(super) fn filled(
     }
     let now = due.usage_tokens.map(|usage_tokens| Reading { usage_tokens, view_tokens });
     let found = overhead(scene, due.reduced, now).tokens();
-    let reached = overflow::reached(policy, window, due.usage_tokens.unwrap_or(view_tokens));
+    let reached = overflow::reached(policy, window, due.usage_tokens.unwrap_or(view_tokens + window.overhead));
     let levels: Vec<Level> = reached.map(|(level, _)| level).filter(|level| allowed(*level)).collect();
     let all_filled = levels.iter().all(|level| is_filled(policy, window, *level, Some(found)));
     levels.first().filter(|_| all_filled).map(|level| Decision { level: Some(*level), work: Work::default() })

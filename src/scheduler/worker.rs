@@ -130,7 +130,7 @@ impl Worker {
         let now = self.clock.now();
         let scene = scene(&policy, &due.window, &source, now);
         let estimated = plan::view(&policy, &source.messages).estimated_tokens;
-        let tokens = due.usage_tokens.unwrap_or(estimated);
+        let tokens = due.usage_tokens.unwrap_or(estimated + due.window.overhead);
         // A view that does not fit its window does not wait until the ladder has rested.
         let exceeds = overflow::room(&due.window).is_some_and(|room| tokens > room);
         let cools = due.cool_until.is_some_and(|until| now < until);

@@ -364,7 +364,7 @@ fn record_usage(tx: &mut Tx<'_>, key: i64, caller: &Caller, rule: &Rule, reply: 
         message: id,
         usage,
         trusted,
-        context_tokens: head.context_tokens(),
+        context_tokens: head.context_tokens(&rule.window),
         window_tokens: rule.window.context,
         due: head.due_revision.is_some(),
     };

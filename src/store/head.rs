@@ -347,11 +347,12 @@ impl Head {
         }
     }
 
-    /// Tokens of the view now: trusted usage plus the estimate of what came after, else the estimate alone.
-    pub(crate) fn context_tokens(&self) -> i64 {
+    /// Tokens of a request now: trusted usage plus the estimate of what came after, else the estimate of the view and what
+    /// the window says of what else is sent.
+    pub(crate) fn context_tokens(&self, window: &ModelWindow) -> i64 {
         match self.usage_tokens {
             Some(usage) => usage + (self.appended_tokens - self.usage_at).max(0),
-            None => self.view_tokens,
+            None => self.view_tokens + window.overhead,
         }
     }
 
@@ -411,7 +412,7 @@ impl Head {
         if self.held_by_undo() {
             return;
         }
-        let tokens = self.context_tokens();
+        let tokens = self.context_tokens(&rule.window);
         let reached = rule.due_tokens.is_some_and(|due| tokens >= due) && !self.is_quiet(tokens);
         let climbs = reached && !self.is_resting(rule, now) && self.may_summarize(&rule.window);
         let much = rule.prune_tokens.is_some_and(|least| self.output_tokens > least)
@@ -482,7 +483,7 @@ impl Head {
     fn is_resting(&self, rule: &Rule, now: Timestamp) -> bool {
         let cools = self.cool_until.is_some_and(|until| now < until);
         let unarmed = self.rest_tokens.is_some_and(|rest| self.view_tokens < rest + rule.rearm_tokens);
-        (cools || unarmed) && rule.room_tokens.is_none_or(|room| self.context_tokens() <= room)
+        (cools || unarmed) && rule.room_tokens.is_none_or(|room| self.context_tokens(&rule.window) <= room)
     }
 
     /// Whether automatic reductions wait because somebody took one back.
@@ -515,7 +516,7 @@ impl Head {
     /// How full the context is.
     pub(crate) fn fill(&self, rule: &Rule) -> Fill {
         Fill {
-            context_tokens: self.context_tokens(),
+            context_tokens: self.context_tokens(&rule.window),
             window_tokens: rule.window.context,
             due_tokens: rule.due_tokens,
             due: self.due_revision.is_some(),

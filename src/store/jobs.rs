@@ -451,7 +451,7 @@ impl Enqueue {
             Condition::Due { .. } | Condition::DoesNotFit { .. } => {}
         }
         let asked = head.revision;
-        let (tokens, live) = (head.context_tokens(), head.live_job.is_some());
+        let (tokens, live) = (head.context_tokens(&self.window), head.live_job.is_some());
         // Turns go by when a session became due, not by when somebody came to look at it.
         let is_due = matches!(self.condition, Condition::Due { .. });
         let since = head.due_time.filter(|_| is_due).unwrap_or(tx.now);
@@ -524,7 +524,8 @@ pub(crate) async fn claim(tx: &mut Tx<'_>, row: i64, owner: Uuid, until: Timesta
         return Ok(None);
     }
     let head = tx.loaded(key)?;
-    let (base, appended_at_base, context_tokens) = (head.revision, head.appended_tokens, head.context_tokens());
+    let (base, appended_at_base, context_tokens) =
+        (head.revision, head.appended_tokens, head.context_tokens(&job.window));
     let (measured, reduced) = (head.usage_tokens.is_some(), head.reduced);
     let counted_at_base = head.counted();
     let claimed = sqlx::query(CLAIM)

@@ -382,7 +382,7 @@ impl ForkSession {
             metadata_json: None,
             window: &parent.window,
             chain_hash: hash,
-            view_tokens: parent.context_tokens(),
+            view_tokens: (parent.context_tokens(&parent.window) - parent.window.overhead).max(0),
         };
         let key = insert(tx, &mut digest, row).await?;
         for (owner, first, last, has_messages) in stretches {
@@ -463,6 +463,8 @@ fn from_row(row: &SqliteRow) -> Result<(i64, Session)> {
         (row.try_get("usage_at")?, row.try_get("appended_tokens")?, row.try_get("view_tokens")?);
     let fork = id(row.try_get("fork")?)?;
     let fork_revision: Option<Revision> = row.try_get("fork_revision")?;
+    let window = codec::decode_window(row.try_get("window")?)?;
+    let estimated = view + window.overhead;
     let session = Session {
         id: SessionId(codec::uuid(row.try_get("public_id")?)?),
         client_id: row.try_get("client_id")?,
@@ -471,12 +473,12 @@ fn from_row(row: &SqliteRow) -> Result<(i64, Session)> {
         parent: id(row.try_get("parent")?)?,
         fork: fork.zip(fork_revision),
         preset: String::new(),
-        window: codec::decode_window(row.try_get("window")?)?,
+        window,
         metadata_json: row.try_get("metadata_json")?,
         revision: row.try_get("revision")?,
         history_revision: row.try_get("history_revision")?,
         message_count: row.try_get("message_count")?,
-        context_tokens: usage.map_or(view, |usage| usage + (appended - usage_at).max(0)),
+        context_tokens: usage.map_or(estimated, |usage| usage + (appended - usage_at).max(0)),
         guards: Guards {
             failure_count: row.try_get("failures")?,
             hold_turns: row.try_get("hold_turns")?,

@@ -10,7 +10,7 @@ use longhand::model::compaction::{CompactionKind, CompactionState, Failure, Leve
 use longhand::model::event::{EventBody, EventKind};
 use longhand::model::message::{Finish, FinishReason, NewMessage};
 use longhand::model::session::Guards;
-use longhand::model::usage::Usage;
+use longhand::model::usage::{ModelWindow, Usage};
 use longhand::store::Caller;
 
 /// What no view shows: a system prompt and descriptions of tools.
@@ -101,6 +101,71 @@ async fn a_window_that_the_overhead_alone_fills_gets_one_clear_error() {
     }
     assert!(!outcomes(&test).await.is_empty(), "under a larger window there is something to reduce");
     assert_eq!(failures(&test).await.iter().filter(|failure| failure.reason == "FIXED_OVERHEAD").count(), 1);
+}
+
+/// A window of which a client says what every request carries beside the view.
+fn carrying(overhead: i64) -> SessionChange {
+    let window = ModelWindow { overhead, ..window(6_000, 1_000) };
+    SessionChange { window: Some(window), ..SessionChange::default() }
+}
+
+#[tokio::test]
+async fn what_a_client_says_of_its_overhead_is_added_to_estimates_alone() {
+    let test = TestApp::start().await;
+    let session = test.session("opencode@seed", 6_000, 1_000).await;
+    // Nobody reports usage; a summary is due at 5 000 tokens.
+    test.append(&session, &turns(1, 6, 1_200)).await;
+    test.settled().await;
+    let context = test.context(&session).await;
+    let (view, room) = (context.estimated_tokens, 5_000 - context.estimated_tokens);
+    assert_eq!((context.context_tokens, outcomes(&test).await.len()), (view, 0));
+    assert!(room > 1_000, "{view}");
+
+    change(&test, &session, carrying(room - 1)).await;
+    assert_eq!(test.context(&session).await.context_tokens, 4_999);
+    assert_eq!(test.app.get_session(&session).await.expect("the session").session.context_tokens, 4_999);
+    assert_eq!(outcomes(&test).await, []);
+    // A caller's own window is a window of its own.
+    let request = ContextRequest { window: Some(window(6_000, 1_000)), ..ContextRequest::default() };
+    assert_eq!(test.app.context(&session, request).await.expect("a view").context_tokens, view);
+    // A reply tells what was sent altogether: then nothing is added.
+    let said = reply(&test, &session, "told", 0).await;
+    test.app.append(&session, vec![said], None, None, Caller::default()).await.expect("appended");
+    assert_eq!(test.context(&session).await.context_tokens, view + 5);
+
+    let session = test.session("opencode@seed", 6_000, 1_000).await;
+    let room = room + 10;
+    change(&test, &session, carrying(room)).await;
+    test.append(&session, &turns(1, 6, 1_200)).await;
+    test.settled().await;
+    let after = outcomes(&test).await;
+    assert_eq!(after.len(), 1, "it is reduced before it is too large");
+    let context = test.context(&session).await;
+    assert_eq!(context.context_tokens, context.estimated_tokens + room);
+    assert_eq!(test.findings().await, []);
+}
+
+#[tokio::test]
+async fn an_overhead_that_is_told_and_fills_the_window_gets_one_clear_error() {
+    let test = TestApp::start().await;
+    let session = test.session("opencode@seed", 6_000, 1_000).await;
+    change(&test, &session, carrying(5_000)).await;
+    for number in 1..=9 {
+        test.append(&session, &turns(number, number, 1_200)).await;
+        test.settled().await;
+    }
+    let told = failures(&test).await;
+    assert_eq!(told.iter().map(|failure| failure.reason.as_str()).collect::<Vec<_>>(), ["FIXED_OVERHEAD"]);
+    assert_eq!(guards(&test, &session).await.overhead_tokens, Some(5_000));
+    assert_eq!(started(&test).await, 1);
+    // With less of it there is something to reduce.
+    change(&test, &session, carrying(100)).await;
+    assert_eq!((outcomes(&test).await.len(), guards(&test, &session).await.overhead_tokens), (1, None));
+    for negative in [-1, i64::MAX] {
+        let refused = test.app.update_session(&session, carrying(negative), Caller::default()).await;
+        let error = refused.expect_err("no count of tokens");
+        assert_eq!(error.metadata.get("field").map(String::as_str), Some("window.overhead_tokens"));
+    }
 }
 
 #[tokio::test]

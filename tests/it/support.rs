@@ -460,7 +460,7 @@ impl Summarizer for ScriptedSummarizer {
 
 /// A model window.
 pub(crate) fn window(context: i64, output: i64) -> ModelWindow {
-    ModelWindow { model: String::new(), context, input: None, output: (output > 0).then_some(output) }
+    ModelWindow { context, output: (output > 0).then_some(output), ..ModelWindow::default() }
 }
 
 /// A caller with a name.

@@ -101,10 +101,9 @@ async fn create_session(client: &mut Client) -> anyhow::Result<pb::Session> {
         preset: PRESET.to_owned(),
         policy_override_json: POLICY_OVERRIDE.to_owned(),
         window: Some(pb::ModelWindow {
-            model: String::new(),
             context_tokens: WINDOW_TOKENS,
-            input_tokens: None,
             output_tokens: Some(OUTPUT_TOKENS),
+            ..pb::ModelWindow::default()
         }),
         ..pb::CreateSessionRequest::default()
     };

@@ -169,6 +169,7 @@ impl Evaluation<'_> {
             model: main_model(&happenings),
             context: self.arguments.window,
             input: None,
+            overhead: 0,
             output: self.arguments.output,
         };
         let messages = happenings.iter().filter_map(|happening| match happening {

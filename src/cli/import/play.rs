@@ -123,10 +123,9 @@ impl Player {
     /// The model window that was chosen, if one was.
     fn window(&self) -> Option<pb::ModelWindow> {
         (self.combination.window > 0).then(|| pb::ModelWindow {
-            model: String::new(),
             context_tokens: self.combination.window,
-            input_tokens: None,
             output_tokens: self.combination.output,
+            ..pb::ModelWindow::default()
         })
     }
 

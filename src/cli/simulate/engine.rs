@@ -257,7 +257,7 @@ impl<'a> Session<'a> {
     }
 
     fn context_tokens(&self) -> i64 {
-        self.usage_tokens.unwrap_or(self.view_tokens)
+        self.usage_tokens.unwrap_or(self.view_tokens.saturating_add(self.window.overhead))
     }
 
     fn next_id(&mut self) -> Uuid {

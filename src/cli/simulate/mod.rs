@@ -7,6 +7,7 @@ mod report;
 use super::Globals;
 use super::failure::{Usage, note};
 use crate::interop::{self, Entry, Options, Transcript};
+use crate::limits;
 use crate::model::usage::ModelWindow;
 use crate::policy::presets::{self, Preset};
 use anyhow::Context;
@@ -28,6 +29,10 @@ pub(super) struct Arguments {
     /// The most the model writes in one reply, in tokens; default: unknown
     #[arg(long, value_name = "TOKENS", value_parser = clap::value_parser!(i64).range(1..))]
     output: Option<i64>,
+    /// What every request carries beside the messages, such as a system prompt and descriptions of tools, in tokens; usage
+    /// that the transcript reports has it in it
+    #[arg(long, value_name = "TOKENS", default_value_t = 0, value_parser = clap::value_parser!(i64).range(0..=limits::TOKENS_MAX))]
+    overhead: i64,
     /// The model's name, which some presets go by; default: the one that wrote most of the transcript's replies
     #[arg(long, value_name = "MODEL")]
     model: Option<String>,
@@ -52,6 +57,7 @@ pub(super) fn run(globals: &Globals, arguments: Arguments) -> anyhow::Result<Exi
         context: arguments.window,
         input: None,
         output: arguments.output,
+        overhead: arguments.overhead,
     };
     let outcomes =
         chosen.iter().map(|preset| (preset.name, simulate(&preset.policy(), &window, &happenings))).collect();

@@ -282,7 +282,7 @@ mod tests {
             }];
             ("a@1", Outcome { due_tokens: Some(800), firings, fill })
         };
-        let window = ModelWindow { model: String::new(), context: 950, input: None, output: None };
+        let window = ModelWindow { context: 950, ..ModelWindow::default() };
         Report { file: file.to_owned(), messages: 3, window, outcomes: fills.iter().map(outcome).collect() }
     }
 

@@ -293,7 +293,7 @@ mod tests {
         Report {
             file: "talk.jsonl".to_owned(),
             messages: 12,
-            window: ModelWindow { model: "m".to_owned(), context: 1_000, input: None, output: Some(100) },
+            window: ModelWindow { model: "m".to_owned(), context: 1_000, output: Some(100), ..ModelWindow::default() },
             outcomes: vec![("a@1", Outcome { due_tokens: Some(800), firings, fill }), ("b@2", quiet)],
         }
     }

@@ -55,6 +55,7 @@ pub(super) fn window(window: ModelWindow) -> pb::ModelWindow {
         context_tokens: window.context,
         input_tokens: window.input,
         output_tokens: window.output,
+        overhead_tokens: window.overhead,
     }
 }
 
@@ -65,6 +66,7 @@ pub(in crate::grpc) fn read_window(window: pb::ModelWindow) -> ModelWindow {
         context: window.context_tokens,
         input: window.input_tokens,
         output: window.output_tokens,
+        overhead: window.overhead_tokens,
     }
 }
 

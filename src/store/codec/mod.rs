@@ -167,19 +167,21 @@ pub(crate) struct DiskWindow {
     input: Option<i64>,
     #[prost(int64, optional, tag = "4")]
     output: Option<i64>,
+    #[prost(int64, tag = "5")]
+    overhead: i64,
 }
 
 impl From<&ModelWindow> for DiskWindow {
     fn from(window: &ModelWindow) -> Self {
-        let ModelWindow { model, context, input, output } = window.clone();
-        Self { model, context, input, output }
+        let ModelWindow { model, context, input, output, overhead } = window.clone();
+        Self { model, context, input, output, overhead }
     }
 }
 
 impl From<DiskWindow> for ModelWindow {
     fn from(window: DiskWindow) -> Self {
-        let DiskWindow { model, context, input, output } = window;
-        Self { model, context, input, output }
+        let DiskWindow { model, context, input, output, overhead } = window;
+        Self { model, context, input, output, overhead }
     }
 }
 

@@ -50,7 +50,7 @@ fn tool(number: usize, tokens: usize) -> [Happening; 2] {
 }
 
 fn window(context: i64) -> ModelWindow {
-    ModelWindow { model: String::new(), context, input: None, output: Some(context / 10) }
+    ModelWindow { context, output: Some(context / 10), ..ModelWindow::default() }
 }
 
 fn preset(name: &str) -> Policy {

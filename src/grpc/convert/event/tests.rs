@@ -69,9 +69,14 @@ fn bodies() -> Vec<(EventBody, Body)> {
 }
 
 fn session_bodies() -> Vec<(EventBody, Body)> {
-    let window = ModelWindow { model: "m".into(), context: 1, input: Some(2), output: Some(3) };
-    let proto_window =
-        pb::ModelWindow { model: "m".into(), context_tokens: 1, input_tokens: Some(2), output_tokens: Some(3) };
+    let window = ModelWindow { model: "m".into(), context: 1, input: Some(2), output: Some(3), overhead: 4 };
+    let proto_window = pb::ModelWindow {
+        model: "m".into(),
+        context_tokens: 1,
+        input_tokens: Some(2),
+        output_tokens: Some(3),
+        overhead_tokens: 4,
+    };
     vec![
         (
             EventBody::SessionCreated { title: "t".into(), preset: "p".into(), parent: Some(SESSION) },
