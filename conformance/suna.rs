@@ -242,7 +242,8 @@ impl Case {
             now: Timestamp(0),
         };
         let tokens = plan::view(&self.policy, &self.messages).estimated_tokens;
-        let cuts = plan::decide(scene, tokens, |_| true).map(|decision| decision.work.cuts).unwrap_or_default();
+        let decision = plan::decide(scene, tokens, |_| true);
+        let cuts = decision.map(|decision| plan::decided(scene, decision, tokens).cuts).unwrap_or_default();
         let after = plan::with_cuts(&self.messages, &cuts, CompactionId(Uuid::nil()));
         after.iter().map(shown).collect()
     }

@@ -22,6 +22,7 @@ use crate::model::message::{FinishReason, MessageKind, Role};
 use crate::model::part::PartBody;
 use crate::model::usage::ModelWindow;
 use crate::model::view::{Shortened, SourceMessage, Standing, View};
+use crate::policy::overflow;
 use crate::policy::plan::{self, Decision, Scene, SummaryPlan, Work};
 use crate::policy::{Policy, Rung, pairing, presets, tokens, validate};
 
@@ -148,17 +149,18 @@ impl Session<'_> {
             assert_eq!(decision, plan::decide(scene, tokens, |_| may_climb), "the same is decided of the same");
             let counted = counted(&self.world.policy, scene.sources);
             let of_counts = plan::decide(Scene { sources: &counted, ..scene }, tokens, |_| may_climb);
-            let essence = |decision: &Decision| (decision.level, decision.work.cuts.clone());
-            assert_eq!(decision.as_ref().map(essence), of_counts.as_ref().map(essence), "counts change no decision");
+            assert_eq!(decision, of_counts, "counts change no decision");
+            self.check_decision(scene, decision, tokens, may_climb);
             let Some(decision) = decision else { break };
-            assert!(!decision.work.is_empty(), "nothing is no decision");
+            let work = plan::decided(scene, decision, tokens);
+            assert_eq!(work.cuts, plan::decided(Scene { sources: &counted, ..scene }, decision, tokens).cuts);
             assert!(decisions < DECISIONS_MAX, "no end of it: {decision:?}");
             self.counts.most_decisions = self.counts.most_decisions.max(decisions + 1);
-            let draft = match decision.level {
-                Some(level) => self.climb(&before, level, tokens),
-                None => self.draft(&before, decision.work.cuts, None),
+            let draft = match decision {
+                Decision::Climb(level) => self.climb(&before, level, tokens),
+                Decision::Routine => self.draft(&before, work.cuts, None),
             };
-            match (draft, decision.level) {
+            match (draft, decision.level()) {
                 (Some(draft), _) => self.commit(&before, draft, burst),
                 (None, Some(_)) => {
                     self.counts.refused += 1;
@@ -167,6 +169,18 @@ impl Session<'_> {
                 (None, None) => break,
             }
         }
+    }
+
+    /// What is decided is what would have something to do first: whoever decides does not work out what that is.
+    fn check_decision(&self, scene: Scene<'_>, decision: Option<Decision>, tokens: i64, may_climb: bool) {
+        let policy = scene.policy;
+        if !policy.trigger.auto || policy.guards.reread_per_freed_max.is_some() {
+            return;
+        }
+        let reached = overflow::reached(policy, scene.window, tokens).filter(|_| may_climb);
+        let candidates = reached.map(|(level, _)| Decision::Climb(level)).chain([Decision::Routine]);
+        let first = candidates.into_iter().find(|candidate| !plan::decided(scene, *candidate, tokens).is_empty());
+        assert_eq!(decision, first);
     }
 
     /// A rung's work with its summary written: by its own tail or a smaller one, or else what stands in for it.

@@ -102,13 +102,23 @@ impl SummaryPlan {
     }
 }
 
-/// What the ladder or the routine asks for.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Decision {
+/// What happens by itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Decision {
+    /// A rung of the ladder is taken.
+    Climb(Level),
+    /// The routine is.
+    Routine,
+}
+
+impl Decision {
     /// The rung; none for the routine.
-    pub level: Option<Level>,
-    /// What its steps come to.
-    pub work: Work,
+    pub fn level(self) -> Option<Level> {
+        match self {
+            Self::Climb(level) => Some(level),
+            Self::Routine => None,
+        }
+    }
 }
 
 /// What a rung's steps do at most.
@@ -122,28 +132,64 @@ pub fn kind(steps: &[Step]) -> CompactionKind {
 }
 
 /// What happens by itself in a view of so many tokens: the highest rung that is reached, that `allowed` lets pass and
-/// that has something to do; or else the routine; or nothing.
+/// that has something to do; or else the routine; or nothing. What exactly there is to do is not worked out.
 pub fn decide(scene: Scene<'_>, context_tokens: i64, allowed: impl Fn(Level) -> bool) -> Option<Decision> {
     let Scene { policy, window, .. } = scene;
     if !policy.trigger.auto {
         return None;
     }
     for (level, rung) in overflow::reached(policy, window, context_tokens).filter(|(level, _)| allowed(*level)) {
-        if let Some(work) = climb_somehow(scene, rung, context_tokens).filter(|work| pays(scene, work, context_tokens))
-        {
-            return Some(Decision { level: Some(level), work });
+        let is_worth_it = match asks_the_price(scene, context_tokens) {
+            true => climb_somehow(scene, rung, context_tokens).is_some_and(|work| pays(scene, &work)),
+            false => has_work(scene, rung),
+        };
+        if is_worth_it {
+            return Some(Decision::Climb(level));
         }
     }
-    let work = routine(scene);
-    (!work.is_empty() && pays(scene, &work, context_tokens)).then_some(Decision { level: None, work })
+    let is_worth_it = match asks_the_price(scene, context_tokens) {
+        true => Some(routine(scene)).is_some_and(|work| !work.is_empty() && pays(scene, &work)),
+        false => have_work(scene, &policy.routine),
+    };
+    is_worth_it.then_some(Decision::Routine)
 }
 
-/// Whether what is cut is worth what a provider has to read again because of it. A summary, and a view that does not fit
-/// its window, do not ask for the price.
-fn pays(scene: Scene<'_>, work: &Work, context_tokens: i64) -> bool {
-    let Scene { policy, window, sources, .. } = scene;
+/// What a decision comes to in a view of so many tokens.
+pub fn decided(scene: Scene<'_>, decision: Decision, context_tokens: i64) -> Work {
+    match decision {
+        Decision::Climb(level) => {
+            let rung = scene.policy.rung(level);
+            rung.and_then(|rung| climb_somehow(scene, rung, context_tokens)).unwrap_or_default()
+        }
+        Decision::Routine => routine(scene),
+    }
+}
+
+/// Whether a rung has something to do, with its own tail or a smaller one.
+fn has_work(scene: Scene<'_>, rung: &Rung) -> bool {
+    narrowings(rung).iter().any(|rung| have_work(scene, &rung.steps))
+}
+
+/// Whether steps have something to do: then one of them has, on what none before it has changed.
+fn have_work(scene: Scene<'_>, steps: &[Step]) -> bool {
+    steps.iter().any(|step| match step {
+        Step::Summarize(rule) => can_summarize(scene, rule),
+        Step::Clear(_) | Step::Fit(_) => !take(scene, step).is_empty(),
+    })
+}
+
+/// Whether what is cut has to be worth what a provider reads again because of it. A view that does not fit its window
+/// does not ask.
+fn asks_the_price(scene: Scene<'_>, context_tokens: i64) -> bool {
+    scene.policy.guards.reread_per_freed_max.is_some()
+        && overflow::room(scene.window).is_none_or(|room| context_tokens <= room)
+}
+
+/// Whether what is cut is worth what a provider has to read again because of it. A summary does not ask for the price.
+fn pays(scene: Scene<'_>, work: &Work) -> bool {
+    let Scene { policy, sources, .. } = scene;
     let Some(most) = policy.guards.reread_per_freed_max else { return true };
-    if work.summary.is_some() || overflow::room(window).is_some_and(|room| context_tokens > room) {
+    if work.summary.is_some() {
         return true;
     }
     let before = view(policy, sources);
@@ -175,8 +221,7 @@ pub fn relief(scene: Scene<'_>, context_tokens: i64) -> Option<(Level, Compactio
     let is_reached = |rung: &Rung| rung.threshold.due_at(window).is_some_and(|due| context_tokens >= due);
     let reached = policy.ladder().rev().filter(|(_, rung)| is_reached(rung));
     let others = policy.ladder().filter(|(_, rung)| !is_reached(rung));
-    let useful =
-        |(level, rung): (Level, &Rung)| climb_somehow(scene, rung, context_tokens).map(|_| (level, kind(&rung.steps)));
+    let useful = |(level, rung): (Level, &Rung)| has_work(scene, rung).then(|| (level, kind(&rung.steps)));
     reached.chain(others).find_map(useful)
 }
 
@@ -216,15 +261,8 @@ fn steps(scene: Scene<'_>, steps: &[Step], context_tokens: i64, enough: Option<i
             break;
         }
         let here = Scene { sources: &sources, ..scene };
-        let mut cuts = match step {
-            Step::Clear(rule) => clear::select(scene.policy, rule, scene.window, scene.now, &sources).cuts,
-            Step::Fit(rule) => fit_inline(here, rule),
-            Step::Summarize(rule) => {
-                work.summary = summary(here, rule);
-                work.summary.as_ref().map(|summary| summary.cuts.clone()).unwrap_or_default()
-            }
-        };
-        spare_pinned(scene.layout, &sources, &mut cuts);
+        let Work { cuts, summary } = take(here, step);
+        work.summary = summary.or(work.summary);
         if cuts.is_empty() {
             continue;
         }
@@ -238,6 +276,23 @@ fn steps(scene: Scene<'_>, steps: &[Step], context_tokens: i64, enough: Option<i
         }
         merge(&mut work.cuts, cuts);
     }
+    work
+}
+
+/// What one step comes to.
+fn take(scene: Scene<'_>, step: &Step) -> Work {
+    let mut work = match step {
+        Step::Clear(rule) => {
+            let cuts = clear::select(scene.policy, rule, scene.window, scene.now, scene.sources).cuts;
+            Work { cuts, summary: None }
+        }
+        Step::Fit(rule) => Work { cuts: fit_inline(scene, rule), summary: None },
+        Step::Summarize(rule) => {
+            let summary = summary(scene, rule);
+            Work { cuts: summary.as_ref().map(|summary| summary.cuts.clone()).unwrap_or_default(), summary }
+        }
+    };
+    spare_pinned(scene.layout, scene.sources, &mut work.cuts);
     work
 }
 
@@ -383,12 +438,28 @@ fn previous(sources: &[SourceMessage]) -> Option<String> {
 /// The summary that a rule wants, or none when there is nothing to cover.
 pub fn summary(scene: Scene<'_>, rule: &Summarize) -> Option<SummaryPlan> {
     let inline = inline(scene.sources);
+    is_long_enough(scene, rule, &inline)
+        .then(|| selected(scene, rule, &inline))
+        .and_then(|selection| summary_of(scene, rule, &inline, 0, selection))
+}
+
+/// Whether a rule wants a summary.
+fn can_summarize(scene: Scene<'_>, rule: &Summarize) -> bool {
+    let inline = inline(scene.sources);
+    is_long_enough(scene, rule, &inline) && covers_something(&inline, 0, &selected(scene, rule, &inline))
+}
+
+/// Whether there are as many messages as a rule asks for; behind a summary it asks for none.
+fn is_long_enough(scene: Scene<'_>, rule: &Summarize, inline: &[SourceMessage]) -> bool {
     let least = rule.minimum_messages as usize;
     let shown = inline.iter().filter(|source| turns::says_something(&source.message));
-    if live_summary(scene.sources).is_none() && shown.take(least).count() < least {
-        return None;
-    }
-    summary_of(scene, rule, &inline, 0, selected(scene, rule, &inline))
+    live_summary(scene.sources).is_some() || shown.take(least).count() >= least
+}
+
+/// Whether a summary of what was selected would cover anything that is neither covered already nor stays in front of it.
+fn covers_something(inline: &[SourceMessage], front: usize, selection: &Selection) -> bool {
+    let retained = inline.iter().filter(|source| source.place == Some(Place::Retained)).count();
+    selection.head_end > retained.max(front)
 }
 
 /// What a rule selects of the messages that a summary could cover.
@@ -410,9 +481,7 @@ fn summary_of(
     selection: Selection,
 ) -> Option<SummaryPlan> {
     let Scene { policy, layout, sources, base, .. } = scene;
-    // What is retained only is covered already: a summary must cover something else.
-    let retained_before = inline.iter().filter(|source| source.place == Some(Place::Retained)).count();
-    if selection.head_end <= retained_before.max(front) {
+    if !covers_something(inline, front, &selection) {
         return None;
     }
     let (under, tail) = inline.split_at(selection.head_end.min(inline.len()));

@@ -543,8 +543,13 @@ fn source_units(policy: &Policy, source: &SourceMessage) -> i64 {
 
 /// The parts of a stored message as a view will show them.
 fn shown_parts<'a>(policy: &Policy, source: &'a SourceMessage) -> Vec<Shown<'a>> {
+    shown_one_by_one(policy, source).collect()
+}
+
+/// The same without a list of them.
+fn shown_one_by_one<'a>(policy: &Policy, source: &'a SourceMessage) -> impl Iterator<Item = Shown<'a>> {
     let parts = source.message.parts.iter();
-    parts.filter_map(|part| shown(policy, &part.body, source.pruned_part(part.id))).collect()
+    parts.filter_map(|part| shown(policy, &part.body, source.pruned_part(part.id)))
 }
 
 #[cfg(test)]

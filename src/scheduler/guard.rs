@@ -3,7 +3,7 @@
 use crate::model::compaction::{Failure, Level};
 use crate::model::usage::Reading;
 use crate::policy::overhead::{fills_from, is_filled, overhead};
-use crate::policy::plan::{Decision, Scene, Work};
+use crate::policy::plan::{Decision, Scene};
 use crate::policy::{Rung, overflow};
 use crate::store::{Claim, DueSession};
 
@@ -28,7 +28,7 @@ pub(super) fn filled(
     let reached = overflow::reached(policy, window, due.usage_tokens.unwrap_or(view_tokens + window.overhead));
     let levels: Vec<Level> = reached.map(|(level, _)| level).filter(|level| allowed(*level)).collect();
     let all_filled = levels.iter().all(|level| is_filled(policy, window, *level, Some(found)));
-    levels.first().filter(|_| all_filled).map(|level| Decision { level: Some(*level), work: Work::default() })
+    levels.first().filter(|_| all_filled).map(|level| Decision::Climb(*level))
 }
 
 /// Why a rung ends without having been tried, and the tokens that fill it; none where it may help.

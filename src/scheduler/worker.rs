@@ -140,10 +140,10 @@ impl Worker {
         let allowed = |level| !rests && !is_filled(&policy, &due.window, level, due.overhead_tokens);
         self.relieve(due, scene, tokens, allowed).await?;
         let filled = guard::filled(scene, due, estimated, allowed).filter(|_| !due.held);
-        let decision = if due.held { None } else { filled.clone().or_else(|| plan::decide(scene, tokens, allowed)) };
-        let (acts, climbs) = (decision.is_some(), decision.as_ref().is_some_and(|decision| decision.level.is_some()));
+        let decision = if due.held { None } else { filled.or_else(|| plan::decide(scene, tokens, allowed)) };
+        let (acts, climbs) = (decision.is_some(), decision.is_some_and(|decision| decision.level().is_some()));
         if let Some(decision) = decision {
-            let (request, confirm_until) = request(&policy, decision.level, percent(tokens, due), now);
+            let (request, confirm_until) = request(&policy, decision.level(), percent(tokens, due), now);
             // Nobody is asked to agree to what cannot be done.
             let confirm_until = confirm_until.filter(|_| filled.is_none());
             let window = due.window.clone();

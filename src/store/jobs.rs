@@ -20,8 +20,8 @@ use crate::model::ids::{CompactionId, SessionId};
 use crate::model::session::SessionState;
 use crate::model::time::Timestamp;
 use crate::model::usage::{ModelWindow, Reading};
-use sqlx::Row as _;
 use sqlx::sqlite::SqliteRow;
+use sqlx::{Row as _, SqliteConnection};
 use uuid::Uuid;
 
 /// Asks for a reduction.
@@ -218,6 +218,8 @@ const INSERT: &str = "insert into job (public_id, session_id, kind, trigger, sta
 // `proposed` is 1 while somebody is asked, and 2 once they have agreed: whoever was asked is told how it ends.
 const HASTEN: &str = "update job set proposed = iif(proposed = 1, 2, proposed), run_at = $2 \
      where id = $1 and state = 1 and queued = 0 and run_at > $2";
+const PRESS: &str = "update job set run_at = $2 \
+     where session_id = $1 and state = 1 and queued = 0 and proposed = 0 and run_at > $2";
 const CLAIM: &str = "update job set state = 2, attempt = attempt + 1, lease_epoch = lease_epoch + 1, \
      lease_owner = $2, lease_until = $3, proposed = 0, base_revision = $4, started_revision = coalesce(started_revision, $5), \
      start_time = coalesce(start_time, $6) where id = $1 and state = 1 and queued = 0 and run_at <= $6";
@@ -237,7 +239,7 @@ const UNDONE: &str = "update job set undone_revision = $3 where session_id = $1 
 #[cfg(test)]
 pub(crate) const STATEMENTS: &[&str] = &[
     BY_ID, BY_ROW, OF_SESSION, LIVE, QUEUED, READY, NEXT_RUN, RUNNING, DUE, NEXT_IDLE, IDLE, TRUSTED, COUNTS, INSERT,
-    HASTEN, CLAIM, HEARTBEAT, RETRY, FINISH, PROMOTE, UNDONE,
+    HASTEN, PRESS, CLAIM, HEARTBEAT, RETRY, FINISH, PROMOTE, UNDONE,
 ];
 
 /// A job's row: the reduction, and what only the store knows.
@@ -746,6 +748,12 @@ impl EndJob {
         tx.end_mutation(key, &caller, Receipt::default())?;
         Ok(())
     }
+}
+
+/// Ends the rest before the next attempt of a session's live reduction: the session cannot go on without it.
+pub(crate) async fn press(conn: &mut SqliteConnection, key: i64, now: Timestamp) -> Result<()> {
+    sqlx::query(PRESS).bind(key).bind(now.0).execute(conn).await?;
+    Ok(())
 }
 
 /// Notes in a session's list of its reductions that one was taken back at a revision, or is in force again. One that a

@@ -172,6 +172,29 @@ async fn a_rest_that_was_asked_for_is_kept_until_somebody_retries_by_hand() {
 }
 
 #[tokio::test]
+async fn a_rest_ends_when_the_view_outgrows_its_window() {
+    let resting = Arc::new(Resting::default());
+    let test = TestApp::with(resting.clone()).await;
+    let session = small(&test).await;
+    let mut watch = test.watch().await;
+    start(&test, &session, "").await;
+    watch.wait_for(EventKind::CompactionRetried).await;
+    let waits = "select count(*) from job where run_at > start_time + 3600000000";
+    test.append(&session, "u90 \"there is room for this\"").await;
+    assert_eq!(test.number(waits).await, 1, "the provider is left alone as long as the session can go on");
+    let context = test.context(&session).await;
+    let room = context.window_tokens - context.context_tokens;
+    test.append(&session, &format!("a90 {}c", 4 * room)).await;
+    let EventBody::Compacted { outcome, .. } = watch.wait_for(EventKind::Compacted).await.body else {
+        panic!("another body")
+    };
+    assert_eq!(outcome.summarizer, "resting", "it is asked once more, and would be stood in for");
+    assert_eq!(watch.count(EventKind::CompactionStarted), 1);
+    test.settled().await;
+    assert!(test.context(&session).await.fits);
+}
+
+#[tokio::test]
 async fn a_reduction_that_ended_without_effect_is_retried_as_another_one() {
     let script = ScriptedSummarizer::new([hold("S1"), say("S2")]);
     let test = TestApp::with(script.clone()).await;

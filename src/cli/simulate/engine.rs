@@ -366,12 +366,12 @@ impl<'a> Session<'a> {
         let unarmed = self.rest_tokens.is_some_and(|rest| self.view_tokens < rest + rearm_tokens);
         let rests = (cools || unarmed) && !exceeds;
         match plan::decide(self.scene(), context_tokens, |_| climbs && !rests) {
-            Some(Decision { level: Some(level), .. }) => self.climb(level, context_tokens),
+            Some(Decision::Climb(level)) => self.climb(level, context_tokens),
             decision => {
                 if climbs && !rests {
                     self.breaker.quiet_tokens = Some(plan::quiet_until(self.policy, self.window, context_tokens));
                 }
-                let draft = decision.and_then(|decision| self.draft(decision.work.cuts, None));
+                let draft = decision.and_then(|_| self.draft(plan::routine(self.scene()).cuts, None));
                 draft.is_some_and(|draft| {
                     self.commit(draft, None, context_tokens);
                     true

@@ -105,29 +105,22 @@ pub(in crate::policy) fn contents(policy: &Policy, messages: &[SourceMessage]) -
             _ => None,
         })
         .collect();
-    let of = |source: &SourceMessage| of_message(source.message.role, &super::shown_parts(policy, source), &tools);
-    messages
-        .iter()
-        .enumerate()
-        .flat_map(|(index, source)| of(source).into_iter().map(move |content| (index, content)))
-        .collect()
-}
-
-fn of_message(role: Role, parts: &[Shown<'_>], tools: &HashMap<&str, &str>) -> Vec<Content> {
-    let mut contents: Vec<Content> = Vec::new();
-    for part in parts {
-        let is_result = matches!(part, Shown::Result { .. });
-        let is_model = role == Role::Assistant && !is_result;
-        // What a user says beside results is in the same content; the model's words are not.
-        let fits = contents.last().is_some_and(|content| content.is_model == is_model);
-        if !fits {
-            contents.push(Content::new(is_model));
+    let mut contents: Vec<(usize, Content)> = Vec::with_capacity(messages.len());
+    for (index, source) in messages.iter().enumerate() {
+        for part in super::shown_one_by_one(policy, source) {
+            let is_result = matches!(part, Shown::Result { .. });
+            let is_model = source.message.role == Role::Assistant && !is_result;
+            // What a user says beside results is in the same content; the model's words are not.
+            let fits = contents.last().is_some_and(|(last, content)| *last == index && content.is_model == is_model);
+            if !fits {
+                contents.push((index, Content::new(is_model)));
+            }
+            let Some((_, content)) = contents.last_mut() else { continue };
+            content.parts += 1;
+            content.results += i64::from(is_result);
+            content.calls |= matches!(part, Shown::Call { .. });
+            content.part_units = content.part_units.saturating_add(part_json(&part, &tools));
         }
-        let Some(content) = contents.last_mut() else { continue };
-        content.parts += 1;
-        content.results += i64::from(is_result);
-        content.calls |= matches!(part, Shown::Call { .. });
-        content.part_units = content.part_units.saturating_add(part_json(part, tools));
     }
     contents
 }

@@ -27,6 +27,19 @@ fn counting(units_per_token: u32, rounding: Rounding) -> Counting {
 }
 
 #[test]
+fn a_json_string_is_as_long_as_serde_writes_it() {
+    let every: String = (0_u8..0x80).map(char::from).chain("\u{7ff}é世😀".chars()).collect();
+    for text in
+        ["", "plain", "a \"quoted\" \\ word", &every, &"\u{1}".repeat(1_000), &every.repeat(9), &"\t\n".repeat(300)]
+    {
+        let written = serde_json::to_string(text).expect("a string is JSON");
+        let of = |unit| json::json_string_units(unit, text);
+        assert_eq!(of(LengthUnit::Utf16), written.encode_utf16().count(), "{text:?}");
+        assert_eq!(of(LengthUnit::Bytes), written.len(), "{text:?}");
+    }
+}
+
+#[test]
 fn a_length_counts_what_its_unit_says() {
     for (text, utf16, code_points, bytes) in [("", 0, 0, 0), ("abc", 3, 3, 3), ("日本語😀", 5, 4, 13), ("é", 1, 1, 2)]
     {
