@@ -45,6 +45,13 @@ pub enum Fit {
     Suffix {},
 }
 
+impl Fit {
+    /// Whether the number of messages alone says if there is something to do.
+    pub(super) fn goes_by_number(&self) -> bool {
+        matches!(self, Self::Last(_) | Self::MiddleOut(_))
+    }
+}
+
 /// What the strategy takes out of `messages`, the inline messages of a view.
 ///
 /// What it takes out never parts a result from its call, never touches an open message or a running call, and leaves

@@ -170,12 +170,16 @@ fn has_work(scene: Scene<'_>, rung: &Rung) -> bool {
     narrowings(rung).iter().any(|rung| have_work(scene, &rung.steps))
 }
 
-/// Whether steps have something to do: then one of them has, on what none before it has changed.
+/// Whether steps have something to do: then one of them has, on what none before it has changed. So they can be asked in
+/// any order, and those that go by the number of messages are asked first.
 fn have_work(scene: Scene<'_>, steps: &[Step]) -> bool {
-    steps.iter().any(|step| match step {
+    let has_work = |step: &&Step| match step {
         Step::Summarize(rule) => can_summarize(scene, rule),
         Step::Clear(_) | Step::Fit(_) => !take(scene, step).is_empty(),
-    })
+    };
+    let is_quick = |step: &&Step| matches!(step, Step::Fit(fit) if fit.goes_by_number());
+    let (quick, slow): (Vec<&Step>, Vec<&Step>) = steps.iter().partition(is_quick);
+    quick.iter().any(has_work) || slow.iter().any(has_work)
 }
 
 /// Whether what is cut has to be worth what a provider reads again because of it. A view that does not fit its window

@@ -4,6 +4,7 @@
 //! older and smaller output may fit again behind a larger one that did not, and what is left of a cut output counts.
 
 use crate::model::cut::{Cut, Cuts};
+use crate::model::ids::PartId;
 use crate::model::part::{PartBody, ResultStatus, ToolResult};
 use crate::model::view::SourceMessage;
 use crate::policy::Policy;
@@ -11,6 +12,7 @@ use crate::policy::tokens::{estimate_text, length};
 use crate::policy::truncate::{prefix, suffix};
 use crate::policy::validate::Check;
 use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
 
 /// A budget for all tool outputs together.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -48,10 +50,10 @@ pub(super) fn cut(rule: &OutputBudget, policy: &Policy, messages: &[SourceMessag
             let PartBody::ToolResult(result) = &part.body else { continue };
             let pruned = source.pruned_part(part.id);
             let shown = match pruned {
-                None => result.output.clone(),
+                None => Cow::Borrowed(result.output.as_str()),
                 Some(pruned) => match &pruned.cut {
-                    Some(cut) => cut.apply(&result.output),
-                    None => policy.placeholder().to_owned(),
+                    Some(cut) => Cow::Owned(cut.apply(&result.output)),
+                    None => Cow::Borrowed(policy.placeholder()),
                 },
             };
             let tokens = estimate_text(&policy.counting, &read(result, &shown));
@@ -59,7 +61,7 @@ pub(super) fn cut(rule: &OutputBudget, policy: &Policy, messages: &[SourceMessag
             let shorter = if fits || source.message.sealed_revision.is_none() {
                 None
             } else {
-                shorter(rule, policy, &shown, &part.id.to_string())
+                shorter(rule, policy, &shown, part.id)
             };
             let Some(shorter) = shorter else {
                 used = used.saturating_add(tokens);
@@ -75,17 +77,17 @@ pub(super) fn cut(rule: &OutputBudget, policy: &Policy, messages: &[SourceMessag
 }
 
 /// The text that a model reads as the result: a failure as an object, in lines.
-fn read(result: &ToolResult, shown: &str) -> String {
+fn read<'a>(result: &ToolResult, shown: &'a str) -> Cow<'a, str> {
     match result.status {
-        ResultStatus::Completed => shown.to_owned(),
+        ResultStatus::Completed => Cow::Borrowed(shown),
         ResultStatus::Error | ResultStatus::Interrupted => {
-            format!("{{\n  \"error\": {}\n}}", serde_json::Value::from(shown))
+            Cow::Owned(format!("{{\n  \"error\": {}\n}}", serde_json::Value::from(shown)))
         }
     }
 }
 
 /// The cut that brings an output within the limit; none when it is within. A character is never split.
-fn shorter(rule: &OutputBudget, policy: &Policy, text: &str, id: &str) -> Option<Cut> {
+fn shorter(rule: &OutputBudget, policy: &Policy, text: &str, part: PartId) -> Option<Cut> {
     let unit = policy.counting.unit;
     let max = rule.max_units as usize;
     let units = length(unit, text);
@@ -98,7 +100,7 @@ fn shorter(rule: &OutputBudget, policy: &Policy, text: &str, id: &str) -> Option
     let before = rule.before.replace("{head}", &grouped(head_units)).replace("{tail}", &grouped(tail_units));
     let omitted = units.saturating_sub(head_units).saturating_sub(tail_units);
     Some(Cut {
-        before: before.replace("{part}", id),
+        before: before.replace("{part}", &part.to_string()),
         head: head.len(),
         middle: rule.marker.replace("{omitted}", &grouped(omitted)),
         tail: tail.len(),
