@@ -21,6 +21,9 @@ pub use reversal::{Redo, Reversal, newest_change, newest_undone};
 pub fn fold(marks: &[Mark], at: Revision) -> Layout {
     let state = State::at(marks, at);
     let summary = newest_summary(&state);
+    let instead = |target: &Revision| state.edits.get(target).and_then(|edit| edit.replacement);
+    let pinned: BTreeSet<Revision> =
+        state.pinned.iter().copied().chain(state.pinned.iter().filter_map(instead)).collect();
     Layout {
         spans: spans(&state, summary.map(|(_, compacted)| compacted)),
         covered: summary.map(|(mark, compacted)| Covered {
@@ -30,7 +33,7 @@ pub fn fold(marks: &[Mark], at: Revision) -> Layout {
             ranges: compacted.covered.clone(),
         }),
         omitted: state.omitted(),
-        pinned: state.pinned.iter().copied().collect(),
+        pinned: pinned.into_iter().collect(),
         undone_prunes: state.undone_prunes,
     }
 }
@@ -449,8 +452,8 @@ fn spans(state: &State<'_>, summary: Option<&CompactedMark>) -> Vec<Span> {
 
 /// The covered messages that the summary's tail retains, ascending by their place in the history.
 fn retained_spans(state: &State<'_>, compacted: &CompactedMark) -> Vec<Span> {
-    let stays = |revision: &&Revision| !state.pinned.contains(revision) && state.has_place(**revision);
-    let retained = compacted.retained.iter().filter(stays);
+    let is_pinned = |revision: &Revision| state.pinned.contains(state.replacements.get(revision).unwrap_or(revision));
+    let retained = compacted.retained.iter().filter(|revision| state.has_place(**revision) && !is_pinned(revision));
     retained.map(|&revision| Span::Placed { revision, place: Place::Retained }).collect()
 }
 

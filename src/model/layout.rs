@@ -16,7 +16,7 @@ pub struct Layout {
     pub covered: Option<Covered>,
     /// What is left out of the view by a mark.
     pub omitted: Vec<Omitted>,
-    /// Messages that no summary may cover, by revision, ascending.
+    /// Messages that no summary may cover, and what stands in their place, by revision, ascending.
     pub pinned: Vec<Revision>,
     /// Prune marks that were undone, by revision, ascending: a view does not apply them.
     pub undone_prunes: Vec<Revision>,
@@ -50,7 +50,7 @@ pub enum Place {
     Summary,
     /// It is pinned, and what stood around it is covered.
     Pinned,
-    /// The summary's tail retains it, and what stood around it is covered.
+    /// The summary retains it, it is not pinned, and what stood around it is covered.
     Retained,
     /// It replaces the message with this revision: an edit, or the replay of a request.
     Edit(Revision),

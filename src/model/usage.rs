@@ -83,6 +83,14 @@ pub struct ModelWindow {
     pub overhead: i64,
 }
 
+impl ModelWindow {
+    /// The most tokens that a request may have at all, with no more room for a reply than its provider gives by itself;
+    /// none when the window is unknown.
+    pub fn request_max(&self) -> Option<i64> {
+        (self.context > 0).then(|| self.input.unwrap_or(self.context))
+    }
+}
+
 /// How large a context was once, by what a reply reported and by what the policy estimates of its view.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Reading {

@@ -81,8 +81,15 @@ pub(super) fn fits(fit: &Fit, policy: &Policy, window: &ModelWindow) -> Option<i
     }
 }
 
-/// The share of the main rung's limit that messages may weigh; none when the window is not known.
+/// The share of the main rung's limit that messages may weigh, beside what else a request carries; none when the window
+/// is not known.
 fn goal(policy: &Policy, window: &ModelWindow, ratio: f64) -> Option<i64> {
     let limit = overflow::usable(policy, window);
-    (limit > 0 || window.context > 0).then_some((limit as f64 * ratio) as i64)
+    let share = (limit as f64 * ratio) as i64;
+    (limit > 0 || window.context > 0).then(|| share.saturating_sub(window.overhead).max(0))
+}
+
+/// What the main rung lets messages weigh beside so many tokens of instructions and what else a request carries.
+fn room(policy: &Policy, window: &ModelWindow, instructions: i64) -> i64 {
+    overflow::usable(policy, window).saturating_sub(instructions).saturating_sub(window.overhead)
 }

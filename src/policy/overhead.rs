@@ -42,7 +42,9 @@ pub fn overhead(scene: Scene<'_>, before: Option<Reading>, now: Option<Reading>)
         let since = before.map_or(0, |before| intercept(before, now));
         alone.max(since).clamp(0, now.usage_tokens.max(0))
     });
-    let unseen = unseen.max(scene.window.overhead);
+    // Usage that leaves less beside the view knows better.
+    let told = now.map_or(i64::MAX, |now| now.usage_tokens.saturating_sub(now.view_tokens).max(0));
+    let unseen = unseen.max(scene.window.overhead.min(told));
     let is_pinned = |source: &&SourceMessage| {
         source.place == Some(Place::Pinned) || scene.layout.pinned.contains(&source.message.revision)
     };
@@ -107,6 +109,24 @@ mod tests {
         let found = overhead(scene, before.map(reading), now.map(reading));
         assert_eq!(found.pinned_tokens, 0);
         found.unseen_tokens
+    }
+
+    #[test]
+    fn what_the_window_says_counts_as_far_as_usage_leaves_room_for_it() {
+        let policy = presets::opencode::seed();
+        let window = ModelWindow { overhead: 5_000, ..ModelWindow::default() };
+        let layout = Layout::everything();
+        let now = Timestamp::default();
+        let scene = Scene { policy: &policy, window: &window, layout: &layout, sources: &[], base: 1, now };
+        let unseen = |now: Option<(i64, i64)>| {
+            let reading = |(usage_tokens, view_tokens)| Reading { usage_tokens, view_tokens };
+            overhead(scene, None, now.map(reading)).unseen_tokens
+        };
+        assert_eq!(unseen(None), 5_000);
+        assert_eq!(unseen(Some((50_000, 40_000))), 5_000);
+        assert_eq!(unseen(Some((43_000, 40_000))), 3_000);
+        assert_eq!(unseen(Some((30_000, 40_000))), 0);
+        assert_eq!(unseen(Some((30_000, 5_000))), 10_000, "usage may also tell of more");
     }
 
     #[test]

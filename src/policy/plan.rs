@@ -132,7 +132,8 @@ pub fn kind(steps: &[Step]) -> CompactionKind {
 }
 
 /// What happens by itself in a view of so many tokens: the highest rung that is reached, that `allowed` lets pass and
-/// that has something to do; or else the routine; or nothing. What exactly there is to do is not worked out.
+/// that has something to do; or else the routine; or nothing. What exactly there is to do is worked out only where it
+/// must be worth its price.
 pub fn decide(scene: Scene<'_>, context_tokens: i64, allowed: impl Fn(Level) -> bool) -> Option<Decision> {
     let Scene { policy, window, .. } = scene;
     if !policy.trigger.auto {
@@ -495,9 +496,9 @@ fn summary_of(
         .split_turn_start
         .filter(|_| rule.summary.split_turn_heading.is_some())
         .map_or(head.len(), |start| start.saturating_sub(front.len()).min(head.len()));
-    // What is pinned stays anyhow.
+    // What is pinned stays anyhow. But of what stands in front no summary tells, so it stays when its pin is taken away.
     let kept = selection.retained.iter().filter_map(|&index| under.get(index).filter(|_| index >= front.len()));
-    let retained = front.iter().chain(kept).filter(|source| !layout.pinned.contains(&slot(source)));
+    let retained = front.iter().chain(kept.filter(|source| !layout.pinned.contains(&slot(source))));
     let retained = retained.map(|source| source.message.revision);
     Some(SummaryPlan {
         front: front.to_vec(),
@@ -654,7 +655,9 @@ pub fn with_summary(
     }
     let mut summary = derived(MessageKind::Summary, Role::Assistant, PartBody::Text(text.to_owned()), Place::Summary);
     summary.message.parts.extend(attachments.iter().map(|body| nameless(body.clone())));
-    let is_retained = |source: &&SourceMessage| boundary.retained.contains(&source.message.revision);
+    let is_retained = |source: &&SourceMessage| {
+        boundary.retained.contains(&source.message.revision) && !layout.pinned.contains(&slot(source))
+    };
     let retained = sources.iter().filter(is_retained).cloned();
     let retained: Vec<SourceMessage> =
         retained.map(|source| SourceMessage { place: Some(Place::Retained), ..source }).collect();

@@ -78,8 +78,7 @@ struct Writer<'a> {
 impl<'a> Writer<'a> {
     fn of(summarizer: &'a dyn Summarizer, claim: &Claim, policy: &Policy, tokens: i64) -> Self {
         let is_last = claim.attempt >= i64::from(policy.guards.attempts_max);
-        let most = claim.window.input.unwrap_or(claim.window.context);
-        let exceeds = claim.window.context > 0 && tokens > most;
+        let exceeds = claim.window.request_max().is_some_and(|most| tokens > most);
         Self { summarizer, waits: !is_last && !exceeds, lost: None }
     }
 }

@@ -174,8 +174,10 @@ pub(crate) struct Head {
     /// What the view weighed right after the newest reduction that a rung asked for.
     pub(crate) rest_tokens: Option<i64>,
     pub(crate) live_job: Option<CompactionId>,
-    /// Whether what was just written leaves the view no room: then the live reduction does not rest any longer.
-    pub(crate) is_pressed: bool,
+    /// Whether the view exceeded the whole window when it was last judged.
+    pub(crate) exceeds: bool,
+    /// The window that the view has outgrown under a live reduction, which then does not rest any longer.
+    pub(crate) outgrown: Option<ModelWindow>,
     pub(crate) open: HashMap<Uuid, OpenMessage>,
     /// `(revision, appended_tokens)` of the last changes. Memory only: after a restart usage is tied to its own place.
     pub(crate) totals: VecDeque<(Revision, i64)>,
@@ -269,7 +271,8 @@ impl Head {
             overhead_tokens: row.try_get("overhead_tokens")?,
             reduced: reading(row.try_get("reduced_usage_tokens")?, row.try_get("reduced_view_tokens")?),
             rest_tokens: row.try_get("rest_tokens")?,
-            is_pressed: false,
+            exceeds: false,
+            outgrown: None,
             live_job: live.map(|id| codec::uuid(&id).map(CompactionId)).transpose()?,
             open,
             totals: VecDeque::new(),
@@ -412,11 +415,15 @@ impl Head {
 
     /// Sets the due mark when the rule says so, or notes that for the end of a reduction that is live.
     pub(crate) fn judge(&mut self, rule: &Rule, now: Timestamp) {
+        let tokens = self.context_tokens(&rule.window);
+        let exceeds = rule.window.request_max().is_some_and(|most| tokens > most);
+        let exceeded = std::mem::replace(&mut self.exceeds, exceeds);
+        if exceeds && !exceeded && self.live_job.is_some() {
+            self.outgrown = Some(rule.window.clone());
+        }
         if self.held_by_undo() {
             return;
         }
-        let tokens = self.context_tokens(&rule.window);
-        self.is_pressed = self.live_job.is_some() && rule.room_tokens.is_some_and(|room| tokens > room);
         let reached = rule.due_tokens.is_some_and(|due| tokens >= due) && !self.is_quiet(tokens);
         let climbs = reached && !self.is_resting(rule, now) && self.may_summarize(&rule.window);
         let much = rule.prune_tokens.is_some_and(|least| self.output_tokens > least)

@@ -115,7 +115,7 @@ pub enum Loss {
 /// How a job ends without effect, or goes on.
 #[derive(Clone)]
 pub(crate) enum End {
-    /// Another attempt, at this time.
+    /// Another attempt, at this time, or at once when the view has outgrown its window meanwhile.
     Retry(Failure, Timestamp, Loss),
     /// No other attempt would help.
     Failed(Failure),
@@ -219,7 +219,7 @@ const INSERT: &str = "insert into job (public_id, session_id, kind, trigger, sta
 const HASTEN: &str = "update job set proposed = iif(proposed = 1, 2, proposed), run_at = $2 \
      where id = $1 and state = 1 and queued = 0 and run_at > $2";
 const PRESS: &str = "update job set run_at = $2 \
-     where session_id = $1 and state = 1 and queued = 0 and proposed = 0 and run_at > $2";
+     where session_id = $1 and state = 1 and queued = 0 and proposed = 0 and run_at > $2 and window = $3";
 const CLAIM: &str = "update job set state = 2, attempt = attempt + 1, lease_epoch = lease_epoch + 1, \
      lease_owner = $2, lease_until = $3, proposed = 0, base_revision = $4, started_revision = coalesce(started_revision, $5), \
      start_time = coalesce(start_time, $6) where id = $1 and state = 1 and queued = 0 and run_at <= $6";
@@ -696,6 +696,11 @@ impl EndJob {
         let mut overhead = None;
         let (state, failure, body) = match self.end {
             End::Retry(failure, run_at, loss) => {
+                let window = &self.claim.window;
+                let exceeds = |tokens: i64| window.request_max().is_some_and(|most| tokens > most);
+                // The session cannot go on when it has outgrown its window meanwhile.
+                let is_urgent = exceeds(tx.loaded(key)?.context_tokens(window)) && !exceeds(self.claim.context_tokens);
+                let run_at = if is_urgent { run_at.min(tx.now) } else { run_at };
                 sqlx::query(RETRY)
                     .bind(self.claim.job)
                     .bind(self.claim.epoch)
@@ -750,9 +755,10 @@ impl EndJob {
     }
 }
 
-/// Ends the rest before the next attempt of a session's live reduction: the session cannot go on without it.
-pub(crate) async fn press(conn: &mut SqliteConnection, key: i64, now: Timestamp) -> Result<()> {
-    sqlx::query(PRESS).bind(key).bind(now.0).execute(conn).await?;
+/// Ends the rest before the next attempt of a session's live reduction when its view has outgrown the window it is judged
+/// by: the session cannot go on without it.
+pub(crate) async fn press(conn: &mut SqliteConnection, key: i64, window: &ModelWindow, now: Timestamp) -> Result<()> {
+    sqlx::query(PRESS).bind(key).bind(now.0).bind(codec::encode_window(window)).execute(conn).await?;
     Ok(())
 }
 

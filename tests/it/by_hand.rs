@@ -113,11 +113,59 @@ async fn what_stands_in_front_of_a_summary_by_hand_stays_there() {
 }
 
 #[tokio::test]
+async fn pins_in_front_of_a_summary_by_hand_may_go() {
+    let test = TestApp::with(ScriptedSummarizer::new([Line::Say("S1".to_owned())])).await;
+    let session = test.session("opencode@seed", 60_000, 1_000).await;
+    test.append(&session, &turns(1, 6, 1_100)).await;
+    test.app.edit(&session, "a1", &[text("in other words")], None, Caller::default()).await.expect("edited");
+    let pin = async |message: &str, unpin| {
+        test.app.pin(&session, message, unpin, Caller::default()).await.expect("pinned");
+        shown(&test.context(&session).await)
+    };
+    pin("u1", false).await;
+    test.app.start_compaction(&session, within("u2", "u5"), Caller::default()).await.expect("started");
+    test.settled().await;
+    // What is pinned stands behind the summary. It is shown once, and nothing goes with its pin.
+    let heads = |lines: &[String]| lines.iter().map(|line| line[..line.len().min(22)].to_owned()).collect::<Vec<_>>();
+    let lines = heads(&shown(&test.context(&session).await));
+    let [edit, marker, summary, request, tail @ ..] = &lines[..] else { panic!("{lines:?}") };
+    assert!(edit.starts_with("assistant shown: in ot") && request.starts_with("user shown: u1"), "{lines:?}");
+    let with = |front: &[&String], behind: &[&String]| -> Vec<String> {
+        let tail: Vec<&String> = tail.iter().collect();
+        [front, &[marker, summary], behind, &tail].concat().into_iter().cloned().collect()
+    };
+    assert_eq!(heads(&pin("a1", false).await), with(&[], &[request, edit]));
+    assert_eq!(heads(&pin("u1", true).await), with(&[request], &[edit]));
+    assert_eq!(heads(&pin("a1", true).await), with(&[request, edit], &[]));
+    assert_eq!(test.findings().await, []);
+}
+
+#[tokio::test]
+async fn nothing_stands_in_for_a_summary_by_hand_of_a_part_of_the_view() {
+    // Claude Code falls back to its last messages, wherever they are.
+    let test = TestApp::start().await;
+    let session = test.session("claude-code@seed", 600_000, 1_000).await;
+    test.append(&session, &turns(1, 40, 8)).await;
+    test.settled().await;
+    let before = shown(&test.context(&session).await);
+    for wanted in [within("u20", "u22"), from("u2")] {
+        let refused = test.app.plan_compaction(&session, &wanted).await.expect_err("too little");
+        assert_eq!(refused.reason, Reason::NothingToCompact);
+        let (started, _) = test.app.start_compaction(&session, wanted, Caller::default()).await.expect("started");
+        test.settled().await;
+        let ended = test.app.get_compaction(&started.id.to_string()).await.expect("an end");
+        assert_eq!(ended.failure.expect("a reason").reason, "NO_GAIN");
+    }
+    assert_eq!(shown(&test.context(&session).await), before);
+}
+
+#[tokio::test]
 async fn where_the_policy_chooses_the_tail_only_the_head_is_told() {
     let test = TestApp::with(ScriptedSummarizer::new([Line::Say("S1".to_owned())])).await;
-    // Codex keeps the newest requests too, each of them once.
+    // Codex keeps the newest requests too, each of them once, and cuts the first that is too long.
     let session = test.session("codex@2026-08", 600_000, 1_000).await;
     test.append(&session, &turns(1, 6, 1_100)).await;
+    test.append(&session, "u7 120000c\na7 \"read\"").await;
     test.app.start_compaction(&session, within("u3", ""), Caller::default()).await.expect("started");
     test.settled().await;
     let view = test.context(&session).await;
@@ -125,7 +173,9 @@ async fn where_the_policy_chooses_the_tail_only_the_head_is_told() {
     let history = test.history(&session).await;
     let name = |id| history.iter().find(|message| message.id == id).and_then(|message| message.client_id.clone());
     let names: Vec<String> = ids.filter_map(name).collect();
-    assert_eq!(names, ["u1", "a1", "u2", "a2", "u3", "u4", "u5", "u6"]);
+    assert_eq!(names, ["u1", "a1", "u2", "a2", "u7"]);
+    let long = &view.messages[4].parts[0];
+    assert!(long.shortened.is_some(), "{long:?}");
     assert_eq!(test.findings().await, []);
 }
 

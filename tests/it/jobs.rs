@@ -4,7 +4,8 @@
 mod fleet;
 
 use crate::support::{
-    Line, ScriptedSummarizer, TestApp, Watch, conversation, filler, number, once, shown, soon, text, turns, words_of,
+    Line, ScriptedSummarizer, TestApp, Watch, conversation, filler, number, once, shown, soon, text, turns, window,
+    words_of,
 };
 use futures::future::{BoxFuture, FutureExt as _};
 use longhand::app::Reason;
@@ -19,6 +20,7 @@ use longhand::summarizer::{Error, Summarizer, SummaryInput, SummaryOutput};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use tokio::sync::Semaphore;
 
 const WORDS: usize = 1_100;
 const SESSIONS: usize = 100;
@@ -127,10 +129,25 @@ async fn sessions_are_looked_at_while_all_workers_are_busy() {
     assert!(test.context(&session).await.pending.is_some());
 }
 
-/// Asks for an hour of rest at first, then writes.
-#[derive(Default)]
+/// Asks for an hour of rest so many times, then writes.
 struct Resting {
     asked: AtomicUsize,
+    rests: usize,
+    /// Lets an answer pass, once it is closed.
+    gate: Semaphore,
+}
+
+impl Resting {
+    fn new(rests: usize) -> Arc<Self> {
+        let gate = Semaphore::new(0);
+        gate.close();
+        Arc::new(Self { asked: AtomicUsize::new(0), rests, gate })
+    }
+
+    /// One that does not answer until the gate is closed.
+    fn behind_a_gate(rests: usize) -> Arc<Self> {
+        Arc::new(Self { asked: AtomicUsize::new(0), rests, gate: Semaphore::new(0) })
+    }
 }
 
 impl Summarizer for Resting {
@@ -139,9 +156,10 @@ impl Summarizer for Resting {
     }
 
     fn summarize<'a>(&'a self, _input: &'a SummaryInput) -> BoxFuture<'a, Result<SummaryOutput, Error>> {
-        let first = self.asked.fetch_add(1, Ordering::Relaxed) == 0;
+        let rests = self.asked.fetch_add(1, Ordering::Relaxed) < self.rests;
         async move {
-            if first {
+            drop(self.gate.acquire().await);
+            if rests {
                 return Err(Error::Transient { message: "later".to_owned(), retry_after_ms: Some(3_600_000) });
             }
             Ok(SummaryOutput { text: "S1".to_owned(), summarizer: "resting".to_owned(), usage: None })
@@ -152,7 +170,7 @@ impl Summarizer for Resting {
 
 #[tokio::test]
 async fn a_rest_that_was_asked_for_is_kept_until_somebody_retries_by_hand() {
-    let test = TestApp::with(Arc::new(Resting::default())).await;
+    let test = TestApp::with(Resting::new(1)).await;
     let session = small(&test).await;
     let mut watch = test.watch().await;
     // By hand, because nobody waits for a provider while the view exceeds its window.
@@ -173,8 +191,7 @@ async fn a_rest_that_was_asked_for_is_kept_until_somebody_retries_by_hand() {
 
 #[tokio::test]
 async fn a_rest_ends_when_the_view_outgrows_its_window() {
-    let resting = Arc::new(Resting::default());
-    let test = TestApp::with(resting.clone()).await;
+    let test = TestApp::with(Resting::new(2)).await;
     let session = small(&test).await;
     let mut watch = test.watch().await;
     start(&test, &session, "").await;
@@ -188,10 +205,41 @@ async fn a_rest_ends_when_the_view_outgrows_its_window() {
     let EventBody::Compacted { outcome, .. } = watch.wait_for(EventKind::Compacted).await.body else {
         panic!("another body")
     };
-    assert_eq!(outcome.summarizer, "resting", "it is asked once more, and would be stood in for");
-    assert_eq!(watch.count(EventKind::CompactionStarted), 1);
+    assert_eq!(outcome.summarizer, "extractive", "the provider is asked once more, and stood in for");
+    assert_eq!((watch.count(EventKind::CompactionStarted), watch.count(EventKind::CompactionRetried)), (1, 1));
     test.settled().await;
     assert!(test.context(&session).await.fits);
+}
+
+#[tokio::test]
+async fn no_rest_begins_when_the_view_has_outgrown_its_window_meanwhile() {
+    let resting = Resting::behind_a_gate(2);
+    let test = TestApp::with(resting.clone()).await;
+    let session = small(&test).await;
+    let mut watch = test.watch().await;
+    start(&test, &session, "").await;
+    watch.wait_for(EventKind::CompactionStarted).await;
+    let context = test.context(&session).await;
+    test.append(&session, &format!("u90 {}c", 4 * (context.window_tokens - context.context_tokens))).await;
+    resting.gate.close();
+    watch.wait_for(EventKind::CompactionRetried).await;
+    watch.wait_for(EventKind::Compacted).await;
+    test.settled().await;
+    assert!(test.context(&session).await.fits);
+}
+
+#[tokio::test]
+async fn a_rest_goes_on_under_a_window_that_is_not_the_one_that_became_full() {
+    let test = TestApp::with(Resting::new(1)).await;
+    let session = small(&test).await;
+    let mut watch = test.watch().await;
+    start(&test, &session, "").await;
+    watch.wait_for(EventKind::CompactionRetried).await;
+    let messages = conversation("u90 \"go on\"");
+    let small = Some(window(3_000, 100));
+    test.app.append(&session, messages, small, None, Caller::default()).await.expect("appended");
+    let waits = "select count(*) from job where run_at > start_time + 3600000000";
+    assert_eq!(test.number(waits).await, 1);
 }
 
 #[tokio::test]
@@ -344,7 +392,7 @@ async fn whoever_asks_by_hand_for_what_rests_or_is_proposed_agrees_to_it() {
     assert_eq!(start(&test, &session, "").await.id, waits);
     watch.wait_for(EventKind::Compacted).await;
 
-    let test = TestApp::with(Arc::new(Resting::default())).await;
+    let test = TestApp::with(Resting::new(1)).await;
     let session = small(&test).await;
     let mut watch = test.watch().await;
     start(&test, &session, "").await;
@@ -356,7 +404,7 @@ async fn whoever_asks_by_hand_for_what_rests_or_is_proposed_agrees_to_it() {
 
 #[tokio::test]
 async fn a_change_of_the_view_supersedes_an_automatic_reduction_that_waits_for_its_next_attempt() {
-    let test = TestApp::with(Arc::new(Resting::default())).await;
+    let test = TestApp::with(Resting::new(1)).await;
     let session = small(&test).await;
     // Nobody waits for a provider while the view exceeds its window, so it becomes due before that.
     let early = r#"{"auto": {"threshold": {"limit": {"reserve": {"reserve_tokens": 1400}}}}}"#.to_owned();

@@ -11,7 +11,7 @@ use longhand::app::{Error, Reason};
 use longhand::model::Revision;
 use longhand::model::compaction::CompactionKind;
 use longhand::model::event::{Event, EventBody};
-use longhand::model::ids::{CompactionId, MessageId};
+use longhand::model::ids::{CompactionId, MessageId, PartId};
 use longhand::model::message::{Finish, FinishReason, Message, MessageKind, NewMessage, Role};
 use longhand::model::part::{Media, NewPart, PartBody, Record};
 use longhand::model::view::{Standing, ViewMessage};
@@ -428,9 +428,11 @@ impl World {
                     // Not every policy summarizes.
                     Err(error) if error.metadata.get("field").is_some_and(|field| field == "head_start_message_id") => {
                     }
-                    started => drop(started?),
+                    started => {
+                        started?;
+                        self.sessions[at].has_front = true;
+                    }
                 }
-                self.sessions[at].has_front = true;
                 self.settle().await;
             }
             Step::Overflow => {
@@ -580,6 +582,10 @@ fn accounted(session: &Tracked, view: &Context) {
         revisions.dedup();
         assert_eq!(revisions, [covered.summary]);
     }
+    let mut parts: Vec<PartId> =
+        view.messages.iter().flat_map(|message| &message.parts).filter_map(|part| part.source).collect();
+    parts.sort_unstable();
+    assert!(parts.windows(2).all(|pair| pair[0] != pair[1]), "something is shown twice: {:?}", view.messages);
     let shown: HashSet<MessageId> = view.messages.iter().filter_map(|message| message.source).collect();
     for written in &session.written {
         let written = written.at(view.revision);

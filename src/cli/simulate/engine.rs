@@ -17,6 +17,7 @@ use crate::model::part::{Marker, NewPart, Part, PartBody};
 use crate::model::time::Timestamp;
 use crate::model::usage::{ModelWindow, Usage};
 use crate::model::view::{Pruned, SourceMessage, View};
+use crate::policy::overhead::{is_filled, overhead};
 use crate::policy::plan::{self, Decision, Scene, SummaryPlan, Work};
 use crate::policy::{Policy, Rung, Step, clear, overflow, tokens};
 use crate::summarizer::{SummaryInput, extract};
@@ -365,13 +366,19 @@ impl<'a> Session<'a> {
         let rearm_tokens = overflow::rearm_tokens(self.policy, self.window);
         let unarmed = self.rest_tokens.is_some_and(|rest| self.view_tokens < rest + rearm_tokens);
         let rests = (cools || unarmed) && !exceeds;
-        match plan::decide(self.scene(), context_tokens, |_| climbs && !rests) {
+        // The daemon tells of what fills the window, once, and leaves it alone.
+        let found = overhead(self.scene(), None, None).tokens();
+        let helps = |level| !is_filled(self.policy, self.window, level, Some(found));
+        match plan::decide(self.scene(), context_tokens, |level| climbs && !rests && helps(level)) {
             Some(Decision::Climb(level)) => self.climb(level, context_tokens),
             decision => {
                 if climbs && !rests {
                     self.breaker.quiet_tokens = Some(plan::quiet_until(self.policy, self.window, context_tokens));
                 }
-                let draft = decision.and_then(|_| self.draft(plan::routine(self.scene()).cuts, None));
+                let draft = decision.and_then(|decision| {
+                    let cuts = plan::decided(self.scene(), decision, context_tokens).cuts;
+                    self.draft(cuts, None)
+                });
                 draft.is_some_and(|draft| {
                     self.commit(draft, None, context_tokens);
                     true
@@ -516,7 +523,7 @@ impl<'a> Session<'a> {
             let seconds = i64::from(self.policy.trigger.cool_down_seconds);
             self.cool_until = (seconds > 0).then(|| self.now.plus_millis(seconds * 1_000));
             let due = rung.threshold.due_at(self.window);
-            let is_due = due.is_some_and(|due| self.view_tokens >= due);
+            let is_due = due.is_some_and(|due| self.context_tokens() >= due);
             if is_due && plan::kind(&rung.steps) != CompactionKind::Prune {
                 self.breaker.no_progress(self.policy, self.view_tokens);
             } else {

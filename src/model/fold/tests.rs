@@ -72,6 +72,14 @@ fn compacted(revision: Revision, base: Revision, covered: &[RevisionRange], tail
     mark(revision, MarkBody::Compacted(body))
 }
 
+/// A summary of the first messages with some of them in front.
+fn beside(retained: &[Revision]) -> Mark {
+    let Mark { revision, body: MarkBody::Compacted(body) } = compacted(20, 17, &[range(1, 8)], 9) else {
+        unreachable!("a compaction")
+    };
+    mark(revision, MarkBody::Compacted(CompactedMark { retained: retained.to_vec(), retained_first: true, ..body }))
+}
+
 /// A layout in short: `M12 S13 P4 E3>15 6-9 16-` for marker, summary, pinned, edit, inline; `R` for retained, `C` for a
 /// continuation.
 fn sketch(layout: &Layout) -> String {
@@ -155,6 +163,15 @@ fn summaries() {
         ("a pin under a summary", vec![pinned(5, 3), pinned(6, 12), first()], "M18 S19 P3 9-", ""),
         ("a pin that came later", vec![first(), pinned(25, 3)], "M18 S19 P3 9-", ""),
         ("a pin undone", vec![pinned(5, 3), first(), undo(25, 5)], "M18 S19 9-", ""),
+        ("what is retained", vec![beside(&[1, 3])], "R1 R3 M18 S19 9-", ""),
+        ("a pin of what is retained", vec![pinned(5, 3), beside(&[1, 3]), pinned(25, 1)], "M18 S19 P1 P3 9-", ""),
+        ("a pin undone of what is retained", vec![pinned(5, 3), beside(&[1, 3]), undo(25, 5)], "R1 R3 M18 S19 9-", ""),
+        (
+            "a pin of a message whose replacement is retained",
+            vec![edited(7, 3, 6), beside(&[1, 6]), pinned(25, 3)],
+            "R1 M18 S19 P6 9-",
+            "3@7",
+        ),
         (
             "a pinned message that was edited",
             vec![pinned(5, 3), edited(7, 3, 6), compacted(20, 17, &[range(1, 2), range(4, 8)], 9)],

@@ -7,8 +7,8 @@ use super::items::{Fate, Items, Kind, Words};
 use crate::model::cut::Cuts;
 use crate::model::usage::ModelWindow;
 use crate::model::view::SourceMessage;
+use crate::policy::Policy;
 use crate::policy::validate::Check;
-use crate::policy::{Policy, overflow};
 use serde::{Deserialize, Serialize};
 
 /// From the newest message back.
@@ -33,7 +33,7 @@ impl NewestFirst {
 /// When nothing at all would be left, nothing is decided: the original refuses such a list.
 pub(super) fn cut(rule: &NewestFirst, policy: &Policy, window: &ModelWindow, messages: &[SourceMessage]) -> Cuts {
     let items = Items::of(policy, messages);
-    let mut room = overflow::usable(policy, window).saturating_sub(items.instructions);
+    let mut room = super::room(policy, window, items.instructions);
     if room < 0 {
         return Cuts::default();
     }

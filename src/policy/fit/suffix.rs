@@ -10,7 +10,7 @@ use crate::model::usage::ModelWindow;
 use crate::model::view::SourceMessage;
 use crate::policy::tokens::estimate_source;
 use crate::policy::turns::is_request;
-use crate::policy::{Policy, overflow, select};
+use crate::policy::{Policy, select};
 
 /// Leaves out what does not fit under the limit of the policy's main rung. The last request always stays, and so does
 /// what follows it.
@@ -18,7 +18,7 @@ pub(super) fn cut(policy: &Policy, window: &ModelWindow, messages: &[SourceMessa
     let is_instruction = |source: &&SourceMessage| source.message.role == Role::System;
     let weigh = |source: &SourceMessage| estimate_source(policy, source);
     let instructions = messages.first().filter(is_instruction).map_or(0, weigh);
-    let mut room = overflow::usable(policy, window).saturating_sub(instructions);
+    let mut room = super::room(policy, window, instructions);
     let mut start = messages.len();
     for (index, source) in messages.iter().enumerate().rev() {
         let tokens = weigh(source);

@@ -7,8 +7,8 @@ use super::items::{Fate, Items, Kind, Words};
 use crate::model::cut::Cuts;
 use crate::model::usage::ModelWindow;
 use crate::model::view::SourceMessage;
+use crate::policy::Policy;
 use crate::policy::validate::Check;
-use crate::policy::{Policy, overflow};
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
 
@@ -32,7 +32,7 @@ impl TurnsAndSteps {
 /// Brings the messages under the limit of the policy's main rung.
 pub(super) fn cut(rule: &TurnsAndSteps, policy: &Policy, window: &ModelWindow, messages: &[SourceMessage]) -> Cuts {
     let items = Items::of(policy, messages);
-    let room = overflow::usable(policy, window).saturating_sub(items.instructions);
+    let room = super::room(policy, window, items.instructions);
     // Where the instructions alone fill the window, no cut of the conversation helps.
     if room <= 0 {
         return Cuts::default();

@@ -1,14 +1,15 @@
 //! A summary of that part of a view which somebody chooses.
 
 use super::edit::splits_pair;
-use super::{Scene, Work, inline, is_in_front, selected, slot, summary_of};
+use super::{Scene, Work, inline, is_in_front, selected, slot, spare_pinned, summary_of};
 use crate::model::Revision;
 use crate::model::compaction::Bounds;
-use crate::model::cut::Cuts;
+use crate::model::ids::PartId;
 use crate::model::layout::Place;
 use crate::model::view::SourceMessage;
 use crate::policy::select::{self, Selection};
 use crate::policy::{Rung, Step};
+use foldhash::HashSet;
 
 /// The place at which a view shows the message that came at a revision, or what stands for it.
 pub fn place(sources: &[SourceMessage], revision: Revision) -> Option<Revision> {
@@ -53,7 +54,14 @@ pub fn summary_within(scene: Scene<'_>, rung: &Rung, bounds: Bounds) -> Work {
         Some(start) => Selection { head_end: in_front(&inline, start), ..Selection::default() },
         None => selected(scene, rule, &inline),
     };
-    Work { summary: summary_of(scene, rule, &inline, front, selection), cuts: Cuts::default() }
+    let Some(mut summary) = summary_of(scene, rule, &inline, front, selection) else { return Work::default() };
+    // What stands in front stays as it is, and what would stand in for the summary is about the whole view.
+    let parts: HashSet<PartId> =
+        summary.front.iter().flat_map(|source| &source.message.parts).map(|part| part.id).collect();
+    summary.cuts.parts.retain(|(part, _)| !parts.contains(part));
+    spare_pinned(scene.layout, sources, &mut summary.cuts);
+    summary.fallback = Vec::new();
+    Work { cuts: summary.cuts.clone(), summary: Some(summary) }
 }
 
 /// Whether a view shows a message at a place.

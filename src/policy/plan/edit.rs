@@ -13,7 +13,8 @@ use std::collections::HashMap;
 pub struct PlanEdit {
     /// The first message that is kept verbatim; none for the plan's own.
     pub tail_start: Option<MessageId>,
-    /// The messages in front of it that the view shows all the same; none for the plan's own.
+    /// The messages under the summary that the view shows all the same, beside those that stand in front of what it is
+    /// made of; none for the plan's own.
     pub retained: Option<Vec<MessageId>>,
 }
 
@@ -55,15 +56,14 @@ pub fn edited(scene: Scene<'_>, plan: &SummaryPlan, edit: &PlanEdit) -> Result<S
         if retained.iter().any(|id| at(*id).is_none_or(|at| at >= end)) {
             return Err("a message that is to be kept does not stand before the tail");
         }
-        if splits_pair(head, |source| retained.contains(&source.message.id)) {
+        let (front, head) = head.split_at(front);
+        let is_kept = |source: &SourceMessage| retained.contains(&source.message.id);
+        if splits_pair(head, is_kept) {
             return Err("a call and its result are kept together or not at all");
         }
-        // What is pinned stays anyhow.
-        let is_front = |at: usize| at < front;
-        let kept = head.iter().enumerate();
-        let kept = kept.filter(|(at, source)| is_front(*at) || retained.contains(&source.message.id));
-        let kept = kept.map(|(_, source)| source).filter(|source| !scene.layout.pinned.contains(&slot(source)));
-        plan.retained = kept.map(|source| source.message.revision).collect();
+        // What is pinned and under the summary stays anyhow, and so does what stands in front.
+        let kept = head.iter().filter(|source| is_kept(source) && !scene.layout.pinned.contains(&slot(source)));
+        plan.retained = front.iter().chain(kept).map(|source| source.message.revision).collect();
     }
     Ok(plan)
 }

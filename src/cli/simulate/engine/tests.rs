@@ -79,6 +79,23 @@ fn a_summary_fires_when_the_threshold_is_passed_and_the_tail_stays() {
 }
 
 #[test]
+fn what_requests_carry_beside_the_messages_is_counted_and_what_it_fills_is_left_alone() {
+    let policy = preset("pi@1.5");
+    let talk: Vec<Happening> = (0..8).flat_map(|_| [user(100), reply(5_000)]).collect();
+    let with = |overhead| simulate(&policy, &ModelWindow { overhead, ..window(50_000) }, &talk);
+    // 50000 - 16384 is passed by the fifth reply: 5 * 5100 + 10000.
+    let outcome = with(10_000);
+    assert_eq!(fired(&outcome).first(), Some(&(10, CompactionKind::Summary)));
+    assert_eq!(outcome.firings[0].context_tokens, 5 * 5_100 + 10_000);
+    assert_eq!(fired(&with(33_617)), [], "nothing that a reduction could take away fills the window");
+    // Usage has it in it.
+    let usage = |input| message(Role::Assistant, vec![text(100)], Some(finish(FinishReason::Stop, Some(input))));
+    let told: Vec<Happening> = (0..8).flat_map(|_| [user(100), usage(20_000)]).collect();
+    let outcome = simulate(&policy, &ModelWindow { overhead: 15_000, ..window(50_000) }, &told);
+    assert_eq!((fired(&outcome), outcome.final_tokens()), (vec![], 20_000));
+}
+
+#[test]
 fn old_outputs_are_cleared_long_before_the_window_is_full() {
     let policy = preset("opencode@seed");
     let mut talk = vec![user(10)];

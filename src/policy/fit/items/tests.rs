@@ -64,8 +64,19 @@ pub(in crate::policy::fit) fn limited(mut policy: Policy, tokens: i64) -> (Polic
 
 /// What a policy leaves of messages under a limit.
 pub(in crate::policy::fit) fn fitted(policy: Policy, tokens: i64, messages: &[SourceMessage]) -> Vec<SourceMessage> {
+    fitted_beside(policy, tokens, 0, messages)
+}
+
+/// The same beside what else a request carries.
+pub(in crate::policy::fit) fn fitted_beside(
+    policy: Policy,
+    tokens: i64,
+    overhead: i64,
+    messages: &[SourceMessage],
+) -> Vec<SourceMessage> {
     let (policy, rule) = limited(policy, tokens);
-    let cuts = fit(&rule, &policy, &ModelWindow::default(), messages);
+    let window = ModelWindow { overhead, ..ModelWindow::default() };
+    let cuts = fit(&rule, &policy, &window, messages);
     let again = plan::with_cuts(messages, &cuts, CompactionId(Uuid::nil()));
     assert_eq!(in_short(&policy, &again), in_short(&policy, &again), "the same twice");
     again

@@ -1,5 +1,5 @@
 use super::TurnsAndSteps;
-use crate::policy::fit::items::tests::{conversation, fitted, in_short, limited};
+use crate::policy::fit::items::tests::{conversation, fitted, fitted_beside, in_short, limited};
 use crate::policy::presets::qwen_agent;
 use crate::policy::validate::validate;
 use crate::policy::{Fit, Step};
@@ -41,6 +41,16 @@ fn the_last_step_is_squeezed_when_nothing_else_is_left() {
     check("U5 C F100 C F100", 30, "U5 C F14");
     check("U5 C F100", 16, "U5 C Fomit");
     check("U5 C F100", 14, "U3 C Fomit");
+}
+
+#[test]
+fn what_a_request_carries_beside_the_messages_takes_of_the_room() {
+    let turns = conversation("U10 A50 U10 A50 U10");
+    for policy in [qwen_agent::v0_0_34(), qwen_agent::old()] {
+        let of = |limit, overhead| in_short(&policy, &fitted_beside(policy.clone(), limit, overhead, &turns));
+        assert_eq!(of(170, 100), of(70, 0));
+        assert_ne!(of(170, 100), of(170, 0));
+    }
 }
 
 #[test]
