@@ -582,8 +582,9 @@ fn accounted(session: &Tracked, view: &Context) {
         revisions.dedup();
         assert_eq!(revisions, [covered.summary]);
     }
-    let mut parts: Vec<PartId> =
-        view.messages.iter().flat_map(|message| &message.parts).filter_map(|part| part.source).collect();
+    // Passages that were looked up stand beside what they are from, and beside each other.
+    let own = view.messages.iter().filter(|message| message.standing == Standing::Shown);
+    let mut parts: Vec<PartId> = own.flat_map(|message| &message.parts).filter_map(|part| part.source).collect();
     parts.sort_unstable();
     assert!(parts.windows(2).all(|pair| pair[0] != pair[1]), "something is shown twice: {:?}", view.messages);
     let shown: HashSet<MessageId> = view.messages.iter().filter_map(|message| message.source).collect();

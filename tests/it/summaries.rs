@@ -141,7 +141,7 @@ async fn file_lists_follow_what_a_client_answers_but_not_what_it_supplies() {
         let mut watch = test.watch().await;
         let wanted = Wanted::of(CompactionKind::Summary);
         test.app.start_compaction(&session, wanted, Caller::default()).await.expect("asked");
-        let patient = LeaseRequest { wait: Some(Duration::from_secs(15)), ..LeaseRequest::default() };
+        let patient = LeaseRequest { wait: Some(Duration::from_secs(60)), ..LeaseRequest::default() };
         let leased = test.app.lease_summary_task(patient).await.expect("offered").expect("a task");
         let (compaction, token) = (leased.task.compaction.to_string(), leased.token);
         let hold = Hold { compaction, token, base_revision: None };

@@ -48,7 +48,7 @@ impl Scene {
     }
 
     async fn leased(&self) -> LeasedTask {
-        self.lease(LeaseRequest { wait: Some(Duration::from_secs(15)), ..LeaseRequest::default() })
+        self.lease(LeaseRequest { wait: Some(Duration::from_secs(60)), ..LeaseRequest::default() })
             .await
             .expect("there is a task")
     }
