@@ -564,11 +564,13 @@ pub fn boundary_is_safe(sources: &[SourceMessage], tail_start: Revision) -> bool
     end <= select::last_safe_cut(&inline)
 }
 
-/// The ranges and the number of messages that a summary somebody brings along would cover.
+/// The ranges and the number of messages that a summary somebody brings along would cover; none where it would cover
+/// nothing that is not covered already.
 pub fn supplied(layout: &Layout, sources: &[SourceMessage], tail_start: Revision) -> (Vec<RevisionRange>, i64) {
     let inline = inline(sources);
     let head: Vec<SourceMessage> = inline.iter().filter(|source| is_in_front(source, tail_start)).cloned().collect();
-    if head.is_empty() {
+    // What is retained only is covered already, and behind a tail that began there would stand more of that.
+    if head.iter().all(|source| source.place == Some(Place::Retained)) {
         return (Vec::new(), 0);
     }
     let count = i64::try_from(head.len()).unwrap_or(i64::MAX);

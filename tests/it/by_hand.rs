@@ -2,7 +2,7 @@
 
 use crate::support::{Line, ScriptedSummarizer, TestApp, once, shown, text, turns};
 use longhand::app::Reason;
-use longhand::app::compactions::Wanted;
+use longhand::app::compactions::{NewSummary, Wanted};
 use longhand::model::compaction::{CompactionKind, CompactionState};
 use longhand::model::event::EventKind;
 use longhand::store::Caller;
@@ -177,6 +177,29 @@ async fn where_the_policy_chooses_the_tail_only_the_head_is_told() {
     let long = &view.messages[4].parts[0];
     assert!(long.shortened.is_some(), "{long:?}");
     assert_eq!(test.findings().await, []);
+}
+
+#[tokio::test]
+async fn a_summary_that_is_brought_along_begins_no_tail_under_the_one_in_force() {
+    let test = TestApp::with(ScriptedSummarizer::new([Line::Say("S1".to_owned())])).await;
+    let session = test.session("codex@2026-08", 600_000, 1_000).await;
+    test.append(&session, &turns(1, 6, 1_100)).await;
+    test.app.start_compaction(&session, Wanted::of(CompactionKind::Summary), Caller::default()).await.expect("started");
+    test.settled().await;
+    test.append(&session, &turns(7, 8, 1_100)).await;
+    let before = shown(&test.context(&session).await);
+    let supply = async |tail_start: &str| {
+        let new = NewSummary { text: "S2".to_owned(), tail_start: tail_start.to_owned(), ..NewSummary::default() };
+        test.app.supply_summary(&session, new, Caller::default()).await
+    };
+    // The requests stay beside the summary, the replies do not, and nothing stands between them and the tail.
+    for tail_start in ["u1", "u3", "a4", "u7"] {
+        let refused = supply(tail_start).await.expect_err("it covers nothing anew");
+        assert_eq!(refused.reason, Reason::BoundaryInvalid, "{tail_start}");
+    }
+    assert_eq!(shown(&test.context(&session).await), before);
+    supply("u8").await.expect("supplied");
+    assert_eq!(shown(&test.context(&session).await).len(), 1 + 2);
 }
 
 #[tokio::test]

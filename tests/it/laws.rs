@@ -616,7 +616,8 @@ fn accounted(session: &Tracked, view: &Context) {
             // The tail of a summary may retain requests, and nothing else that is written here.
             assert!(
                 !is_covered || written.role == Role::User || session.has_front,
-                "{written:?} is shown beside the summary that stands for it"
+                "{written:?} is shown beside the summary that stands for it: {:?}",
+                view.messages.iter().map(|m| (m.revision, m.role, m.standing)).collect::<Vec<_>>()
             );
             assert!(!is_omitted, "{written:?} is shown although it was left out: {:?}", view.omitted);
         }
