@@ -215,7 +215,7 @@ pub struct Compaction {
     pub state: CompactionState,
     /// The revision whose view it works on; none before the first claim.
     pub base_revision: Option<Revision>,
-    /// Tokens of the view when it was asked for.
+    /// Tokens of a request with the view when it was asked for.
     pub tokens_at_request: i64,
     /// The model window it was judged by, in tokens.
     pub window_tokens: i64,

@@ -106,7 +106,7 @@ pub enum EventBody {
         usage: Usage,
         /// Whether the figures count.
         trusted: bool,
-        /// Tokens of the view after the reply.
+        /// Tokens of a request after the reply, as `Session::context_tokens` counts them.
         context_tokens: i64,
         /// The window they are judged by; zero when none is known.
         window_tokens: i64,
@@ -160,7 +160,7 @@ pub enum EventBody {
         trigger: Trigger,
         /// The revision whose view it works on.
         base: Revision,
-        /// Tokens of the view.
+        /// Tokens of a request with the view, as `Session::context_tokens` counts them.
         context_tokens: i64,
         /// The window they are judged by; zero when none is known.
         window_tokens: i64,

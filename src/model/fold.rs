@@ -450,7 +450,7 @@ fn spans(state: &State<'_>, summary: Option<&CompactedMark>) -> Vec<Span> {
     spans
 }
 
-/// The covered messages that the summary's tail retains, ascending by their place in the history.
+/// The covered messages that the summary retains and that are not pinned, ascending by their place in the history.
 fn retained_spans(state: &State<'_>, compacted: &CompactedMark) -> Vec<Span> {
     let is_pinned = |revision: &Revision| state.pinned.contains(state.replacements.get(revision).unwrap_or(revision));
     let retained = compacted.retained.iter().filter(|revision| state.has_place(**revision) && !is_pinned(revision));

@@ -56,7 +56,7 @@ pub struct Session {
     pub history_revision: Revision,
     /// Messages a client wrote, records and inherited ones excluded.
     pub message_count: i64,
-    /// Tokens of the view, by trusted usage plus estimate.
+    /// Tokens of a request with the view: trusted usage plus estimate, else the estimate with the overhead of the window.
     pub context_tokens: i64,
     /// What keeps automatic reductions from going on without end.
     pub guards: Guards,

@@ -46,7 +46,7 @@ pub enum Fit {
 }
 
 impl Fit {
-    /// Whether the number of messages alone says if there is something to do.
+    /// Whether it goes by the number of messages, so that it is quick to ask.
     pub(super) fn goes_by_number(&self) -> bool {
         matches!(self, Self::Last(_) | Self::MiddleOut(_))
     }

@@ -139,18 +139,22 @@ pub fn decide(scene: Scene<'_>, context_tokens: i64, allowed: impl Fn(Level) -> 
     if !policy.trigger.auto {
         return None;
     }
+    let asks_the_price = asks_the_price(scene, context_tokens);
     for (level, rung) in overflow::reached(policy, window, context_tokens).filter(|(level, _)| allowed(*level)) {
-        let is_worth_it = match asks_the_price(scene, context_tokens) {
-            true => climb_somehow(scene, rung, context_tokens).is_some_and(|work| pays(scene, &work)),
-            false => has_work(scene, rung),
+        let is_worth_it = if asks_the_price {
+            climb_somehow(scene, rung, context_tokens).is_some_and(|work| pays(scene, &work))
+        } else {
+            rung_has_work(scene, rung)
         };
         if is_worth_it {
             return Some(Decision::Climb(level));
         }
     }
-    let is_worth_it = match asks_the_price(scene, context_tokens) {
-        true => Some(routine(scene)).is_some_and(|work| !work.is_empty() && pays(scene, &work)),
-        false => have_work(scene, &policy.routine),
+    let is_worth_it = if asks_the_price {
+        let work = routine(scene);
+        !work.is_empty() && pays(scene, &work)
+    } else {
+        steps_have_work(scene, &policy.routine)
     };
     is_worth_it.then_some(Decision::Routine)
 }
@@ -167,13 +171,13 @@ pub fn decided(scene: Scene<'_>, decision: Decision, context_tokens: i64) -> Wor
 }
 
 /// Whether a rung has something to do, with its own tail or a smaller one.
-fn has_work(scene: Scene<'_>, rung: &Rung) -> bool {
-    narrowings(rung).iter().any(|rung| have_work(scene, &rung.steps))
+fn rung_has_work(scene: Scene<'_>, rung: &Rung) -> bool {
+    narrowings(rung).iter().any(|rung| steps_have_work(scene, &rung.steps))
 }
 
 /// Whether steps have something to do: then one of them has, on what none before it has changed. So they can be asked in
 /// any order, and those that go by the number of messages are asked first.
-fn have_work(scene: Scene<'_>, steps: &[Step]) -> bool {
+fn steps_have_work(scene: Scene<'_>, steps: &[Step]) -> bool {
     let has_work = |step: &&Step| match step {
         Step::Summarize(rule) => can_summarize(scene, rule),
         Step::Clear(_) | Step::Fit(_) => !take(scene, step).is_empty(),
@@ -226,7 +230,7 @@ pub fn relief(scene: Scene<'_>, context_tokens: i64) -> Option<(Level, Compactio
     let is_reached = |rung: &Rung| rung.threshold.due_at(window).is_some_and(|due| context_tokens >= due);
     let reached = policy.ladder().rev().filter(|(_, rung)| is_reached(rung));
     let others = policy.ladder().filter(|(_, rung)| !is_reached(rung));
-    let useful = |(level, rung): (Level, &Rung)| has_work(scene, rung).then(|| (level, kind(&rung.steps)));
+    let useful = |(level, rung): (Level, &Rung)| rung_has_work(scene, rung).then(|| (level, kind(&rung.steps)));
     reached.chain(others).find_map(useful)
 }
 

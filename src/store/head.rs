@@ -92,7 +92,7 @@ impl RoutineTotals {
 /// How full a context is after a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Fill {
-    /// Tokens of the view: trusted usage plus estimate.
+    /// Tokens of a request with the view, as `Session::context_tokens` counts them.
     pub context_tokens: i64,
     /// The window they are judged by.
     pub window_tokens: i64,
@@ -174,8 +174,8 @@ pub(crate) struct Head {
     /// What the view weighed right after the newest reduction that a rung asked for.
     pub(crate) rest_tokens: Option<i64>,
     pub(crate) live_job: Option<CompactionId>,
-    /// Whether the view exceeded the whole window when it was last judged.
-    pub(crate) exceeds: bool,
+    /// The window that the view was last judged by, if it exceeded all of it.
+    pub(crate) exceeded: Option<ModelWindow>,
     /// The window that the view has outgrown under a live reduction, which then does not rest any longer.
     pub(crate) outgrown: Option<ModelWindow>,
     pub(crate) open: HashMap<Uuid, OpenMessage>,
@@ -271,7 +271,7 @@ impl Head {
             overhead_tokens: row.try_get("overhead_tokens")?,
             reduced: reading(row.try_get("reduced_usage_tokens")?, row.try_get("reduced_view_tokens")?),
             rest_tokens: row.try_get("rest_tokens")?,
-            exceeds: false,
+            exceeded: None,
             outgrown: None,
             live_job: live.map(|id| codec::uuid(&id).map(CompactionId)).transpose()?,
             open,
@@ -417,10 +417,11 @@ impl Head {
     pub(crate) fn judge(&mut self, rule: &Rule, now: Timestamp) {
         let tokens = self.context_tokens(&rule.window);
         let exceeds = rule.window.request_max().is_some_and(|most| tokens > most);
-        let exceeded = std::mem::replace(&mut self.exceeds, exceeds);
-        if exceeds && !exceeded && self.live_job.is_some() {
-            self.outgrown = Some(rule.window.clone());
+        let exceeded = exceeds.then(|| rule.window.clone());
+        if exceeds && self.exceeded != exceeded && self.live_job.is_some() {
+            self.outgrown.clone_from(&exceeded);
         }
+        self.exceeded = exceeded;
         if self.held_by_undo() {
             return;
         }

@@ -87,7 +87,7 @@ pub struct Claim {
     pub lost: i64,
     /// The window it is judged by.
     pub window: ModelWindow,
-    /// Tokens of the view at `base`: trusted usage plus estimate.
+    /// Tokens of a request with the view at `base`, as `Session::context_tokens` counts them.
     pub context_tokens: i64,
     /// Whether usage is trusted there, or all of it is an estimate.
     pub measured: bool,
@@ -218,7 +218,7 @@ const INSERT: &str = "insert into job (public_id, session_id, kind, trigger, sta
 // `proposed` is 1 while somebody is asked, and 2 once they have agreed: whoever was asked is told how it ends.
 const HASTEN: &str = "update job set proposed = iif(proposed = 1, 2, proposed), run_at = $2 \
      where id = $1 and state = 1 and queued = 0 and run_at > $2";
-const PRESS: &str = "update job set run_at = $2 \
+const END_REST: &str = "update job set run_at = $2 \
      where session_id = $1 and state = 1 and queued = 0 and proposed = 0 and run_at > $2 and window = $3";
 const CLAIM: &str = "update job set state = 2, attempt = attempt + 1, lease_epoch = lease_epoch + 1, \
      lease_owner = $2, lease_until = $3, proposed = 0, base_revision = $4, started_revision = coalesce(started_revision, $5), \
@@ -239,7 +239,7 @@ const UNDONE: &str = "update job set undone_revision = $3 where session_id = $1 
 #[cfg(test)]
 pub(crate) const STATEMENTS: &[&str] = &[
     BY_ID, BY_ROW, OF_SESSION, LIVE, QUEUED, READY, NEXT_RUN, RUNNING, DUE, NEXT_IDLE, IDLE, TRUSTED, COUNTS, INSERT,
-    HASTEN, PRESS, CLAIM, HEARTBEAT, RETRY, FINISH, PROMOTE, UNDONE,
+    HASTEN, END_REST, CLAIM, HEARTBEAT, RETRY, FINISH, PROMOTE, UNDONE,
 ];
 
 /// A job's row: the reduction, and what only the store knows.
@@ -757,8 +757,13 @@ impl EndJob {
 
 /// Ends the rest before the next attempt of a session's live reduction when its view has outgrown the window it is judged
 /// by: the session cannot go on without it.
-pub(crate) async fn press(conn: &mut SqliteConnection, key: i64, window: &ModelWindow, now: Timestamp) -> Result<()> {
-    sqlx::query(PRESS).bind(key).bind(now.0).bind(codec::encode_window(window)).execute(conn).await?;
+pub(crate) async fn end_rest(
+    conn: &mut SqliteConnection,
+    key: i64,
+    window: &ModelWindow,
+    now: Timestamp,
+) -> Result<()> {
+    sqlx::query(END_REST).bind(key).bind(now.0).bind(codec::encode_window(window)).execute(conn).await?;
     Ok(())
 }
 

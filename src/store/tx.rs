@@ -435,7 +435,7 @@ impl<'a> Tx<'a> {
                 head.due_time = is_due.then(|| head.due_time.unwrap_or(self.now));
                 head.save(self.conn).await?;
                 if let Some(window) = head.outgrown.take() {
-                    jobs::press(self.conn, *key, &window, self.now).await?;
+                    jobs::end_rest(self.conn, *key, &window, self.now).await?;
                 }
             }
         }

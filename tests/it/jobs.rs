@@ -168,17 +168,22 @@ impl Summarizer for Resting {
     }
 }
 
+/// A session with a reduction by hand that rests: nobody waits for a provider while the view exceeds its window.
+async fn at_rest(test: &TestApp) -> (String, Watch, CompactionId) {
+    let session = small(test).await;
+    let mut watch = test.watch().await;
+    let compaction = start(test, &session, "").await.id;
+    watch.wait_for(EventKind::CompactionRetried).await;
+    (session, watch, compaction)
+}
+
+/// How many reductions rest.
+const AT_REST: &str = "select count(*) from job where run_at > start_time + 3600000000";
+
 #[tokio::test]
 async fn a_rest_that_was_asked_for_is_kept_until_somebody_retries_by_hand() {
     let test = TestApp::with(Resting::new(1)).await;
-    let session = small(&test).await;
-    let mut watch = test.watch().await;
-    // By hand, because nobody waits for a provider while the view exceeds its window.
-    start(&test, &session, "").await;
-    let EventBody::CompactionRetried { compaction, .. } = watch.wait_for(EventKind::CompactionRetried).await.body
-    else {
-        panic!("another body")
-    };
+    let (_, mut watch, compaction) = at_rest(&test).await;
     let rest = "select (run_at - start_time) / 1000000 from job";
     assert!((3_600..3_660).contains(&test.number(rest).await), "{}", test.number(rest).await);
     let (tried, joined) = test.app.retry_compaction(&compaction.to_string(), Caller::default()).await.expect("taken");
@@ -192,13 +197,9 @@ async fn a_rest_that_was_asked_for_is_kept_until_somebody_retries_by_hand() {
 #[tokio::test]
 async fn a_rest_ends_when_the_view_outgrows_its_window() {
     let test = TestApp::with(Resting::new(2)).await;
-    let session = small(&test).await;
-    let mut watch = test.watch().await;
-    start(&test, &session, "").await;
-    watch.wait_for(EventKind::CompactionRetried).await;
-    let waits = "select count(*) from job where run_at > start_time + 3600000000";
+    let (session, mut watch, _) = at_rest(&test).await;
     test.append(&session, "u90 \"there is room for this\"").await;
-    assert_eq!(test.number(waits).await, 1, "the provider is left alone as long as the session can go on");
+    assert_eq!(test.number(AT_REST).await, 1, "the provider is left alone as long as the session can go on");
     let context = test.context(&session).await;
     let room = context.window_tokens - context.context_tokens;
     test.append(&session, &format!("a90 {}c", 4 * room)).await;
@@ -231,15 +232,13 @@ async fn no_rest_begins_when_the_view_has_outgrown_its_window_meanwhile() {
 #[tokio::test]
 async fn a_rest_goes_on_under_a_window_that_is_not_the_one_that_became_full() {
     let test = TestApp::with(Resting::new(1)).await;
-    let session = small(&test).await;
-    let mut watch = test.watch().await;
-    start(&test, &session, "").await;
-    watch.wait_for(EventKind::CompactionRetried).await;
+    let (session, mut watch, _) = at_rest(&test).await;
     let messages = conversation("u90 \"go on\"");
     let small = Some(window(3_000, 100));
     test.app.append(&session, messages, small, None, Caller::default()).await.expect("appended");
-    let waits = "select count(*) from job where run_at > start_time + 3600000000";
-    assert_eq!(test.number(waits).await, 1);
+    assert_eq!(test.number(AT_REST).await, 1);
+    test.append(&session, "a90 30000c").await;
+    watch.wait_for(EventKind::Compacted).await;
 }
 
 #[tokio::test]

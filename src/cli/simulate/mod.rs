@@ -31,7 +31,8 @@ pub(super) struct Arguments {
     output: Option<i64>,
     /// What every request carries beside the messages, such as a system prompt and descriptions of tools, in tokens; usage
     /// that the transcript reports has it in it
-    #[arg(long, value_name = "TOKENS", default_value_t = 0, value_parser = clap::value_parser!(i64).range(0..=limits::TOKENS_MAX))]
+    #[arg(long, value_name = "TOKENS", default_value_t = 0)]
+    #[arg(value_parser = clap::value_parser!(i64).range(0..=limits::TOKENS_MAX))]
     overhead: i64,
     /// The model's name, which some presets go by; default: the one that wrote most of the transcript's replies
     #[arg(long, value_name = "MODEL")]
