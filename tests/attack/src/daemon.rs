@@ -1,0 +1,72 @@
+//! The daemon under attack, in a process of its own.
+
+use anyhow::{Context as _, Result, bail};
+use hyper_util::rt::TokioIo;
+use rustix::process::{Pid, Signal, kill_process};
+use std::path::{Path, PathBuf};
+use std::process::{ExitStatus, Stdio};
+use tokio::io::{AsyncBufReadExt as _, BufReader};
+use tokio::net::UnixStream;
+use tokio::process::{Child, Command};
+use tonic::transport::{Channel, Endpoint, Uri};
+
+/// The first argument with which the `attack` program is the daemon: what follows is the command line of `longhand`, and
+/// the code is that of the released program.
+pub const AS_LONGHAND: &str = "longhand";
+
+/// A running daemon. It is killed when it is dropped.
+pub struct Daemon {
+    child: Child,
+    socket: PathBuf,
+}
+
+impl Daemon {
+    /// Starts a daemon over a data directory and waits until it listens. `program` is the `attack` program; `change` adds
+    /// arguments and variables.
+    pub async fn start(program: &Path, directory: &Path, change: impl FnOnce(&mut Command)) -> Result<Self> {
+        let mut command = Command::new(program);
+        command.args([AS_LONGHAND, "serve", "--data-dir"]).arg(directory);
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).kill_on_drop(true);
+        change(&mut command);
+        let mut child = command.spawn().context("the daemon does not start")?;
+        let stdout = child.stdout.take().context("no standard output")?;
+        let mut line = String::new();
+        BufReader::new(stdout).read_line(&mut line).await?;
+        if line.is_empty() {
+            bail!("the daemon ended before it listened: {}", child.wait().await?);
+        }
+        Ok(Self { child, socket: directory.join("longhand.sock") })
+    }
+
+    /// Its process.
+    pub fn id(&self) -> Result<Pid> {
+        let id = self.child.id().context("the daemon has ended")?;
+        Pid::from_raw(i32::try_from(id)?).context("no process has the number 0")
+    }
+
+    /// The Unix socket on which it listens.
+    pub fn socket(&self) -> &Path {
+        &self.socket
+    }
+
+    /// Kills it without a warning, and waits until it is gone.
+    pub async fn kill(mut self) -> Result<ExitStatus> {
+        kill_process(self.id()?, Signal::KILL)?;
+        Ok(self.child.wait().await?)
+    }
+
+    /// Asks it to stop, and waits until it has.
+    pub async fn stop(mut self) -> Result<ExitStatus> {
+        kill_process(self.id()?, Signal::TERM)?;
+        Ok(self.child.wait().await?)
+    }
+}
+
+/// A connection to the daemon behind a socket, made when it is first used.
+pub fn connect(socket: &Path) -> Channel {
+    let socket = socket.to_owned();
+    Endpoint::from_static("http://localhost").connect_with_connector_lazy(tower::service_fn(move |_: Uri| {
+        let socket = socket.clone();
+        async move { Ok::<_, std::io::Error>(TokioIo::new(UnixStream::connect(socket).await?)) }
+    }))
+}
