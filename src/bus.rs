@@ -3,8 +3,7 @@
 //! Catching up, following and replaying are therefore one path, and a slow reader lags alone.
 
 use crate::model::Seq;
-use crate::model::event::Event;
-use crate::store::{EventFilter, Result, Store};
+use crate::store::{EventFilter, PagedEvent, Result, Store};
 use std::time::Duration;
 use tokio::sync::watch;
 
@@ -24,9 +23,7 @@ pub enum Next {
     /// Events that match, in order.
     Events {
         /// The events; never empty.
-        events: Vec<Event>,
-        /// The mutation that the last one belongs to goes on in what comes next.
-        more: bool,
+        events: Vec<PagedEvent>,
     },
     /// Nothing more matches up to the cursor.
     Idle,
@@ -56,7 +53,7 @@ impl Subscription {
                 let page = self.store.tail(&self.filter, self.cursor, head).await?;
                 self.cursor = page.scanned;
                 if !page.events.is_empty() {
-                    return Ok(Next::Events { events: page.events, more: page.more });
+                    return Ok(Next::Events { events: page.events });
                 }
                 if idle.is_elapsed() {
                     return Ok(Next::Idle);

@@ -199,11 +199,11 @@ impl Longhand {
         let known = self.known(session).await?;
         let (message, _, _) = self.store().place_of(known.key, message).await?;
         let receipt = self.store().append_draft(known.key, message, words.clone()).await?;
-        if receipt.existed {
-            return Ok(receipt);
-        }
-        let DraftWordsToAdd { reasoning, offset, delta, .. } = words;
-        let live = LiveDelta { session: known.key, message, part: receipt.part, reasoning, offset, delta };
+        // Words that were there already were shown already.
+        let Some(added_at) = receipt.added_at else { return Ok(receipt) };
+        let DraftWordsToAdd { reasoning, offset, mut delta, .. } = words;
+        delta.drain(..usize::try_from(added_at - offset).unwrap_or(0));
+        let live = LiveDelta { session: known.key, message, part: receipt.part, reasoning, offset: added_at, delta };
         // Nobody watching is not an error.
         drop(self.shared.live.send(live));
         Ok(receipt)

@@ -288,7 +288,9 @@ impl Longhand {
             tokens_before: before.estimated_tokens,
         };
         let receipt = self.store().supply(supplied).await?;
-        Ok((self.store().compaction(from_receipt(&receipt)?).await?, receipt))
+        let compaction = self.store().compaction(from_receipt(&receipt)?).await?;
+        // A repeated request is answered as the first one was: then nobody had taken it back.
+        Ok((Compaction { undone_revision: None, ..compaction }, receipt))
     }
 
     /// A reduction by its id.

@@ -11,7 +11,7 @@ use crate::model::message::Message;
 use crate::model::view::ViewMessage;
 use crate::model::{Revision, Seq};
 use crate::scheduler::SummaryDelta;
-use crate::store::{self, EventFilter, SessionKey};
+use crate::store::{self, DraftWords, EventFilter, Moment, PagedEvent, SessionKey, SessionMoment};
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, broadcast};
@@ -74,6 +74,17 @@ pub struct ServedEvent {
     pub cursor: String,
     /// The message it is about, when content was asked for.
     pub message: Option<Message>,
+    /// Another event of its mutation follows in the stream. Pages of past events say nothing of mutations.
+    pub more: bool,
+}
+
+/// A message that is still being written.
+#[derive(Debug, Clone, PartialEq)]
+pub struct OpenMessage {
+    /// The message, with the parts that are closed.
+    pub message: Message,
+    /// The words of the others so far.
+    pub drafts: Vec<DraftWords>,
 }
 
 /// A frame of a stream.
@@ -90,6 +101,8 @@ pub enum Frame {
     SnapshotSession(Box<SessionInfo>),
     /// A message of its view.
     SnapshotMessage(Box<ViewMessage>),
+    /// A message of it that is still open, behind its view.
+    SnapshotOpen(Box<OpenMessage>),
     /// The snapshot is complete.
     SnapshotEnd {
         /// What follows comes behind it.
@@ -97,12 +110,10 @@ pub enum Frame {
     },
     /// Events, in order.
     Events {
-        /// The events.
+        /// The events; when the last says `more`, its mutation goes on in the next frame.
         events: Vec<ServedEvent>,
         /// The cursor behind them and what the filter left out before them.
         cursor: String,
-        /// Their mutation goes on in the next frame.
-        more: bool,
     },
     /// Idle and complete up to here.
     Progress {
@@ -133,13 +144,13 @@ pub struct EventStream {
     subscription: Subscription,
     /// Frames that are ready: the beginning of the stream.
     waiting: VecDeque<Frame>,
-    /// Sessions of the snapshot that are still to come, each with the revision it is shown at. Views are read one at a
-    /// time, when their reader is ready for them.
-    snapshot: VecDeque<(SessionKey, Revision)>,
+    /// What of the snapshot is still to come. Views and open messages are read one at a time, when their reader is ready
+    /// for them.
+    snapshot: VecDeque<SnapshotStep>,
+    /// Bytes of each draft that the snapshot has shown: live words from before that were shown with it.
+    drafts: HashMap<PartId, i64>,
     /// Events that were read and not sent yet: with their messages they are more than one frame takes.
-    unsent: VecDeque<Event>,
-    /// Whether the mutation of the last of them goes on in what is read next.
-    unsent_more: bool,
+    unsent: VecDeque<PagedEvent>,
     content: bool,
     sessions: HashMap<SessionKey, SessionId>,
     live: Option<broadcast::Receiver<LiveDelta>>,
@@ -150,13 +161,32 @@ pub struct EventStream {
     _permit: OwnedSemaphorePermit,
 }
 
+/// A piece of a snapshot, as it stood at a revision of its session.
+#[derive(Debug, Clone, Copy)]
+enum SnapshotStep {
+    /// The session and its view.
+    Session(SessionKey, Revision),
+    /// The open message with this place.
+    Open(SessionKey, Revision, Revision),
+}
+
 impl EventStream {
     /// The next frame, or why the stream ends.
     pub async fn next(&mut self) -> Result<Frame> {
         while self.waiting.is_empty()
-            && let Some((session, revision)) = self.snapshot.pop_front()
+            && let Some(step) = self.snapshot.pop_front()
         {
-            self.waiting.extend(self.app.snapshot_of(session, revision).await?);
+            match step {
+                SnapshotStep::Session(session, at) => {
+                    self.waiting.extend(self.app.snapshot_of(session, at).await?);
+                }
+                SnapshotStep::Open(session, at, place) => {
+                    let open = self.app.open_message(session, at, place).await?;
+                    let lengths = open.drafts.iter().map(|(part, _, words)| (*part, length(words)));
+                    self.drafts.extend(lengths);
+                    self.waiting.push_back(Frame::SnapshotOpen(Box::new(open)));
+                }
+            }
             if self.snapshot.is_empty() {
                 let cursor = cursor::at(self.app.store(), self.subscription.cursor()).await?;
                 self.waiting.push_back(Frame::SnapshotEnd { cursor });
@@ -174,6 +204,9 @@ impl EventStream {
                 () = self.stopping.cancelled() => return Err(self.ending().await),
                 next = self.subscription.next() => return self.frame(next?).await,
                 live = next_live(&mut self.live) => {
+                    if self.drafts.get(&live.part).is_some_and(|shown| live.offset < *shown) {
+                        continue;
+                    }
                     if let Some(session) = self.followed(live.session).await? {
                         return Ok(Frame::Live { session, delta: live });
                     }
@@ -200,9 +233,8 @@ impl EventStream {
         match next {
             Next::Closed => Err(self.ending().await),
             Next::Idle => Ok(Frame::Progress { cursor: cursor::at(self.app.store(), seq).await?, seq }),
-            Next::Events { events, more } => {
+            Next::Events { events } => {
                 self.unsent = events.into();
-                self.unsent_more = more;
                 self.batch().await
             }
         }
@@ -212,10 +244,8 @@ impl EventStream {
     async fn batch(&mut self) -> Result<Frame> {
         let mut events = Vec::new();
         let mut bytes = 0;
-        let mut whole = true;
-        while let Some(event) = self.unsent.pop_front() {
-            whole = event.ends_mutation;
-            let served = self.app.served(event, self.content).await?;
+        while let Some(paged) = self.unsent.pop_front() {
+            let served = self.app.served(paged, self.content).await?;
             bytes += served.message.as_ref().map_or(0, store::weigh_bytes);
             events.push(served);
             if bytes > limits::PAGE_BYTES_MAX {
@@ -224,10 +254,10 @@ impl EventStream {
         }
         if self.unsent.is_empty() {
             let cursor = cursor::at(self.app.store(), self.subscription.cursor()).await?;
-            return Ok(Frame::Events { events, cursor, more: self.unsent_more });
+            return Ok(Frame::Events { events, cursor });
         }
         let cursor = events.last().map(|event| event.cursor.clone()).unwrap_or_default();
-        Ok(Frame::Events { events, cursor, more: !whole })
+        Ok(Frame::Events { events, cursor })
     }
 
     /// The id of a session that something live is about; none if the stream is not about that session.
@@ -242,6 +272,11 @@ impl EventStream {
         self.sessions.insert(key, session.id);
         Ok(Some(session.id))
     }
+}
+
+/// Bytes of words.
+fn length(words: &str) -> i64 {
+    i64::try_from(words.len()).unwrap_or(i64::MAX)
 }
 
 /// The next words. What a slow reader misses is left out; the offsets say so.
@@ -279,24 +314,26 @@ impl Longhand {
         // Words that come while the beginning is read wait here rather than being missed.
         let live = request.live.then(|| self.shared.live.subscribe());
         let summaries = request.live.then(|| self.shared.scheduler.summary_words());
-        let head = self.store().head_seq();
+        let moment = match request.start {
+            Start::Snapshot if sessions.is_empty() => return Err(Error::field("snapshot", "needs session_ids")),
+            Start::Snapshot => self.store().moment(&sessions.keys().copied().collect::<Vec<_>>()).await?,
+            Start::Now | Start::Beginning | Start::After(_) => {
+                Moment { head: self.store().head_seq(), sessions: Vec::new() }
+            }
+        };
+        let head = moment.head;
         let mut waiting = VecDeque::new();
         let after = match &request.start {
-            Start::Now => head,
+            Start::Now | Start::Snapshot => head,
             Start::Beginning => 0,
             Start::After(cursor) => cursor::read(self.store(), cursor).await?,
-            Start::Snapshot if sessions.is_empty() => {
-                return Err(Error::field("snapshot", "needs session_ids"));
-            }
-            Start::Snapshot => head,
         };
         waiting.push_back(Frame::Ready { cursor: cursor::at(self.store(), after).await?, head });
+        // As they stood after event `head`: what follows the snapshot comes exactly behind it.
         let mut snapshot = VecDeque::new();
-        if request.start == Start::Snapshot {
-            // As they stood after event `head`: what follows the snapshot comes exactly behind it.
-            for key in sessions.keys() {
-                snapshot.push_back((*key, self.store().revision_before(*key, head).await?));
-            }
+        for SessionMoment { session, revision, open } in moment.sessions {
+            snapshot.push_back(SnapshotStep::Session(session, revision));
+            snapshot.extend(open.into_iter().map(|place| SnapshotStep::Open(session, revision, place)));
         }
         let filter = EventFilter { sessions: sessions.keys().copied().collect(), kinds: request.kinds };
         Ok(EventStream {
@@ -304,8 +341,8 @@ impl Longhand {
             subscription: Subscription::new(self.store().clone(), filter, after, progress),
             waiting,
             snapshot,
+            drafts: HashMap::new(),
             unsent: VecDeque::new(),
-            unsent_more: false,
             content: request.content,
             all_sessions: sessions.is_empty(),
             sessions,
@@ -328,15 +365,26 @@ impl Longhand {
         Ok(frames)
     }
 
+    /// A message that was open at a revision, with its drafts as they stand now: a snapshot's stream has the live words
+    /// since, and the events that close them.
+    async fn open_message(&self, session: SessionKey, at: Revision, place: Revision) -> Result<OpenMessage> {
+        let found = self.store().messages_at(session, at, &[place], usize::MAX).await?;
+        let message = found.into_iter().next();
+        let message = message.ok_or_else(|| Error::internal(format_args!("no message came at {place}")))?;
+        let drafts = self.store().drafts(message.id).await?;
+        Ok(OpenMessage { message, drafts })
+    }
+
     /// How many streams are open.
     pub fn stream_count(&self) -> usize {
         limits::STREAMS_MAX - self.shared.streams.available_permits()
     }
 
-    async fn served(&self, event: Event, content: bool) -> Result<ServedEvent> {
+    async fn served(&self, paged: PagedEvent, content: bool) -> Result<ServedEvent> {
+        let PagedEvent { event, more } = paged;
         let message = if content { self.store().message_of(&event).await? } else { None };
         let cursor = cursor::behind(self.store(), event.seq, &event.hash);
-        Ok(ServedEvent { event, cursor, message })
+        Ok(ServedEvent { event, cursor, message, more })
     }
 
     /// Events for a page, which ends early rather than grow past its bytes; says whether it did.
@@ -345,7 +393,7 @@ impl Longhand {
         let mut bytes = 0;
         let mut events = events.into_iter();
         for event in events.by_ref() {
-            let served = self.served(event, content).await?;
+            let served = self.served(PagedEvent { event, more: false }, content).await?;
             bytes += served.message.as_ref().map_or(0, store::weigh_bytes);
             page.push(served);
             if bytes > limits::PAGE_BYTES_MAX {
@@ -406,7 +454,7 @@ impl Longhand {
         while cursor < head && events.len() < most && cursor - after < limits::EVENTS_SCAN_MAX {
             let page = self.store().tail(&filter, cursor, head).await?;
             cursor = page.scanned;
-            events.extend(page.events);
+            events.extend(page.events.into_iter().map(|paged| paged.event));
         }
         if events.len() > most {
             events.truncate(most);

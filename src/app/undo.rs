@@ -45,12 +45,18 @@ impl Longhand {
         Ok((self.reversed(key, receipt.revision).await?, receipt))
     }
 
-    /// What the event of an undo or a redo is about.
+    /// What the event of an undo or a redo is about, as it stood then: a repeated request is answered as the first one
+    /// was, whatever was taken back or brought back since.
     async fn reversed(&self, key: SessionKey, at: Revision) -> Result<Reversed> {
         let event = self.store().event_at(key, at).await?;
         match event.map(|event| event.body) {
-            Some(EventBody::CompactionUndone { compaction } | EventBody::CompactionRedone { compaction }) => {
-                Ok(Reversed::Reduction(Box::new(self.store().compaction(compaction).await?)))
+            Some(EventBody::CompactionUndone { compaction }) => {
+                let compaction = self.store().compaction(compaction).await?;
+                Ok(Reversed::Reduction(Box::new(Compaction { undone_revision: Some(at), ..compaction })))
+            }
+            Some(EventBody::CompactionRedone { compaction }) => {
+                let compaction = self.store().compaction(compaction).await?;
+                Ok(Reversed::Reduction(Box::new(Compaction { undone_revision: None, ..compaction })))
             }
             Some(EventBody::RewriteUndone(rewrite) | EventBody::RewriteRedone(rewrite)) => {
                 Ok(Reversed::Rewrite(rewrite))

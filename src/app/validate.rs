@@ -2,6 +2,7 @@
 
 use super::error::{Error, Result};
 use crate::limits;
+use crate::model::ids::has_form_of_id;
 use crate::model::message::{Finish, MessageKind, NewMessage};
 use crate::model::part::{Media, MediaSource, NewPart, PartBody};
 use crate::model::usage::{ModelWindow, Usage};
@@ -23,10 +24,7 @@ pub(super) fn client_id(field: &str, id: Option<&str>) -> Result<()> {
         return Err(Error::field(field, "is empty; leave it unset instead"));
     }
     name(field, id)?;
-    let taken = id.parse::<crate::model::ids::SessionId>().is_ok()
-        || id.parse::<crate::model::ids::MessageId>().is_ok()
-        || id.parse::<crate::model::ids::PartId>().is_ok();
-    if taken { Err(Error::field(field, "has the form of an id that the server makes")) } else { Ok(()) }
+    if has_form_of_id(id) { Err(Error::field(field, "has the form of an id that the server makes")) } else { Ok(()) }
 }
 
 /// Free JSON: any JSON text, kept verbatim.

@@ -14,6 +14,21 @@ pub struct ParseIdError {
     pub text: String,
 }
 
+/// The digits of an id behind its prefix.
+fn digits(text: &str) -> Option<Uuid> {
+    // `Uuid` also reads forms that are longer.
+    if text.len() == 32 { Uuid::try_parse(text).ok() } else { None }
+}
+
+/// What the ids of every kind of thing start with, events included, which have none yet.
+const PREFIXES: [&str; 5] = [SessionId::PREFIX, MessageId::PREFIX, PartId::PREFIX, CompactionId::PREFIX, "evt_"];
+
+/// Whether a text has the form of an id that the server makes, of whatever kind: where ids are read, a client's own id
+/// would be taken for one.
+pub fn has_form_of_id(text: &str) -> bool {
+    PREFIXES.iter().any(|prefix| text.strip_prefix(prefix).and_then(digits).is_some())
+}
+
 macro_rules! id {
     ($(#[$doc:meta])* $name:ident, $prefix:literal) => {
         $(#[$doc])*
@@ -42,8 +57,7 @@ macro_rules! id {
 
             fn from_str(text: &str) -> Result<Self, ParseIdError> {
                 text.strip_prefix($prefix)
-                    .filter(|hex| hex.len() == 32 && !hex.contains('-'))
-                    .and_then(|hex| Uuid::try_parse(hex).ok())
+                    .and_then(digits)
                     .map(Self)
                     .ok_or_else(|| ParseIdError { prefix: $prefix, text: text.to_owned() })
             }

@@ -629,9 +629,9 @@ impl World {
         loop {
             let page = self.store.tail(&EventFilter::default(), after, self.store.head_seq()).await.expect("events");
             let Some(last) = page.events.last() else { break };
-            after = last.seq;
-            for event in page.events {
-                match event.body {
+            after = last.event.seq;
+            for paged in page.events {
+                match paged.event.body {
                     EventBody::CompactionStarted { compaction, .. } => *began.entry(compaction).or_insert(0) += 1,
                     EventBody::Compacted { compaction, .. } => {
                         assert_eq!(self.jobs[&compaction].state, CompactionState::Done);

@@ -1,4 +1,5 @@
-//! Plain appends: messages, parts, drafts, seals. They need no precondition, so any number of writers interleave.
+//! Plain appends: messages, parts, seals; `drafts` has the words of open parts. They need no precondition, so any number
+//! of writers interleave.
 
 use super::chain::{self, Digest};
 use super::codec;
@@ -8,7 +9,6 @@ use super::head::{Head, Receipt, Rule, SessionKey};
 use super::lineage::Reader;
 use super::messages;
 use super::tx::{Caller, MessageInput, PartInput, RequestKey, Tx, salt};
-use crate::clock::fresh_id;
 use crate::limits;
 use crate::model::Revision;
 use crate::model::event::EventBody;
@@ -110,29 +110,6 @@ pub(crate) struct WholePart {
 /// Says what the words of a draft weigh; the policy's counting, handed in by the caller.
 pub type Weigh = std::sync::Arc<dyn Fn(&PartBody) -> Weight + Send + Sync>;
 
-/// What a draft will be, and the words to add.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct DraftWordsToAdd {
-    /// The draft; none begins one.
-    pub part: Option<PartId>,
-    /// The client's own id of the part, read when the draft begins: it begins once.
-    pub client_id: Option<String>,
-    /// Reasoning rather than text.
-    pub reasoning: bool,
-    /// Bytes of the draft that came before.
-    pub offset: i64,
-    /// The words.
-    pub delta: String,
-}
-
-/// Adds words to a draft.
-#[derive(Clone)]
-pub(crate) struct AppendDraft {
-    pub(crate) session: SessionKey,
-    pub(crate) message: MessageId,
-    pub(crate) words: DraftWordsToAdd,
-}
-
 /// Seals an open message.
 #[derive(Clone)]
 pub(crate) struct FinishMessage {
@@ -152,35 +129,14 @@ const SELECT_INHERITED: &str = "select m.client_id, m.public_id from segment s c
      where s.session_id = $1 and s.has_messages = 1 and m.revision between s.first_revision and s.last_revision \
      and m.sealed_revision <= s.last_revision";
 const SELECT_DRAFTS: &str = "select public_id, kind, body, client_id from draft where message_id = $1 order by id";
-const SELECT_DRAFT: &str = "select id, kind, octet_length(body) from draft where message_id = $1 and public_id = $2";
-const COUNT_DRAFTS: &str = "select count(*), coalesce(sum(octet_length(body)), 0) from draft where message_id = $1";
-const SELECT_NAMED_DRAFT: &str = "select public_id, kind, octet_length(body), substr(cast(body as blob), 1, $3) \
-     from draft where message_id = $1 and client_id = $2";
-const HAS_NAMED_PART: &str = "select exists (select 1 from part where message_id = $1 and client_id = $2)";
-const INSERT_DRAFT: &str =
-    "insert into draft (message_id, public_id, client_id, kind, body) values ($1, $2, $3, $4, $5)";
-const EXTEND_DRAFT: &str = "update draft set body = body || $2 where id = $1";
 const DELETE_DRAFTS: &str = "delete from draft where message_id = $1";
 const DELETE_DRAFT: &str = "delete from draft where message_id = $1 and public_id = $2";
 const SEAL: &str = "update message set sealed_revision = $2, seal = $3 where id = $1 and sealed_revision is null";
 
 /// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
-pub(crate) const STATEMENTS: &[&str] = &[
-    SELECT_REQUEST,
-    SELECT_CLIENTS,
-    SELECT_INHERITED,
-    SELECT_DRAFTS,
-    SELECT_DRAFT,
-    COUNT_DRAFTS,
-    SELECT_NAMED_DRAFT,
-    HAS_NAMED_PART,
-    INSERT_DRAFT,
-    EXTEND_DRAFT,
-    DELETE_DRAFTS,
-    DELETE_DRAFT,
-    SEAL,
-];
+pub(crate) const STATEMENTS: &[&str] =
+    &[SELECT_REQUEST, SELECT_CLIENTS, SELECT_INHERITED, SELECT_DRAFTS, DELETE_DRAFTS, DELETE_DRAFT, SEAL];
 
 /// The kept answer to a request that was seen before, if it was.
 pub(crate) async fn answered(tx: &mut Tx<'_>, key: i64, caller: &Caller) -> Result<Option<Receipt>> {
@@ -202,6 +158,11 @@ pub(crate) async fn kept_answer(reader: &mut Reader<'_>, key: i64, caller: &Call
     let receipt: &[u8] = row.try_get(1)?;
     let receipt = prost::Message::decode(receipt).map_err(|error| Error::corrupt("request", error))?;
     Receipt::from_disk(receipt).map(Some)
+}
+
+/// The answer to a request that was seen before: as it was, with the context of now, which is what its sender goes on with.
+fn again(tx: &mut Tx<'_>, key: i64, rule: &Rule, receipt: Receipt) -> Result<Receipt> {
+    Ok(Receipt { fill: tx.loaded(key)?.fill(rule), ..receipt })
 }
 
 /// How every change of history begins: the kept answer to a request that was seen before comes first, then what refuses a
@@ -273,7 +234,7 @@ impl Append {
     pub(crate) async fn apply(self, tx: &mut Tx<'_>) -> Result<Receipt> {
         let key = self.session.0;
         if let Some(receipt) = admitted(tx, key, &self.caller, self.expected_revision).await? {
-            return Ok(receipt);
+            return again(tx, key, &self.rule, receipt);
         }
         let head = tx.loaded(key)?;
         for finish in self.messages.iter().filter_map(|message| message.input.finish.as_ref()) {
@@ -373,7 +334,7 @@ fn record_usage(tx: &mut Tx<'_>, key: i64, caller: &Caller, rule: &Rule, reply: 
 }
 
 /// An open message of a session, or why there is none.
-async fn open_message(tx: &mut Tx<'_>, key: i64, id: MessageId) -> Result<i64> {
+pub(super) async fn open_message(tx: &mut Tx<'_>, key: i64, id: MessageId) -> Result<i64> {
     let head = tx.head(key).await?;
     head.writable()?;
     if let Some(open) = head.open.get(&id.0) {
@@ -463,7 +424,7 @@ impl AppendParts {
         let key = self.session.0;
         tx.head(key).await?;
         if let Some(receipt) = answered(tx, key, &self.caller).await? {
-            return Ok(receipt);
+            return again(tx, key, &self.rule, receipt);
         }
         let row = open_message(tx, key, self.message).await?;
         let there = self.there(tx).await?;
@@ -498,7 +459,9 @@ impl AppendParts {
             receipt.ids.push(input.public_id);
             parts.push((input, weight));
         }
-        within_message(tx.loaded(key)?, self.message, parts.len(), bytes)?;
+        // A draft that stays is a part in the end.
+        let drafts_left = drafts.len() - closed.len();
+        within_message(tx.loaded(key)?, self.message, parts.len() + drafts_left, bytes)?;
         for id in closed {
             sqlx::query(DELETE_DRAFT).bind(row).bind(id.as_bytes().to_vec()).execute(&mut *tx.conn).await?;
         }
@@ -544,103 +507,16 @@ fn not_a_drafts(drafts: &[Draft], sent: &NewPart) -> Result<()> {
 }
 
 /// Refuses more parts than one message may have, and more bytes; its drafts are among those that are added.
-fn within_message(head: &Head, message: MessageId, parts: usize, bytes: i64) -> Result<()> {
+pub(super) fn within_message(head: &Head, message: MessageId, parts: usize, bytes: i64) -> Result<()> {
     let there = head.open.get(&message.0).map_or((0, 0), |open| (open.next_position, open.bytes));
     let parts = i64::try_from(parts).unwrap_or(i64::MAX);
     within("parts of one message", limits::MESSAGE_PARTS_MAX, there.0.saturating_add(parts))?;
     within("bytes of one message", limits::MESSAGE_BYTES_MAX, there.1.saturating_add(bytes))
 }
 
-fn within(what: &'static str, limit: usize, actual: i64) -> Result<()> {
+pub(super) fn within(what: &'static str, limit: usize, actual: i64) -> Result<()> {
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
     if actual > limit { Err(Error::LimitExceeded { what, limit, actual }) } else { Ok(()) }
-}
-
-/// Where a draft stands after words were added.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct DraftReceipt {
-    /// The draft, and later its part.
-    pub part: PartId,
-    /// Bytes of the draft now.
-    pub length: i64,
-    /// It had begun before, with these words: nothing was added.
-    pub existed: bool,
-}
-
-impl AppendDraft {
-    /// Validates first, then writes. Drafts are outside history: no event, no revision.
-    pub(crate) async fn apply(self, tx: &mut Tx<'_>) -> Result<DraftReceipt> {
-        let row = open_message(tx, self.session.0, self.message).await?;
-        tx.flush().await?;
-        let Some(part) = self.words.part else { return self.begin(tx, row).await };
-        let found = sqlx::query(SELECT_DRAFT)
-            .bind(row)
-            .bind(part.0.as_bytes().to_vec())
-            .fetch_optional(&mut *tx.conn)
-            .await?
-            .ok_or_else(|| Error::not_found(Kind::Draft, part))?;
-        let (draft, length): (i64, i64) = (found.try_get(0)?, found.try_get(2)?);
-        if length != self.words.offset {
-            return Err(Error::OffsetMismatch { offset: self.words.offset, length });
-        }
-        let length = length + self.added();
-        within("bytes of a draft", limits::DRAFT_BYTES_MAX, length)?;
-        self.room(tx, row).await?;
-        sqlx::query(EXTEND_DRAFT).bind(draft).bind(self.words.delta).execute(&mut *tx.conn).await?;
-        Ok(DraftReceipt { part, length, existed: false })
-    }
-
-    async fn begin(self, tx: &mut Tx<'_>, row: i64) -> Result<DraftReceipt> {
-        if self.words.offset != 0 {
-            return Err(Error::OffsetMismatch { offset: self.words.offset, length: 0 });
-        }
-        if let Some(receipt) = self.begun(tx, row).await? {
-            return Ok(receipt);
-        }
-        let length = self.added();
-        within("bytes of a draft", limits::DRAFT_BYTES_MAX, length)?;
-        let count = self.room(tx, row).await?;
-        within("drafts of one message", limits::MESSAGE_DRAFTS_MAX, count + 1)?;
-        let id = fresh_id();
-        sqlx::query(INSERT_DRAFT)
-            .bind(row)
-            .bind(id.as_bytes().to_vec())
-            .bind(self.words.client_id)
-            .bind(if self.words.reasoning { 2 } else { 1 })
-            .bind(self.words.delta)
-            .execute(&mut *tx.conn)
-            .await?;
-        Ok(DraftReceipt { part: PartId(id), length, existed: false })
-    }
-
-    /// The draft that the same words began before: the answer was lost, or comes again.
-    async fn begun(&self, tx: &mut Tx<'_>, row: i64) -> Result<Option<DraftReceipt>> {
-        let Some(client_id) = &self.words.client_id else { return Ok(None) };
-        let reused = || Error::ClientIdReused { client_id: client_id.clone() };
-        let query = sqlx::query(SELECT_NAMED_DRAFT).bind(row).bind(client_id).bind(self.added());
-        if let Some(found) = query.fetch_optional(&mut *tx.conn).await? {
-            let (reasoning, begins) = (found.try_get::<i32, _>(1)? == 2, found.try_get::<Vec<u8>, _>(3)?);
-            if reasoning != self.words.reasoning || begins != self.words.delta.as_bytes() {
-                return Err(reused());
-            }
-            let part = PartId(codec::uuid(found.try_get(0)?)?);
-            return Ok(Some(DraftReceipt { part, length: found.try_get(2)?, existed: true }));
-        }
-        let closed = sqlx::query_scalar(HAS_NAMED_PART).bind(row).bind(client_id).fetch_one(&mut *tx.conn).await?;
-        if closed { Err(reused()) } else { Ok(None) }
-    }
-
-    fn added(&self) -> i64 {
-        i64::try_from(self.words.delta.len()).unwrap_or(i64::MAX)
-    }
-
-    /// Refuses words that make the message too long; says how many drafts it has.
-    async fn room(&self, tx: &mut Tx<'_>, row: i64) -> Result<i64> {
-        let drafts = sqlx::query(COUNT_DRAFTS).bind(row).fetch_one(&mut *tx.conn).await?;
-        let bytes = drafts.try_get::<i64, _>(1)? + self.added();
-        within_message(tx.loaded(self.session.0)?, self.message, 0, bytes)?;
-        Ok(drafts.try_get(0)?)
-    }
 }
 
 impl FinishMessage {
@@ -649,7 +525,7 @@ impl FinishMessage {
         let key = self.session.0;
         tx.head(key).await?;
         if let Some(receipt) = answered(tx, key, &self.caller).await? {
-            return Ok(receipt);
+            return again(tx, key, &self.rule, receipt);
         }
         let row = open_message(tx, key, self.message).await?;
         tx.loaded(key)?.check_context(self.seal.finish.context_revision)?;

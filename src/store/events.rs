@@ -28,14 +28,18 @@ const OF_STRETCH: &str =
 const AT_REVISION: &str = select_event!("where e.session_id = $1 and e.revision = $2");
 const AT_SEQ: &str = "select hash from event where seq = $1";
 const PLACE: &str = "select session_id, revision from event where seq = $1";
-const REVISION_BEFORE: &str =
-    "select revision from event where session_id = $1 and seq <= $2 order by seq desc limit 1";
+const SNAPSHOT: &str = "select (select coalesce(max(seq), 0) from event), s.id, s.revision, \
+     (select json_group_array(m.revision) from message m where m.session_id = s.id and m.sealed_revision is null) \
+     from json_each($1) wanted join session s on s.id = wanted.value";
+const MATCHES_IN_MUTATION: &str = "select exists (select 1 from event where session_id = $1 and seq > $2 and seq <= \
+     (select seq from event where session_id = $1 and seq > $2 and ends_mutation = 1 order by seq limit 1) \
+     and kind in (select value from json_each($3)))";
 const HASH_AT: &str = "select hash from event where session_id = $1 and revision = $2";
 
 /// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
 pub(crate) const STATEMENTS: &[&str] =
-    &[OF_STORE, OF_SESSION, OF_STRETCH, AT_REVISION, AT_SEQ, PLACE, REVISION_BEFORE, HASH_AT];
+    &[OF_STORE, OF_SESSION, OF_STRETCH, AT_REVISION, AT_SEQ, PLACE, SNAPSHOT, MATCHES_IN_MUTATION, HASH_AT];
 
 fn from_row(row: &SqliteRow) -> Result<(i64, Event)> {
     let hash: Vec<u8> = row.try_get(9)?;
@@ -79,11 +83,38 @@ impl EventFilter {
 #[derive(Debug, Clone, Default)]
 pub struct EventPage {
     /// The events that matched, in order.
-    pub events: Vec<Event>,
+    pub events: Vec<PagedEvent>,
     /// Everything up to here was looked at.
     pub scanned: Seq,
-    /// Whether it ends within a mutation, which is then longer than a page.
+}
+
+/// An event of a page of the log.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PagedEvent {
+    /// The event.
+    pub event: Event,
+    /// Another event of the same mutation matches too, and comes behind it.
     pub more: bool,
+}
+
+/// A moment of the log: everything in it was true together.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Moment {
+    /// The newest event.
+    pub head: Seq,
+    /// Sessions, as they stood then.
+    pub sessions: Vec<SessionMoment>,
+}
+
+/// Where a session stood at a moment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SessionMoment {
+    /// The session.
+    pub session: super::head::SessionKey,
+    /// Its newest revision.
+    pub revision: Revision,
+    /// The places of its open messages, ascending.
+    pub open: Vec<Revision>,
 }
 
 /// The last event that a page looked at, whether it matched or not: the next page goes on behind it.
@@ -120,9 +151,32 @@ pub(crate) async fn tail(reader: &mut Reader<'_>, filter: &EventFilter, after: S
         found.truncate(end + 1);
     }
     let scanned = if full { found.last().map_or(after, |(_, event)| event.seq) } else { head };
-    let more = full && found.last().is_some_and(|(_, event)| !event.ends_mutation);
-    let events = found.into_iter().filter(|(key, event)| filter.admits(*key, event)).map(|(_, event)| event).collect();
-    Ok(EventPage { events, scanned, more })
+    let mut more = match found.last() {
+        Some((key, last)) if full && !last.ends_mutation => goes_on(reader, filter, *key, last.seq).await?,
+        _ => false,
+    };
+    let mut events = Vec::with_capacity(found.len());
+    for (key, event) in found.into_iter().rev() {
+        more &= !event.ends_mutation;
+        if filter.admits(key, &event) {
+            events.push(PagedEvent { event, more });
+            more = true;
+        }
+    }
+    events.reverse();
+    Ok(EventPage { events, scanned })
+}
+
+/// Whether a mutation that a page cuts has more behind the cut that the filter admits. Its session is one that the filter
+/// admits, or it would not have been found.
+async fn goes_on(reader: &mut Reader<'_>, filter: &EventFilter, key: i64, seq: Seq) -> Result<bool> {
+    if filter.kinds.is_empty() {
+        return Ok(true);
+    }
+    let kinds: Vec<i32> = filter.kinds.iter().map(|kind| *kind as i32).collect();
+    let kinds = serde_json::to_string(&kinds).unwrap_or_default();
+    let row = reader.one(sqlx::query(MATCHES_IN_MUTATION).bind(key).bind(seq).bind(kinds)).await?;
+    row.map_or(Ok(false), |row| Ok(row.try_get(0)?))
 }
 
 /// Events of a history by revision, those of ancestors included, oldest first, and the last one that was looked at when
@@ -199,8 +253,18 @@ pub(crate) async fn at(reader: &mut Reader<'_>, lineage: &Lineage, revision: Rev
     at_revision(reader, stretch.owner, revision).await
 }
 
-/// The newest revision of a session whose event has a number of at most `seq`; zero if there is none.
-pub(crate) async fn revision_before(reader: &mut Reader<'_>, key: i64, seq: Seq) -> Result<Revision> {
-    let row = reader.one(sqlx::query(REVISION_BEFORE).bind(key).bind(seq)).await?;
-    row.map_or(Ok(0), |row| Ok(row.try_get(0)?))
+/// Where sessions stand now, and the log with them: one statement sees one moment.
+pub(crate) async fn moment(reader: &mut Reader<'_>, sessions: &[super::head::SessionKey]) -> Result<Moment> {
+    let wanted: Vec<i64> = sessions.iter().map(|session| session.0).collect();
+    let wanted = serde_json::to_string(&wanted).unwrap_or_default();
+    let mut moment = Moment::default();
+    for row in reader.all(sqlx::query(SNAPSHOT).bind(wanted)).await? {
+        moment.head = row.try_get(0)?;
+        let mut open: Vec<Revision> =
+            serde_json::from_str(row.try_get(3)?).map_err(|error| Error::corrupt("message", error))?;
+        open.sort_unstable();
+        let session = super::head::SessionKey(row.try_get(1)?);
+        moment.sessions.push(SessionMoment { session, revision: row.try_get(2)?, open });
+    }
+    Ok(moment)
 }

@@ -548,7 +548,7 @@ pub struct Receipt {
     pub ids: Vec<Uuid>,
     /// How many of the ids were there before.
     pub existed_count: i64,
-    /// How full the context is.
+    /// How full the context is; filled in by appends and seals alone.
     pub fill: Fill,
 }
 
@@ -560,28 +560,17 @@ impl Receipt {
             seq: self.seq,
             ids: self.ids.iter().map(|id| id.as_bytes().to_vec()).collect(),
             existed_count: self.existed_count,
-            context_tokens: self.fill.context_tokens,
-            due: self.fill.due,
-            pending: self.fill.pending.map(|id| id.0.as_bytes().to_vec()),
-            due_tokens: self.fill.due_tokens,
-            window_tokens: self.fill.window_tokens,
         }
     }
 
-    /// Reads a kept receipt.
+    /// Reads a kept receipt. How full the context was is not kept: whoever asks again goes on with the context of now.
     pub(crate) fn from_disk(disk: codec::DiskReceipt) -> Result<Self> {
         Ok(Self {
             revision: disk.revision,
             seq: disk.seq,
             ids: disk.ids.iter().map(|id| codec::uuid(id)).collect::<Result<_>>()?,
             existed_count: disk.existed_count,
-            fill: Fill {
-                context_tokens: disk.context_tokens,
-                window_tokens: disk.window_tokens,
-                due_tokens: disk.due_tokens,
-                due: disk.due,
-                pending: disk.pending.map(|id| codec::uuid(&id).map(CompactionId)).transpose()?,
-            },
+            fill: Fill::default(),
         })
     }
 }

@@ -8,6 +8,7 @@ mod by_hand;
 mod chain;
 mod codec;
 mod counts;
+mod drafts;
 mod error;
 mod events;
 mod expand;
@@ -31,11 +32,12 @@ mod tx;
 mod verify;
 mod writer;
 
-pub use append::{DraftReceipt, DraftWordsToAdd, Seal, Weigh, Weighed, Weight};
+pub use append::{Seal, Weigh, Weighed, Weight};
 pub use breaker::Breaker;
 pub use counts::Counted;
+pub use drafts::{DraftReceipt, DraftWordsToAdd};
 pub use error::{Error, Kind, Result};
-pub use events::{EventFilter, EventPage, Looked};
+pub use events::{EventFilter, EventPage, Looked, Moment, PagedEvent, SessionMoment};
 pub use head::{Fill, Receipt, RoutineTotals, Rule, SessionKey, UsageReading};
 pub use jobs::{Claim, Condition, DueSession, Enqueued, Evaluation, Loss};
 pub use marks::BranchSummary;
@@ -278,14 +280,14 @@ impl Store {
         self.receipt(Command::AppendParts(append::AppendParts { session, caller, rule, message, parts })).await
     }
 
-    /// Adds words to a draft; no part id begins one, once for each client id.
+    /// Adds words to a draft, once; no part id begins one, once for each client id.
     pub async fn append_draft(
         &self,
         session: SessionKey,
         message: MessageId,
         words: DraftWordsToAdd,
     ) -> Result<DraftReceipt> {
-        let command = append::AppendDraft { session, message, words };
+        let command = drafts::AppendDraft { session, message, words };
         match self.shared.writer.send(Command::AppendDraft(command)).await? {
             Reply::Draft(receipt) => Ok(receipt),
             _ => unexpected(),
@@ -317,7 +319,7 @@ impl Store {
         .await
     }
 
-    /// A message of any session by its id.
+    /// The message that an event is about, as it stands now.
     pub async fn message_of(&self, event: &Event) -> Result<Option<Message>> {
         let Some(id) = event.body.message() else { return Ok(None) };
         self.reading(async |reader| {
@@ -534,9 +536,9 @@ impl Store {
         .await
     }
 
-    /// The newest revision of a session whose event has a number of at most `seq`.
-    pub async fn revision_before(&self, session: SessionKey, seq: Seq) -> Result<Revision> {
-        self.reading(async |reader| events::revision_before(reader, session.0, seq).await).await
+    /// Where sessions stand, and the log with them, at one moment.
+    pub async fn moment(&self, sessions: &[SessionKey]) -> Result<Moment> {
+        self.reading(async |reader| events::moment(reader, sessions).await).await
     }
 
     /// The event of a revision of a session's history; none where there is no such revision.

@@ -18,6 +18,7 @@ fn statements() -> Vec<&'static str> {
         append::STATEMENTS,
         by_hand::STATEMENTS,
         counts::STATEMENTS,
+        drafts::STATEMENTS,
         events::STATEMENTS,
         expand::STATEMENTS,
         head::STATEMENTS,

@@ -1,8 +1,9 @@
 //! The one writer: it owns the only connection that can write, and commits what waits together.
 
-use super::append::{Append, AppendDraft, AppendParts, DraftReceipt, FinishMessage};
+use super::append::{Append, AppendParts, FinishMessage};
 use super::by_hand;
 use super::counts::KeepCounts;
+use super::drafts::{AppendDraft, DraftReceipt};
 use super::error::{Error, Result};
 use super::head::{Receipt, SessionKey};
 use super::jobs::{self, Claim, EndJob, Enqueue, Enqueued, Evaluation};

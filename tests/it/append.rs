@@ -1,6 +1,7 @@
 //! P4, P5, P14: appends happen once, in one order, whole or not at all.
 
 use crate::support::{TestApp, by, conversation, once, result, text, words_of};
+use longhand::app::append::Appended;
 use longhand::app::{Error, Reason};
 use longhand::limits;
 use longhand::model::message::{Finish, FinishReason, MessageKind, NewMessage};
@@ -23,7 +24,10 @@ async fn a_request_that_comes_again_gets_the_same_answer() {
     let messages = || conversation("u \"hello\"\na \"hi\"");
     let ask = || test.app.append(&session, messages(), None, None, once("r1", "hello hi"));
     let first = ask().await.expect("appended");
-    test.append(&session, "u \"something else\"").await;
+    let between = test.append(&session, "u \"something else\"").await;
+    // Its ids and revision are of then; how full the context is, its sender wants to know of now.
+    assert_ne!(between.fill, first.fill);
+    let first = Appended { fill: between.fill, ..first };
     assert_eq!(ask().await.expect("answered again"), first);
     let error = refused(&test, &session, messages(), once("r1", "something else")).await;
     assert_eq!(error.reason, Reason::RequestIdReused);
@@ -339,7 +343,11 @@ async fn bad_input_is_refused_whole_and_before_anything_is_written() {
     for (field, messages) in [
         ("messages", Vec::new()),
         ("messages[1].client_id", bad(|m| m.client_id = Some(String::new()))),
+        ("messages[1].client_id", bad(|m| m.client_id = Some(format!("ses_{}", "0".repeat(32))))),
         ("messages[1].client_id", bad(|m| m.client_id = Some(format!("msg_{}", "0".repeat(32))))),
+        ("messages[1].client_id", bad(|m| m.client_id = Some(format!("prt_{}", "aB".repeat(16))))),
+        ("messages[1].client_id", bad(|m| m.client_id = Some(format!("cmp_{}", "f".repeat(32))))),
+        ("messages[1].client_id", bad(|m| m.client_id = Some(format!("evt_{}", "7".repeat(32))))),
         ("messages[1].metadata_json", bad(|m| m.metadata_json = Some("{".to_owned()))),
         ("messages[1].kind", bad(|m| m.kind = MessageKind::Summary)),
         ("messages[1].parts[0]", bad(|m| m.kind = MessageKind::Record)),

@@ -156,11 +156,13 @@ async fn a_draft_with_a_client_id_begins_once() {
     let named = |id: &str, delta: &str| DraftWordsToAdd { client_id: Some(id.to_owned()), ..adding(None, 0, delta) };
     let first = draft(&test, &session, named("p1", "grü")).await;
     let again = draft(&test, &session, named("p1", "grü")).await;
-    assert_eq!((again.part, again.length, first.existed, again.existed), (first.part, 4, false, true));
-    draft(&test, &session, adding(Some(first.part), 4, "ße")).await;
+    assert_eq!((again.part, again.length, first.added_at, again.added_at), (first.part, 4, Some(0), None));
+    draft(&test, &session, adding(Some(first.part), 4, "ß")).await;
     let test = test.restart().await;
     let again = draft(&test, &session, named("p1", "grü")).await;
-    assert_eq!((again.part, again.length), (first.part, 7), "so that the writer can go on from there");
+    assert_eq!((again.part, again.length), (first.part, 4), "so that the writer can go on from there");
+    let longer = draft(&test, &session, named("p1", "grüße")).await;
+    assert_eq!((longer.length, longer.added_at), (7, Some(6)), "a writer that has forgotten all begins again");
     let other = draft(&test, &session, named("p2", "grü")).await;
     assert_ne!(other.part, first.part);
     let refused = async |words| {
@@ -168,7 +170,7 @@ async fn a_draft_with_a_client_id_begins_once() {
         assert_eq!(refused.reason, Reason::ClientIdReused);
     };
     refused(named("p1", "gra")).await;
-    refused(named("p1", "grüße!")).await;
+    refused(named("p1", "grüse")).await;
     refused(DraftWordsToAdd { reasoning: true, ..named("p1", "grü") }).await;
     let mut part = text("grüße");
     part.client_id = Some("p1".to_owned());
@@ -180,12 +182,78 @@ async fn a_draft_with_a_client_id_begins_once() {
 
     let close = vec![OpenPart::Draft(first.part, None)];
     test.app.append_parts(&session, "a1", close, Caller::default()).await.expect("closed");
-    refused(named("p1", "grü")).await;
+    assert_eq!(draft(&test, &session, named("p1", "grü")).await.part, first.part);
+    refused(named("p1", "grüße!")).await;
     test.app.finish_message(&session, "a1", Finish::default(), None, Caller::default()).await.expect("sealed");
     let parts = test.history(&session).await.remove(0).parts;
     let names: Vec<_> = parts.iter().map(|part| (part.id, part.client_id.as_deref())).collect();
     assert_eq!(names, [(first.part, Some("p1")), (other.part, Some("p2"))], "a part keeps its draft's ids");
     assert_eq!(test.findings().await, []);
+}
+
+#[tokio::test]
+async fn words_that_are_sent_again_are_answered_again_and_added_once() {
+    let test = TestApp::start().await;
+    let session = test.quiet_session().await;
+    test.append(&session, "a1 open").await;
+    let part = draft(&test, &session, adding(None, 0, "grüß")).await.part;
+    let words = [adding(Some(part), 6, " dich"), adding(Some(part), 11, ", Welt")];
+    let mut answers = Vec::new();
+    for words in &words {
+        answers.push(draft(&test, &session, words.clone()).await);
+    }
+    let again = async |test: &TestApp| {
+        for (words, answer) in words.iter().zip(&answers) {
+            let again = draft(test, &session, words.clone()).await;
+            assert_eq!((again.part, again.length, again.added_at), (part, answer.length, None));
+        }
+    };
+    again(&test).await;
+    // A request whose sender has got on meanwhile; only what is new of it is added.
+    let longer = draft(&test, &session, adding(Some(part), 11, ", Welt!")).await;
+    assert_eq!((longer.length, longer.added_at), (18, Some(17)));
+    let test = test.restart().await;
+    again(&test).await;
+    for words in [adding(Some(part), 6, " mich"), adding(Some(part), 5, "x"), adding(Some(part), -1, "x")] {
+        let error = test.app.append_draft(&session, "a1", words).await.expect_err("others are there");
+        assert_eq!((error.reason, error.metadata["length_bytes"].as_str()), (Reason::OffsetMismatch, "18"));
+    }
+    let (_, drafts) = test.app.get_message(&session, "a1").await.expect("the message");
+    assert_eq!(drafts, [(part, false, "grüß dich, Welt!".to_owned())]);
+
+    let close = vec![OpenPart::Draft(part, None)];
+    test.app.append_parts(&session, "a1", close, Caller::default()).await.expect("closed");
+    again(&test).await;
+    let more = async |test: &TestApp| test.app.append_draft(&session, "a1", adding(Some(part), 18, "?")).await;
+    assert_eq!(more(&test).await.expect_err("closed").reason, Reason::DraftNotFound);
+    test.app.finish_message(&session, "a1", Finish::default(), None, Caller::default()).await.expect("sealed");
+    again(&test).await;
+    assert_eq!(more(&test).await.expect_err("sealed").reason, Reason::MessageSealed);
+    test.app.archive_session(&session, false, Caller::default()).await.expect("archived");
+    again(&test).await;
+    assert_eq!(more(&test).await.expect_err("archived").reason, Reason::SessionArchived);
+    assert_eq!(words_of(&test.history(&session).await[0]), "grüß dich, Welt!");
+    assert_eq!(test.findings().await, []);
+}
+
+#[tokio::test]
+async fn drafts_count_among_the_parts_that_a_message_may_have() {
+    let test = TestApp::start().await;
+    let session = test.quiet_session().await;
+    test.append(&session, "a1 open").await;
+    let parts = |count: usize| vec![OpenPart::Whole(text("x")); count];
+    let add = |count| test.app.append_parts(&session, "a1", parts(count), Caller::default());
+    add(limits::MESSAGE_PARTS_MAX - 2).await.expect("two are left");
+    let part = draft(&test, &session, adding(None, 0, "one")).await.part;
+    assert_eq!(add(2).await.expect_err("one is left").reason, Reason::LimitExceeded);
+    draft(&test, &session, adding(None, 0, "two")).await;
+    let error = test.app.append_draft(&session, "a1", adding(None, 0, "three")).await.expect_err("one too many");
+    assert_eq!(error.reason, Reason::LimitExceeded);
+    draft(&test, &session, adding(Some(part), 3, " more")).await;
+    let close = vec![OpenPart::Draft(part, None)];
+    test.app.append_parts(&session, "a1", close, Caller::default()).await.expect("a draft's place is its part's");
+    test.app.finish_message(&session, "a1", Finish::default(), None, Caller::default()).await.expect("sealed");
+    assert_eq!(test.history(&session).await[0].parts.len(), limits::MESSAGE_PARTS_MAX);
 }
 
 #[tokio::test]

@@ -1,9 +1,12 @@
 //! P6: a stream has every event, in order, once, wherever it starts and however often it starts again.
 
-use crate::support::{TestApp, Watch, block_on, cases, conversation, copy_database, turns};
+use crate::support::{TestApp, Watch, block_on, cases, conversation, copy_database, turns, words_of};
 use longhand::app::Reason;
+use longhand::app::append::{DraftWordsToAdd, OpenPart};
+use longhand::app::compactions::NewSummary;
 use longhand::app::events::{Frame, ListEvents, ServedEvent, Start, SubscribeRequest};
 use longhand::model::event::{EventBody, EventKind};
+use longhand::model::message::MessageKind;
 use longhand::store::Caller;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
@@ -28,7 +31,10 @@ async fn ready(watch: &mut Watch) -> String {
 /// The next events, with the frame's cursor.
 async fn batch(watch: &mut Watch) -> (Vec<ServedEvent>, String, bool) {
     match watch.frame().await {
-        Frame::Events { events, cursor, more } => (events, cursor, more),
+        Frame::Events { events, cursor } => {
+            let more = events.last().expect("never empty").more;
+            (events, cursor, more)
+        }
         other => panic!("no events but {other:?}"),
     }
 }
@@ -107,6 +113,100 @@ async fn a_mutation_is_never_split_without_saying_so() {
         assert_eq!(watch.log.len(), expected);
         assert!(seqs(&watch).is_sorted_by(|before, after| before < after));
     }
+}
+
+#[tokio::test]
+async fn more_is_said_only_where_something_follows_that_the_filter_admits() {
+    let test = TestApp::start().await;
+    let session = test.quiet_session().await;
+    // One mutation of more events than a page has, of which the last match nobody's filter.
+    let matching = 40;
+    let text: String = (0..matching).map(|turn| format!("a{turn} \"reply\" usage=5/1\n")).collect();
+    let rest: String = (0..440).map(|turn| format!("u{turn}-x \"more\"\n")).collect();
+    test.append(&session, &(text + &rest)).await;
+    test.append(&session, "a-last \"reply\" usage=5/1").await;
+    for (content, sessions) in [(false, Vec::new()), (true, vec![session.clone()])] {
+        let kinds = vec![EventKind::UsageRecorded];
+        let request = SubscribeRequest { kinds, content, sessions, ..from(Start::Beginning) };
+        let mut watch = stream(&test, request).await;
+        ready(&mut watch).await;
+        let mut flags = Vec::new();
+        while watch.log.len() <= matching {
+            let (events, ..) = batch(&mut watch).await;
+            flags.extend(events.iter().map(|served| served.more));
+        }
+        let expected: Vec<bool> = (0..=matching).map(|index| index + 1 < matching).collect();
+        assert_eq!(flags, expected, "the last that matches is the last of its mutation");
+    }
+}
+
+#[tokio::test]
+async fn a_compaction_brings_its_summary_when_content_is_asked_for() {
+    let test = TestApp::start().await;
+    let session = test.quiet_session().await;
+    test.append(&session, &turns(1, 4, 50)).await;
+    let supplied =
+        NewSummary { text: "what was said".to_owned(), tail_start: "u3".to_owned(), ..NewSummary::default() };
+    test.app.supply_summary(&session, supplied, Caller::default()).await.expect("supplied");
+    let kinds = vec![EventKind::Compacted];
+    let request = SubscribeRequest { kinds, content: true, ..from(Start::Beginning) };
+    let mut watch = stream(&test, request).await;
+    ready(&mut watch).await;
+    let (events, ..) = batch(&mut watch).await;
+    let EventBody::Compacted { outcome, .. } = &events[0].event.body else { panic!("only these were asked for") };
+    let summary = events[0].message.as_ref().expect("the summary");
+    assert_eq!(Some(summary.id), outcome.summary_message);
+    assert_eq!((summary.kind, words_of(summary)), (MessageKind::Summary, "what was said".to_owned()));
+    let tail = test.app.get_message(&session, "u3").await.expect("a message").0.id;
+    assert_eq!(outcome.tail_start, Some(tail), "where the tail begins is said too");
+}
+
+#[tokio::test]
+async fn a_snapshot_has_open_messages_and_their_words_go_on_behind_it() {
+    let test = TestApp::start().await;
+    let (session, other) = (test.quiet_session().await, test.quiet_session().await);
+    test.append(&session, "u1 \"hello\"\na0 \"sealed\"\na1 \"closed\" open\na2 open").await;
+    test.append(&other, "a9 open").await;
+    let words = |part, offset, delta: &str| DraftWordsToAdd {
+        part,
+        client_id: None,
+        reasoning: false,
+        offset,
+        delta: delta.to_owned(),
+    };
+    let add = async |message: &str, words| test.app.append_draft(&session, message, words).await.expect("added");
+    let part = add("a1", words(None, 0, "grüß")).await.part;
+    let request =
+        SubscribeRequest { sessions: vec![session.clone()], live: true, content: true, ..from(Start::Snapshot) };
+    let mut watch = stream(&test, request).await;
+    // Before the snapshot is read: these words are in it, and not said again.
+    add("a1", words(Some(part), 6, " dich")).await;
+    ready(&mut watch).await;
+    assert!(matches!(watch.frame().await, Frame::SnapshotSession(_)));
+    let mut shown = Vec::new();
+    let mut open = Vec::new();
+    loop {
+        match watch.frame().await {
+            Frame::SnapshotMessage(message) => shown.push(message.source.expect("nothing is paired here")),
+            Frame::SnapshotOpen(message) => open.push(*message),
+            Frame::SnapshotEnd { .. } => break,
+            unexpected => panic!("within a snapshot: {unexpected:?}"),
+        }
+    }
+    let history = test.history(&session).await;
+    let of = |name: &str| history.iter().find(|message| message.client_id.as_deref() == Some(name)).expect("there");
+    assert_eq!(shown, [of("u1").id, of("a0").id, of("a1").id], "the view has what is closed");
+    assert_eq!(open.iter().map(|open| open.message.id).collect::<Vec<_>>(), [of("a1").id, of("a2").id]);
+    assert_eq!((open[0].message.sealed_revision, words_of(&open[0].message)), (None, "closed".to_owned()));
+    assert_eq!(open[0].drafts, [(part, false, "grüß dich".to_owned())]);
+    assert_eq!(open[1].drafts, []);
+    add("a1", words(Some(part), 11, "!")).await;
+    let Frame::Live { delta, .. } = watch.frame().await else { panic!("words follow") };
+    assert_eq!((delta.part, delta.offset, delta.delta.as_str()), (part, 11, "!"), "without a gap, and nothing twice");
+    let close = vec![OpenPart::Draft(part, None)];
+    test.app.append_parts(&session, "a1", close, Caller::default()).await.expect("closed");
+    let (events, ..) = batch(&mut watch).await;
+    assert!(matches!(&events[0].event.body, EventBody::PartsClosed { parts, .. } if *parts == [part]));
 }
 
 #[tokio::test]

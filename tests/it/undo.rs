@@ -86,6 +86,29 @@ async fn every_change_is_taken_back_and_brought_back_byte_for_byte() {
 }
 
 #[tokio::test]
+async fn a_request_that_is_repeated_later_is_answered_as_it_was_then() {
+    let test = TestApp::start().await;
+    let session = test.quiet_session().await;
+    test.append(&session, &turns(1, 4, 100)).await;
+    let summary =
+        || NewSummary { text: "the beginning".to_owned(), tail_start: "u3".to_owned(), ..NewSummary::default() };
+    let supplied = test.app.supply_summary(&session, summary(), once("supply", "s")).await.expect("supplied");
+    let undone = test.app.undo(&session, None, once("undo", "u")).await.expect("undone");
+    let redone = test.app.redo(&session, None, once("redo", "r")).await.expect("redone");
+    for last in ["nothing", "undone once more", "redone once more"] {
+        match last {
+            "undone once more" => drop(undo(&test, &session).await),
+            "redone once more" => drop(redo(&test, &session).await),
+            _ => {}
+        }
+        assert_eq!(test.app.undo(&session, None, once("undo", "u")).await.expect("again"), undone, "{last}");
+        assert_eq!(test.app.redo(&session, None, once("redo", "r")).await.expect("again"), redone, "{last}");
+        let again = test.app.supply_summary(&session, summary(), once("supply", "s")).await.expect("again");
+        assert_eq!(again, supplied, "{last}");
+    }
+}
+
+#[tokio::test]
 async fn events_and_the_list_of_reductions_tell_of_undo_and_redo() {
     let test = TestApp::start().await;
     let session = test.quiet_session().await;

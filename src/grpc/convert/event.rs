@@ -1,11 +1,11 @@
 //! Events, and the frames of a stream of them.
 
 use super::compaction::{failure, kind as compaction_kind, level, outcome, rewrite, trigger};
-use super::message::{draft_kind, finish_reason, kind as message_kind, message, part_ids, role};
+use super::message::{draft, draft_kind, finish_reason, kind as message_kind, message, part_ids, role};
 use super::session::{session, window};
 use super::{count, framed_len, id, range, read_duration, read_enum, time, usage, view};
 use crate::app::Result;
-use crate::app::events::{Frame, ListEvents, ServedEvent, Start, SubscribeRequest};
+use crate::app::events::{Frame, ListEvents, OpenMessage, ServedEvent, Start, SubscribeRequest};
 use crate::limits;
 use crate::model::event::{EventBody, EventKind};
 use crate::model::ids::MessageId;
@@ -91,7 +91,7 @@ fn ignorable(kind: EventKind) -> bool {
 
 /// One committed change.
 pub(super) fn event(served: ServedEvent) -> pb::Event {
-    let ServedEvent { event, cursor, message: about } = served;
+    let ServedEvent { event, cursor, message: about, more: _ } = served;
     let kind = event.body.kind();
     pb::Event {
         seq: event.seq,
@@ -135,6 +135,7 @@ pub(in crate::grpc) fn frames(frame: Frame) -> Vec<pb::SubscribeEventsResponse> 
         Frame::Ready { cursor, head } => ProtoFrame::Ready(pb::Ready { cursor, head_seq: head }),
         Frame::SnapshotSession(info) => item(Item::Session(session(*info))),
         Frame::SnapshotMessage(message) => item(Item::Message(view::message(*message))),
+        Frame::SnapshotOpen(open) => item(Item::OpenMessage(open_message(*open))),
         Frame::SnapshotEnd { cursor } => ProtoFrame::SnapshotEnd(pb::SnapshotEnd { cursor }),
         Frame::Progress { cursor, seq } => ProtoFrame::Progress(pb::Progress { cursor, seq }),
         Frame::Live { session, delta } => ProtoFrame::Live(pb::LiveDelta {
@@ -152,11 +153,16 @@ pub(in crate::grpc) fn frames(frame: Frame) -> Vec<pb::SubscribeEventsResponse> 
             offset_bytes: delta.offset,
             delta: delta.delta,
         }),
-        Frame::Events { events, cursor, more } => {
-            return batches(events, cursor, more).into_iter().map(|batch| wrap(ProtoFrame::Events(batch))).collect();
+        Frame::Events { events, cursor } => {
+            return batches(events, cursor).into_iter().map(|batch| wrap(ProtoFrame::Events(batch))).collect();
         }
     };
     vec![wrap(frame)]
+}
+
+fn open_message(open: OpenMessage) -> pb::OpenMessage {
+    let OpenMessage { message: opened, drafts } = open;
+    pb::OpenMessage { message: Some(message(opened)), drafts: drafts.into_iter().map(draft).collect() }
 }
 
 fn wrap(frame: ProtoFrame) -> pb::SubscribeEventsResponse {
@@ -164,12 +170,12 @@ fn wrap(frame: ProtoFrame) -> pb::SubscribeEventsResponse {
 }
 
 /// Events in batches that a frame holds; an event that is longer than a frame has one for itself.
-fn batches(events: Vec<ServedEvent>, cursor: String, more: bool) -> Vec<pb::EventBatch> {
+fn batches(events: Vec<ServedEvent>, cursor: String) -> Vec<pb::EventBatch> {
     let mut batches = Vec::new();
     let mut batch = pb::EventBatch::default();
     let mut bytes = 0;
     for served in events {
-        let ends_mutation = served.event.ends_mutation;
+        let more = served.more;
         let event = event(served);
         let len = framed_len(&event);
         if bytes + len > limits::FRAME_BYTES_MAX && !batch.events.is_empty() {
@@ -178,11 +184,11 @@ fn batches(events: Vec<ServedEvent>, cursor: String, more: bool) -> Vec<pb::Even
         }
         bytes += len;
         batch.cursor.clone_from(&event.cursor);
-        batch.more = !ends_mutation;
+        batch.more = more;
         batch.events.push(event);
     }
     // The last batch also stands for what the filter left out behind it.
-    batches.push(pb::EventBatch { cursor, more, ..batch });
+    batches.push(pb::EventBatch { cursor, ..batch });
     batches
 }
 

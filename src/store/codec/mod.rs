@@ -427,14 +427,4 @@ pub(crate) struct DiskReceipt {
     pub(crate) ids: Vec<Vec<u8>>,
     #[prost(int64, tag = "4")]
     pub(crate) existed_count: i64,
-    #[prost(int64, tag = "5")]
-    pub(crate) context_tokens: i64,
-    #[prost(bool, tag = "6")]
-    pub(crate) due: bool,
-    #[prost(bytes = "vec", optional, tag = "7")]
-    pub(crate) pending: Option<Vec<u8>>,
-    #[prost(int64, optional, tag = "8")]
-    pub(crate) due_tokens: Option<i64>,
-    #[prost(int64, tag = "9")]
-    pub(crate) window_tokens: i64,
 }

@@ -338,7 +338,7 @@ fn served(seq: i64, ends_mutation: bool, body: EventBody, content: usize) -> Ser
         actor: String::new(),
         metadata_json: None,
     };
-    ServedEvent { event, cursor: format!("c{seq}"), message: (content > 0).then_some(about) }
+    ServedEvent { event, cursor: format!("c{seq}"), message: (content > 0).then_some(about), more: !ends_mutation }
 }
 
 #[test]
@@ -429,7 +429,7 @@ fn events_with_much_content_come_in_several_frames() {
         appended(4, false, limits::FRAME_BYTES_MAX * 2),
         appended(5, false, 10),
     ];
-    let batches: Vec<pb::EventBatch> = frames(Frame::Events { events, cursor: "c9".into(), more: true })
+    let batches: Vec<pb::EventBatch> = frames(Frame::Events { events, cursor: "c9".into() })
         .into_iter()
         .map(|frame| match frame.frame {
             Some(ProtoFrame::Events(batch)) => batch,

@@ -1,0 +1,225 @@
+//! Drafts: the words of parts that are still being written. They are outside history: no event, no revision.
+//!
+//! Words can be sent again, as everything can: what a draft has at their offset already is not added once more.
+
+use super::append::{open_message, within, within_message};
+use super::codec;
+use super::error::{Error, Kind, Result};
+use super::head::SessionKey;
+use super::messages;
+use super::tx::Tx;
+use crate::clock::fresh_id;
+use crate::limits;
+use crate::model::ids::{MessageId, PartId};
+use crate::model::part::PartBody;
+use sqlx::Row as _;
+
+/// What a draft will be, and the words to add.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DraftWordsToAdd {
+    /// The draft; none begins one.
+    pub part: Option<PartId>,
+    /// The client's own id of the part, read when the draft begins: it begins once.
+    pub client_id: Option<String>,
+    /// Reasoning rather than text.
+    pub reasoning: bool,
+    /// Bytes of the draft that came before.
+    pub offset: i64,
+    /// The words.
+    pub delta: String,
+}
+
+impl DraftWordsToAdd {
+    /// Bytes of the draft with these words, and nothing behind them.
+    fn end(&self) -> i64 {
+        self.offset.saturating_add(i64::try_from(self.delta.len()).unwrap_or(i64::MAX))
+    }
+}
+
+/// Where a draft stands behind the words of a request. Sent again, they are answered alike.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DraftReceipt {
+    /// The draft, and later its part.
+    pub part: PartId,
+    /// Bytes of the draft behind the words that were sent: the offset of the next ones.
+    pub length: i64,
+    /// Bytes of the draft in front of what was new of them; none when all of them were there.
+    pub added_at: Option<i64>,
+}
+
+/// Adds words to a draft.
+#[derive(Clone)]
+pub(crate) struct AppendDraft {
+    pub(crate) session: SessionKey,
+    pub(crate) message: MessageId,
+    pub(crate) words: DraftWordsToAdd,
+}
+
+/// The columns of a draft, with the words it has where those of a request want to be.
+macro_rules! select_draft {
+    ($which:literal) => {
+        concat!(
+            "select id, public_id, kind, octet_length(body), case when octet_length(body) > $3 then ",
+            "substr(cast(body as blob), $3 + 1, $4) end from draft where message_id = $1 and ",
+            $which,
+            " = $2"
+        )
+    };
+}
+
+const SELECT: &str = select_draft!("public_id");
+const SELECT_NAMED: &str = select_draft!("client_id");
+const COUNT: &str = "select count(*), coalesce(sum(octet_length(body)), 0) from draft where message_id = $1";
+const HAS_PART: &str = "select exists (select 1 from message m join part p on p.message_id = m.id \
+     where m.public_id = $1 and p.public_id = $2)";
+const HAS_NAMED_PART: &str = "select exists (select 1 from message m join part p on p.message_id = m.id \
+     where m.public_id = $1 and p.client_id = $2)";
+const INSERT: &str = "insert into draft (message_id, public_id, client_id, kind, body) values ($1, $2, $3, $4, $5)";
+const EXTEND: &str = "update draft set body = body || $2 where id = $1";
+
+/// The statements of this file, for the test that prepares them all.
+#[cfg(test)]
+pub(crate) const STATEMENTS: &[&str] = &[SELECT, SELECT_NAMED, COUNT, HAS_PART, HAS_NAMED_PART, INSERT, EXTEND];
+
+/// A draft that is there.
+struct Found {
+    row: i64,
+    part: PartId,
+    reasoning: bool,
+    length: i64,
+    /// What it has from the offset of the request on, as far as the words reach.
+    there: Vec<u8>,
+}
+
+impl AppendDraft {
+    /// Validates first, then writes.
+    pub(crate) async fn apply(self, tx: &mut Tx<'_>) -> Result<DraftReceipt> {
+        tx.head(self.session.0).await?;
+        tx.flush().await?;
+        let open = tx.loaded(self.session.0)?.open.get(&self.message.0).map(|open| open.row);
+        let found = match open {
+            Some(row) => self.find(tx, row).await?,
+            None => None,
+        };
+        if let Some(found) = &found {
+            self.follows_on(found)?;
+            if self.words.end() <= found.length {
+                return Ok(DraftReceipt { part: found.part, length: self.words.end(), added_at: None });
+            }
+        } else if let Some(part) = self.closed(tx).await? {
+            return Ok(DraftReceipt { part, length: self.words.end(), added_at: None });
+        }
+        let row = open_message(tx, self.session.0, self.message).await?;
+        match (found, self.words.part) {
+            (Some(found), _) => self.extend(tx, row, found).await,
+            (None, Some(part)) => Err(Error::not_found(Kind::Draft, part)),
+            (None, None) => self.begin(tx, row).await,
+        }
+    }
+
+    /// The draft that the words are for, if it is there.
+    async fn find(&self, tx: &mut Tx<'_>, row: i64) -> Result<Option<Found>> {
+        let DraftWordsToAdd { part, client_id, offset, delta, .. } = &self.words;
+        let query = match (part, client_id) {
+            (Some(part), _) => sqlx::query(SELECT).bind(row).bind(part.0.as_bytes().to_vec()),
+            (None, Some(client_id)) => sqlx::query(SELECT_NAMED).bind(row).bind(client_id),
+            (None, None) => return Ok(None),
+        };
+        let query = query.bind(offset).bind(i64::try_from(delta.len()).unwrap_or(i64::MAX));
+        let Some(row) = query.fetch_optional(&mut *tx.conn).await? else { return Ok(None) };
+        Ok(Some(Found {
+            row: row.try_get(0)?,
+            part: PartId(codec::uuid(row.try_get(1)?)?),
+            reasoning: row.try_get::<i32, _>(2)? == 2,
+            length: row.try_get(3)?,
+            there: row.try_get::<Option<Vec<u8>>, _>(4)?.unwrap_or_default(),
+        }))
+    }
+
+    /// Refuses words that leave a gap, and others than those that are there.
+    fn follows_on(&self, found: &Found) -> Result<()> {
+        let DraftWordsToAdd { part, client_id, reasoning, offset, delta } = &self.words;
+        let fits = (0..=found.length).contains(offset) && delta.as_bytes().starts_with(&found.there);
+        match (part, client_id) {
+            (None, Some(client_id)) if *offset == 0 && (!fits || *reasoning != found.reasoning) => {
+                Err(Error::ClientIdReused { client_id: client_id.clone() })
+            }
+            _ if fits => Ok(()),
+            _ => Err(Error::OffsetMismatch { offset: *offset, length: found.length }),
+        }
+    }
+
+    /// The part in which the words are already: the draft closed before they were sent again.
+    async fn closed(&self, tx: &mut Tx<'_>) -> Result<Option<PartId>> {
+        let DraftWordsToAdd { part, client_id, reasoning, offset, delta } = &self.words;
+        let message = self.message.0.as_bytes().to_vec();
+        let has = match (part, client_id) {
+            (Some(part), _) => sqlx::query_scalar(HAS_PART).bind(message).bind(part.0.as_bytes().to_vec()),
+            (None, Some(client_id)) => sqlx::query_scalar(HAS_NAMED_PART).bind(message).bind(client_id),
+            (None, None) => return Ok(None),
+        };
+        if !has.fetch_one(&mut *tx.conn).await? {
+            return Ok(None);
+        }
+        let stored = messages::by_public_id(tx.conn, self.session.0, self.message).await?;
+        let is_meant = |id: PartId, name: &Option<String>| part.map_or(name == client_id, |part| part == id);
+        let closed = stored.parts.iter().find(|closed| is_meant(closed.id, &closed.client_id));
+        let there = closed.and_then(|closed| match &closed.body {
+            PartBody::Text(text) => Some((closed.id, false, text)),
+            PartBody::Reasoning(text) => Some((closed.id, true, text)),
+            _ => None,
+        });
+        let says_so = |text: &str| {
+            let words = usize::try_from(*offset).ok().and_then(|offset| text.as_bytes().get(offset..));
+            words.is_some_and(|words| words.starts_with(delta.as_bytes()))
+        };
+        match (there, part, client_id) {
+            (Some((id, thought, text)), part, _) if says_so(text) && (part.is_some() || thought == *reasoning) => {
+                Ok(Some(id))
+            }
+            (_, None, Some(client_id)) => Err(Error::ClientIdReused { client_id: client_id.clone() }),
+            _ => Ok(None),
+        }
+    }
+
+    /// Adds what is new of the words.
+    async fn extend(self, tx: &mut Tx<'_>, row: i64, found: Found) -> Result<DraftReceipt> {
+        let (length, was) = (self.words.end(), found.length);
+        let mismatch = || Error::OffsetMismatch { offset: self.words.offset, length: was };
+        // What is there ends with a whole character, and so does what the words have of it.
+        let new = self.words.delta.get(found.there.len()..).ok_or_else(mismatch)?;
+        within("bytes of a draft", limits::DRAFT_BYTES_MAX, length)?;
+        self.room(tx, row, (0, length - was)).await?;
+        sqlx::query(EXTEND).bind(found.row).bind(new).execute(&mut *tx.conn).await?;
+        Ok(DraftReceipt { part: found.part, length, added_at: Some(was) })
+    }
+
+    async fn begin(self, tx: &mut Tx<'_>, row: i64) -> Result<DraftReceipt> {
+        if self.words.offset != 0 {
+            return Err(Error::OffsetMismatch { offset: self.words.offset, length: 0 });
+        }
+        let length = self.words.end();
+        within("bytes of a draft", limits::DRAFT_BYTES_MAX, length)?;
+        let count = self.room(tx, row, (1, length)).await?;
+        within("drafts of one message", limits::MESSAGE_DRAFTS_MAX, count + 1)?;
+        let id = fresh_id();
+        sqlx::query(INSERT)
+            .bind(row)
+            .bind(id.as_bytes().to_vec())
+            .bind(self.words.client_id)
+            .bind(if self.words.reasoning { 2 } else { 1 })
+            .bind(self.words.delta)
+            .execute(&mut *tx.conn)
+            .await?;
+        Ok(DraftReceipt { part: PartId(id), length, added_at: Some(0) })
+    }
+
+    /// Refuses drafts and words that make the message more than it may be when it is sealed; says how many drafts it has.
+    async fn room(&self, tx: &mut Tx<'_>, row: i64, (new, bytes): (usize, i64)) -> Result<i64> {
+        let drafts = sqlx::query(COUNT).bind(row).fetch_one(&mut *tx.conn).await?;
+        let (count, there): (i64, i64) = (drafts.try_get(0)?, drafts.try_get(1)?);
+        let parts = usize::try_from(count).unwrap_or(usize::MAX).saturating_add(new);
+        within_message(tx.loaded(self.session.0)?, self.message, parts, there + bytes)?;
+        Ok(count)
+    }
+}
