@@ -160,7 +160,7 @@ async fn main() {
     }
     let folder = tempfile::tempdir().expect("a folder");
     let clock = Clock::default();
-    let options = store::Options { directory: folder.path().to_owned(), durability: store::Durability::Full };
+    let options = store::Options { directory: folder.path().join("store"), durability: store::Durability::Full };
     let (store, writer) = Store::open(options, clock.clone()).await.expect("a store");
     tokio::spawn(writer);
     let workers = NonZeroUsize::new(2).expect("two is not zero");

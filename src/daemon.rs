@@ -1,5 +1,7 @@
 //! The composition root: open, recover, spawn, serve, drain.
 
+mod socket;
+
 use crate::app::{self, DefaultPolicy, Longhand};
 use crate::clock::Clock;
 use crate::config::{Config, Durability, PolicyRule};
@@ -10,8 +12,7 @@ use crate::store::{self, Store};
 use crate::summarizer::{self, Levels};
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
-use std::os::unix::fs::PermissionsExt as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 use tokio::net::{TcpListener, UnixListener};
 use tokio_stream::wrappers::{TcpListenerStream, UnixListenerStream};
@@ -80,7 +81,10 @@ pub async fn run_with(
     ready: impl FnOnce(&Listening),
 ) -> Result<(), Error> {
     config.validate()?;
-    // An address that is taken is found before anything is opened or left behind.
+    // A `/` at the end would have the system follow a symbolic link.
+    let path: PathBuf = config.socket_path().components().collect();
+    // An address that cannot be had is found before anything is opened, made or left behind.
+    socket::check(&path, &config.data_dir).await?;
     let tcp = match config.listen {
         Some(address) => Some(listen_tcp(address).await?),
         None => None,
@@ -113,12 +117,11 @@ pub async fn run_with(
     };
     let app = Longhand::new(store.clone(), scheduler.handle(), &clock, options);
 
-    let socket = listen_unix(&config.socket_path())?;
-    let listening =
-        Listening { socket: config.socket_path(), tcp: tcp.as_ref().and_then(|listener| listener.local_addr().ok()) };
+    let (listener, socket) = socket::listen(&path, &config.data_dir).await?;
+    let listening = Listening { socket: path, tcp: tcp.as_ref().and_then(|listener| listener.local_addr().ok()) };
     let scheduling = tasks.spawn(keep_scheduling(scheduler, stopping.clone()));
     let (routes, health) = grpc::router(app).await;
-    let mut serving = tasks.spawn(serve(routes, socket, tcp, stopping.clone()));
+    let mut serving = tasks.spawn(serve(routes, listener, tcp, stopping.clone()));
     tasks.close();
     tracing::info!(socket = %listening.socket.display(), tcp = ?listening.tcp, "listening");
     ready(&listening);
@@ -138,7 +141,7 @@ pub async fn run_with(
         }
     };
     stopping.cancel();
-    drop(std::fs::remove_file(&listening.socket));
+    socket.remove();
     drain(scheduling, writer, store).await;
     outcome
 }
@@ -199,25 +202,6 @@ async fn serve(
         None => unix.await?,
     }
     Ok(())
-}
-
-/// Listens on a Unix socket that only its owner can open. A socket that a killed daemon left behind is replaced: the
-/// lock on the data directory has shown that nobody serves it.
-fn listen_unix(path: &Path) -> Result<UnixListener, Error> {
-    let failed = |source| Error::Listen { address: format!("unix:{}", path.display()), source };
-    if let Some(directory) = path.parent() {
-        std::fs::create_dir_all(directory).map_err(failed)?;
-    }
-    if std::os::unix::net::UnixStream::connect(path).is_ok() {
-        return Err(failed(std::io::Error::from(std::io::ErrorKind::AddrInUse)));
-    }
-    match std::fs::remove_file(path) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(failed(error)),
-        _ => {}
-    }
-    let listener = UnixListener::bind(path).map_err(failed)?;
-    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).map_err(failed)?;
-    Ok(listener)
 }
 
 async fn listen_tcp(address: SocketAddr) -> Result<TcpListener, Error> {

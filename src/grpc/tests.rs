@@ -45,7 +45,7 @@ impl Served {
         let directory = tempfile::tempdir().expect("a temporary folder");
         let clock = Clock::default();
         let durability = store::Durability::ProcessCrash;
-        let options = store::Options { directory: directory.path().to_owned(), durability };
+        let options = store::Options { directory: directory.path().join("store"), durability };
         let (store, writer) = Store::open(options, clock.clone()).await.expect("the store opens");
         tokio::spawn(writer);
         let workers = scheduler::Options { workers: NonZeroUsize::MIN, ..scheduler::Options::default() };

@@ -125,7 +125,7 @@ struct World {
 }
 
 async fn open(directory: &std::path::Path, clock: &Clock) -> (Store, tokio::task::JoinHandle<()>) {
-    let options = store::Options { directory: directory.to_owned(), durability: Durability::ProcessCrash };
+    let options = store::Options { directory: directory.join("store"), durability: Durability::ProcessCrash };
     let (store, writer) = Store::open(options, clock.clone()).await.expect("the store opens");
     (store, tokio::spawn(writer))
 }

@@ -12,6 +12,7 @@ mod drafts;
 mod error;
 mod events;
 mod expand;
+mod files;
 mod head;
 mod jobs;
 mod lineage;
@@ -38,6 +39,7 @@ pub use counts::Counted;
 pub use drafts::{DraftReceipt, DraftWordsToAdd};
 pub use error::{Error, Kind, Result};
 pub use events::{EventFilter, EventPage, Looked, Moment, PagedEvent, SessionMoment};
+pub use files::paths;
 pub use head::{Fill, Receipt, RoutineTotals, Rule, SessionKey, UsageReading};
 pub use jobs::{Claim, Condition, DueSession, Enqueued, Evaluation, Loss};
 pub use marks::BranchSummary;
@@ -150,7 +152,7 @@ impl Store {
     /// Bytes of the database and its log on disk.
     pub fn bytes_on_disk(&self) -> i64 {
         let of = |name: &str| std::fs::metadata(self.shared.directory.join(name)).map_or(0, |metadata| metadata.len());
-        i64::try_from(of(open::DATABASE) + of(&format!("{}-wal", open::DATABASE))).unwrap_or(i64::MAX)
+        i64::try_from(of(files::DATABASE) + of(&format!("{}-wal", files::DATABASE))).unwrap_or(i64::MAX)
     }
 
     async fn reading<T>(&self, read: impl AsyncFnOnce(&mut Reader<'_>) -> Result<T>) -> Result<T> {

@@ -1,6 +1,7 @@
 //! Opening: lock, version, pragmas, migrations. All pragmas are here, each with its reason.
 
 use super::error::{Error, Result};
+use super::files::{self, DATABASE, Standing};
 use super::writer::Writer;
 use super::{Shared, Store};
 use crate::clock::{Clock, fresh_id};
@@ -8,22 +9,13 @@ use crate::limits;
 use crate::telemetry::failpoint;
 use sqlx::migrate::{Migration, MigrationType, Migrator};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
-use sqlx::{ConnectOptions as _, SqlSafeStr as _, SqliteConnection};
+use sqlx::{ConnectOptions as _, Connection as _, SqlSafeStr as _, SqliteConnection};
 use std::borrow::Cow;
-use std::fs::File;
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::time::Duration;
 
-/// The database file in the data directory.
-pub(crate) const DATABASE: &str = "longhand.db";
-/// Only the owner reads and writes.
-const PRIVATE: u32 = 0o600;
-const LOCK: &str = "longhand.lock";
-/// Says in the file's header whose it is ("LNGH").
-const APPLICATION_ID: &str = "1280198472";
 /// Older ones can corrupt a database when two connections write and checkpoint at once.
 const SQLITE_MIN: (u32, u32, u32) = (3, 51, 3);
 
@@ -112,74 +104,65 @@ async fn check_version(conn: &mut SqliteConnection) -> Result<()> {
     }
 }
 
-/// Takes the data directory for this process, or says who has it.
-fn lock(directory: &Path) -> Result<File> {
-    let path = directory.join(LOCK);
-    let file = File::options()
-        .create(true)
-        .truncate(false)
-        .write(true)
-        .mode(PRIVATE)
-        .open(&path)
-        .map_err(|error| Error::Open(format!("cannot open {}: {error}", path.display())))?;
-    rustix::fs::flock(&file, rustix::fs::FlockOperation::NonBlockingLockExclusive)
-        .map_err(|_| Error::Open(format!("another daemon has the data directory {}", directory.display())))?;
-    Ok(file)
-}
-
-/// Makes the database's file before SQLite does, so that only its owner can open it; SQLite gives its log the same mode.
-fn create_database(directory: &Path) -> Result<()> {
-    let path = directory.join(DATABASE);
-    match File::options().create_new(true).write(true).mode(PRIVATE).open(&path) {
-        Ok(_) => Ok(()),
-        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => Ok(()),
-        Err(error) => Err(Error::Open(format!("cannot make {}: {error}", path.display()))),
+/// Refuses a store that knows more than this program does: what it holds could be read wrongly.
+async fn check_schema(conn: &mut SqliteConnection, directory: &Path) -> Result<()> {
+    const IS_MIGRATED: &str = "select count(*) from sqlite_master where type = 'table' and name = '_sqlx_migrations'";
+    let is_migrated: i64 = sqlx::query_scalar(IS_MIGRATED).fetch_one(&mut *conn).await?;
+    if is_migrated == 0 {
+        return Ok(());
+    }
+    let newest: Option<i64> = sqlx::query_scalar("select max(version) from _sqlx_migrations").fetch_one(conn).await?;
+    let known = MIGRATIONS.iter().map(|(version, ..)| *version).max();
+    match newest {
+        Some(version) if Some(version) > known => Err(Error::Open(format!(
+            "the store in {} was written by a newer version of Longhand: its migration {version} is not known",
+            directory.display()
+        ))),
+        _ => Ok(()),
     }
 }
 
-fn create_directory(directory: &Path) -> Result<()> {
-    use std::os::unix::fs::DirBuilderExt as _;
-    std::fs::DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(directory)
-        .map_err(|error| Error::Open(format!("cannot make {}: {error}", directory.display())))
-}
-
-/// A new file's name must reach the disk too, or a power cut takes the whole database along.
-fn sync_directory(directory: &Path) -> Result<()> {
-    File::open(directory)
-        .and_then(|file| file.sync_all())
-        .map_err(|error| Error::Open(format!("cannot sync {}: {error}", directory.display())))
+/// Checks what is in a database, and brings its schema up to date.
+async fn prepare(conn: &mut SqliteConnection, directory: &Path, standing: Standing) -> Result<()> {
+    check_version(conn).await?;
+    check_schema(conn, directory).await?;
+    if standing == Standing::Empty {
+        let claim = format!("pragma application_id = {}", files::APPLICATION_ID);
+        // A pragma takes no bound value.
+        sqlx::raw_sql(sqlx::AssertSqlSafe(claim)).execute(&mut *conn).await?;
+    }
+    migrator().run(conn).await.map_err(|error| Error::Open(format!("cannot migrate: {error}")))
 }
 
 impl Store {
     /// Opens the store in a directory, made if it is not there. The future is the writer: whoever opens the store runs it,
     /// and it ends when the last clone of the store is gone; only then may another
-    /// daemon open it.
+    /// daemon open it. What is not a store of ours, or is open to others, is refused before anything is made or changed.
     pub async fn open(
         options_given: Options,
         clock: Clock,
     ) -> Result<(Self, impl Future<Output = ()> + Send + 'static)> {
         let Options { directory, durability } = options_given;
-        create_directory(&directory)?;
-        let held = lock(&directory)?;
-        create_database(&directory)?;
+        let directory = files::plain(&directory)?;
+        let (held, standing) = files::claim(&directory)?;
+        files::make_database(&directory)?;
         let options = options(&directory, durability);
         let mut conn = options
             .clone()
             .create_if_missing(true)
-            .pragma("application_id", APPLICATION_ID)
             // Checkpoints only here, where the one writer is; 16 MiB halve the longest commits.
             .pragma("wal_autocheckpoint", "2000")
             .pragma("journal_size_limit", "67108864")
             .pragma("cache_size", "-65536")
             .connect()
             .await?;
-        check_version(&mut conn).await?;
-        migrator().run(&mut conn).await.map_err(|error| Error::Open(format!("cannot migrate: {error}")))?;
+        if let Err(refused) = prepare(&mut conn, &directory, standing).await {
+            // A log that the connection made goes with it.
+            conn.close().await?;
+            return Err(refused);
+        }
         failpoint::reach("migrated");
-        sync_directory(&directory)?;
+        files::sync_directory(&held, &directory)?;
         let id = store_id(&mut conn, &clock).await?;
         let readers = SqlitePoolOptions::new()
             .max_connections(limits::READERS)

@@ -43,11 +43,11 @@ fn statements() -> Vec<&'static str> {
 async fn database() -> (tempfile::TempDir, SqliteConnection) {
     use sqlx::Connection as _;
     let directory = tempfile::tempdir().expect("a temporary folder");
-    let options = Options { directory: directory.path().to_owned(), durability: Durability::ProcessCrash };
+    let options = Options { directory: directory.path().join("store"), durability: Durability::ProcessCrash };
     let (store, writer) = Store::open(options, crate::clock::Clock::default()).await.expect("the store opens");
     drop(store);
     writer.await;
-    let path = directory.path().join(open::DATABASE);
+    let path = directory.path().join("store").join(files::DATABASE);
     let options = sqlx::sqlite::SqliteConnectOptions::new().filename(path);
     let connection = SqliteConnection::connect_with(&options).await.expect("the database opens");
     (directory, connection)

@@ -14,6 +14,7 @@ mod crash;
 mod edits;
 mod evaluate;
 mod expand;
+mod files;
 mod forks;
 mod guards;
 mod hooks;

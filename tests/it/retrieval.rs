@@ -306,7 +306,7 @@ async fn the_index_is_filled_in_the_background_where_somebody_wants_it() {
 #[tokio::test]
 async fn appends_do_not_wait_for_the_index() {
     let directory = tempfile::tempdir().expect("a temporary folder");
-    let options = store::Options { directory: directory.path().to_owned(), durability: Durability::ProcessCrash };
+    let options = store::Options { directory: directory.path().join("store"), durability: Durability::ProcessCrash };
     let clock = Clock::default();
     let (store, writer) = Store::open(options, clock.clone()).await.expect("the store opens");
     tokio::spawn(writer);

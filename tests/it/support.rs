@@ -28,6 +28,7 @@ use longhand::summarizer::{self, Extractive, Levels, Nobody, Summarizer, Summary
 use sqlx::{Connection as _, SqliteConnection};
 use std::collections::VecDeque;
 use std::num::NonZeroUsize;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -38,6 +39,12 @@ use tokio_util::sync::CancellationToken;
 
 /// Whatever a test waits for comes within this, or never.
 const DEADLINE: Duration = Duration::from_secs(60);
+
+/// A temporary folder that only its owner enters, as a data directory has to be.
+pub(crate) fn private_folder() -> TempDir {
+    let private = std::fs::Permissions::from_mode(0o700);
+    tempfile::Builder::new().permissions(private).tempdir().expect("a temporary folder")
+}
 
 /// Waits for something, but not for ever.
 pub(crate) async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
@@ -76,20 +83,20 @@ impl TestApp {
 
     /// The same, with a scheduler of the test's apart from its workers.
     pub(crate) async fn with_options(summarizer: Arc<dyn Summarizer>, options: scheduler::Options) -> Self {
-        let directory = tempfile::tempdir().expect("a temporary folder");
+        let directory = private_folder();
         Self::open_with(Arc::new(directory), summarizer, options).await
     }
 
     /// A copy of a closed store's files.
     pub(crate) async fn copy_of(directory: &Path) -> Self {
-        let copy = tempfile::tempdir().expect("a temporary folder");
+        let copy = private_folder();
         copy_database(directory, copy.path());
         Self::open(Arc::new(copy), Arc::new(Extractive)).await
     }
 
     /// A copy of a closed store's files, after somebody with a database tool was at it.
     pub(crate) async fn altered(directory: &Path, sql: &str) -> Self {
-        let copy = tempfile::tempdir().expect("a temporary folder");
+        let copy = private_folder();
         copy_database(directory, copy.path());
         let mut database = connect(copy.path()).await;
         let triggers: Vec<String> = sqlx::query_scalar("select name from sqlite_master where type = 'trigger'")

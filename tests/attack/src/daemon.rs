@@ -3,6 +3,8 @@
 use anyhow::{Context as _, Result, bail};
 use hyper_util::rt::TokioIo;
 use rustix::process::{Pid, Signal, kill_process};
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
 use tokio::io::{AsyncBufReadExt as _, BufReader};
@@ -24,6 +26,8 @@ impl Daemon {
     /// Starts a daemon over a data directory and waits until it listens. `program` is the `attack` program; `change` adds
     /// arguments and variables.
     pub async fn start(program: &Path, directory: &Path, change: impl FnOnce(&mut Command)) -> Result<Self> {
+        // A data directory that others enter is refused.
+        std::fs::set_permissions(directory, Permissions::from_mode(0o700)).context("no data directory")?;
         let mut command = Command::new(program);
         command.args([AS_LONGHAND, "serve", "--data-dir"]).arg(directory);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).kill_on_drop(true);

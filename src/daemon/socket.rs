@@ -1,0 +1,129 @@
+//! The Unix socket: what is refused where it goes, what is replaced, and what is removed at the end.
+//!
+//! Only a socket that nobody listens on is replaced. Anything else that stands at the path is somebody's, and stays.
+
+use super::Error;
+use crate::store;
+use std::io;
+use std::os::unix::fs::{DirBuilderExt as _, FileTypeExt as _, MetadataExt as _, PermissionsExt as _};
+use std::os::unix::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use tokio::net::{UnixListener, UnixSocket, UnixStream};
+
+/// Only the owner connects.
+const PRIVATE: u32 = 0o600;
+/// Only the owner enters a directory that is made for the socket.
+const PRIVATE_DIRECTORY: u32 = 0o700;
+/// Connections that wait until they are accepted.
+const BACKLOG: u32 = 1_024;
+
+/// A socket that this process listens on.
+pub(super) struct Socket {
+    path: PathBuf,
+    identity: (u64, u64),
+}
+
+/// What stands where the socket goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Standing {
+    /// Nothing.
+    Free,
+    /// A socket that a killed daemon left behind.
+    Dead,
+}
+
+fn failed(path: &Path, source: io::Error) -> Error {
+    Error::Listen { address: format!("unix:{}", path.display()), source }
+}
+
+fn refused(path: &Path, why: impl Into<String>) -> Error {
+    failed(path, io::Error::other(why.into()))
+}
+
+/// Refuses what cannot be listened on, and changes nothing.
+pub(super) async fn check(path: &Path, data_dir: &Path) -> Result<(), Error> {
+    standing(path, data_dir).await.map(drop)
+}
+
+/// Listens on a socket that only its owner can open. The directory that it is to stand in is made if it is not there.
+pub(super) async fn listen(path: &Path, data_dir: &Path) -> Result<(UnixListener, Socket), Error> {
+    let standing = standing(path, data_dir).await?;
+    let failed = |source| failed(path, source);
+    if let Some(directory) = path.parent().filter(|directory| !directory.as_os_str().is_empty()) {
+        std::fs::DirBuilder::new().recursive(true).mode(PRIVATE_DIRECTORY).create(directory).map_err(failed)?;
+    }
+    if standing == Standing::Dead {
+        std::fs::remove_file(path).map_err(failed)?;
+    }
+    let socket = UnixSocket::new_stream().map_err(failed)?;
+    socket.bind(path).map_err(failed)?;
+    // Nobody can connect before it listens, so that there is no moment at which others could.
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(PRIVATE)).map_err(failed)?;
+    let listener = socket.listen(BACKLOG).map_err(failed)?;
+    let identity = identity(path).map_err(failed)?;
+    Ok((listener, Socket { path: path.to_owned(), identity }))
+}
+
+impl Socket {
+    /// Removes the socket, unless somebody has put something else in its place.
+    pub(super) fn remove(self) {
+        if identity(&self.path).is_ok_and(|found| found == self.identity) {
+            drop(std::fs::remove_file(&self.path));
+        }
+    }
+}
+
+fn identity(path: &Path) -> io::Result<(u64, u64)> {
+    std::fs::symlink_metadata(path).map(|found| (found.dev(), found.ino()))
+}
+
+async fn standing(path: &Path, data_dir: &Path) -> Result<Standing, Error> {
+    if path.file_name().is_none() {
+        return Err(refused(path, "the path names no file"));
+    }
+    if SocketAddr::from_pathname(path).is_err() {
+        let length = path.as_os_str().len();
+        return Err(refused(
+            path,
+            format!("a path of {length} bytes is too long for a socket: --socket takes another"),
+        ));
+    }
+    let place = resolved(path);
+    if place == resolved(data_dir) || store::paths(data_dir).iter().any(|file| place == resolved(file)) {
+        return Err(refused(path, "the store has its own files there"));
+    }
+    let found = match std::fs::symlink_metadata(path) {
+        Ok(found) => found,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Standing::Free),
+        // The store says better what is wrong with its directory.
+        Err(error) if error.kind() == io::ErrorKind::NotADirectory && path.starts_with(data_dir) => {
+            return Ok(Standing::Free);
+        }
+        Err(error) => return Err(failed(path, error)),
+    };
+    if !found.file_type().is_socket() {
+        let what = match found.file_type() {
+            kind if kind.is_symlink() => "a symbolic link",
+            kind if kind.is_dir() => "a directory",
+            _ => "a file",
+        };
+        return Err(refused(path, format!("{what} is there, and only a socket that nobody uses is replaced")));
+    }
+    if found.uid() != rustix::process::geteuid().as_raw() {
+        return Err(refused(path, format!("the socket there belongs to another user (uid {})", found.uid())));
+    }
+    match UnixStream::connect(path).await {
+        Ok(_) => Err(refused(path, "another daemon listens there already")),
+        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => Ok(Standing::Dead),
+        // Gone since it was looked at.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Standing::Free),
+        Err(error) => Err(refused(path, format!("nobody can say whether the socket there is used: {error}"))),
+    }
+}
+
+/// The path without symbolic links on the way to its last name, as far as that way is there.
+fn resolved(path: &Path) -> PathBuf {
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let parent = parent.canonicalize().or_else(|_| std::path::absolute(parent)).unwrap_or_else(|_| parent.to_owned());
+    path.file_name().map_or_else(|| parent.clone(), |name| parent.join(name))
+}

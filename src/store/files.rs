@@ -1,0 +1,294 @@
+//! The files of a store: what is refused before anything is opened, made or changed.
+//!
+//! A path that is not what it should be is never mended or replaced: whoever put it there knows more about it than a
+//! daemon does.
+
+use super::error::{Error, Result};
+use rustix::fs::{FlockOperation, OFlags};
+use std::fs::{File, Metadata};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt as _, FileExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+
+/// The database file in the data directory.
+pub(crate) const DATABASE: &str = "longhand.db";
+/// What SQLite appends for its log, …
+const LOG: &str = "-wal";
+/// … and for the journal that it keeps until a new database has its log.
+const JOURNAL: &str = "-journal";
+/// Every file that SQLite keeps beside the name of the database.
+const SUFFIXES: [&str; 4] = ["", LOG, "-shm", JOURNAL];
+/// Says in the header whose a database is ("LNGH").
+pub(crate) const APPLICATION_ID: u32 = 0x4c4e_4748;
+/// Only the owner reads and writes.
+const PRIVATE: u32 = 0o600;
+/// Only the owner enters.
+const PRIVATE_DIRECTORY: u32 = 0o700;
+/// The permissions of everybody but the owner.
+const OTHERS: u32 = 0o077;
+/// What a database begins with, up to and including the application id, in bytes.
+const HEADER_BYTES: usize = 72;
+const HEADER_MAGIC: &[u8] = b"SQLite format 3\0";
+const LOG_HEADER_BYTES: u64 = 32;
+const FRAME_HEADER_BYTES: u64 = 24;
+const JOURNAL_MAGIC: [u8; 8] = [0xd9, 0xd5, 0x05, 0xf9, 0x20, 0xa1, 0x63, 0xd7];
+
+/// What stands where the database goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Standing {
+    /// Nothing, or a database without a table: a first start that was interrupted leaves one.
+    Empty,
+    /// A database of Longhand.
+    Ours,
+}
+
+/// The paths of the database and of the files beside it in a data directory.
+pub fn paths(directory: &Path) -> [PathBuf; 4] {
+    SUFFIXES.map(|suffix| directory.join(format!("{DATABASE}{suffix}")))
+}
+
+/// A data directory's path without what the system would follow a symbolic link for, such as a `/` at its end.
+pub(crate) fn plain(directory: &Path) -> Result<PathBuf> {
+    if directory.as_os_str().is_empty() {
+        return Err(Error::Open("the path of the data directory is empty".to_owned()));
+    }
+    Ok(directory.components().collect())
+}
+
+/// Takes a data directory for this process and says what stands where the database goes. The directory is made if it is
+/// not there; nothing else is made or changed. The lock lasts as long as the file that is returned: it is on the
+/// directory itself, so that it needs no file that somebody could remove.
+pub(crate) fn claim(directory: &Path) -> Result<(File, Standing)> {
+    match std::fs::symlink_metadata(directory) {
+        Ok(found) => check_directory(directory, &found)?,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => make_directory(directory)?,
+        Err(error) => return Err(failed("look at", directory, &error)),
+    }
+    let flags = OFlags::NOFOLLOW | OFlags::DIRECTORY;
+    let held = File::options().read(true).custom_flags(flags.bits().cast_signed()).open(directory);
+    let held = held.map_err(|error| failed("open", directory, &error))?;
+    let found = held.metadata().map_err(|error| failed("look at", directory, &error))?;
+    check_directory(directory, &found)?;
+    rustix::fs::flock(&held, FlockOperation::NonBlockingLockExclusive).map_err(|error| match error {
+        rustix::io::Errno::WOULDBLOCK => {
+            Error::Open(format!("another daemon has the data directory {}", directory.display()))
+        }
+        error => failed("lock", directory, &error.into()),
+    })?;
+    check_writable(directory)?;
+    for path in paths(directory) {
+        if check_file(&path)? {
+            check_writable(&path)?;
+        }
+    }
+    let standing = standing(directory).map_err(|error| failed("read the database in", directory, &error))??;
+    Ok((held, standing))
+}
+
+/// Makes the database's file before SQLite does, so that only its owner can open it; SQLite gives its log the same mode.
+pub(crate) fn make_database(directory: &Path) -> Result<()> {
+    let path = directory.join(DATABASE);
+    match File::options().create_new(true).write(true).mode(PRIVATE).open(&path) {
+        Ok(_) => Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        Err(error) => Err(failed("make", &path, &error)),
+    }
+}
+
+/// A new file's name must reach the disk too, or a power cut takes the whole database along.
+pub(crate) fn sync_directory(held: &File, directory: &Path) -> Result<()> {
+    held.sync_all().map_err(|error| failed("sync", directory, &error))
+}
+
+fn failed(what: &str, path: &Path, error: &io::Error) -> Error {
+    Error::Open(format!("cannot {what} {}: {error}", path.display()))
+}
+
+fn refused(path: &Path, why: impl std::fmt::Display) -> Error {
+    Error::Open(format!("{} {why}", path.display()))
+}
+
+fn make_directory(directory: &Path) -> Result<()> {
+    std::fs::DirBuilder::new()
+        .recursive(true)
+        .mode(PRIVATE_DIRECTORY)
+        .create(directory)
+        .map_err(|error| failed("make", directory, &error))
+}
+
+fn check_directory(path: &Path, found: &Metadata) -> Result<()> {
+    if found.is_symlink() {
+        return Err(refused(path, "is a symbolic link: name the data directory itself"));
+    }
+    if !found.is_dir() {
+        return Err(refused(path, "is not a directory, and cannot be the data directory"));
+    }
+    check_owner(path, found, PRIVATE_DIRECTORY)
+}
+
+/// Whether the file is there; one that is must be a file of ours that nobody else reaches.
+fn check_file(path: &Path) -> Result<bool> {
+    let found = match std::fs::symlink_metadata(path) {
+        Ok(found) => found,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+        Err(error) => return Err(failed("look at", path, &error)),
+    };
+    if found.is_symlink() {
+        return Err(refused(path, "is a symbolic link, and the store keeps a file of its own there"));
+    }
+    if !found.is_file() {
+        return Err(refused(path, "is not a file, and the store keeps one there"));
+    }
+    if found.nlink() > 1 {
+        return Err(refused(path, "has a second name elsewhere (a hard link), by which others could change it"));
+    }
+    check_owner(path, &found, PRIVATE)?;
+    Ok(true)
+}
+
+fn check_owner(path: &Path, found: &Metadata, private: u32) -> Result<()> {
+    if found.uid() != rustix::process::geteuid().as_raw() {
+        return Err(refused(path, format_args!("belongs to another user (uid {})", found.uid())));
+    }
+    let mode = found.mode() & 0o777;
+    if mode & OTHERS != 0 {
+        let path_text = path.display();
+        return Err(refused(path, format_args!("is open to others (mode {mode:03o}): chmod {private:o} {path_text}")));
+    }
+    Ok(())
+}
+
+/// A file system that takes no writes is told before SQLite makes something else of it.
+fn check_writable(path: &Path) -> Result<()> {
+    rustix::fs::access(path, rustix::fs::Access::READ_OK | rustix::fs::Access::WRITE_OK)
+        .map_err(|error| failed("write to", path, &error.into()))
+}
+
+/// A copy of a database's first page, or what stands in its place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum FirstPage {
+    /// No page of a database.
+    Unreadable,
+    /// No table has ever been made, and nobody has said whose it is.
+    Empty,
+    /// It says that it is ours.
+    Ours,
+    /// It is another program's.
+    Foreign,
+}
+
+impl FirstPage {
+    fn of(header: &[u8]) -> Self {
+        let field = |at: usize| number(header, at);
+        let (Some(pages), Some(schema_cookie), Some(application_id)) = (field(28), field(40), field(68)) else {
+            return Self::Unreadable;
+        };
+        if !header.starts_with(HEADER_MAGIC) {
+            Self::Unreadable
+        } else if application_id == APPLICATION_ID {
+            Self::Ours
+        } else if application_id == 0 && schema_cookie == 0 && pages <= 1 {
+            Self::Empty
+        } else {
+            Self::Foreign
+        }
+    }
+}
+
+/// What stands where the database goes. Its own first page can be older than the copy in its log, and torn where a
+/// crash left a journal that SQLite will roll back; any copy that is ours is enough.
+fn standing(directory: &Path) -> io::Result<Result<Standing>> {
+    let [database, log, _, journal] = paths(directory);
+    let log = Readable::open(&log)?;
+    let (file, journal) = (Readable::open(&database)?, Readable::open(&journal)?);
+    let Some(file) = file.filter(|file| file.length > 0) else {
+        // SQLite would throw the log away.
+        return Ok(match log.filter(|log| log.length > 0) {
+            None => Ok(Standing::Empty),
+            Some(_) => Err(refused(&database, "is missing or empty, but its log is there: put the database back")),
+        });
+    };
+    let own = FirstPage::of(&file.bytes(0, HEADER_BYTES)?);
+    if own == FirstPage::Ours {
+        return Ok(Ok(Standing::Ours));
+    }
+    let mut copies = log.map_or(Ok(Vec::new()), |log| log.first_pages_of_log())?;
+    let mut unfinished = false;
+    if let Some(journal) = journal {
+        let (was_empty, copy) = journal.first_page_of_journal()?;
+        unfinished = was_empty;
+        copies.extend(copy);
+    }
+    Ok(if copies.contains(&FirstPage::Ours) {
+        Ok(Standing::Ours)
+    } else if unfinished || (own == FirstPage::Empty && !copies.contains(&FirstPage::Foreign)) {
+        Ok(Standing::Empty)
+    } else if own == FirstPage::Unreadable {
+        Err(refused(&database, "is not a database"))
+    } else {
+        Err(refused(&database, "is a database of another program"))
+    })
+}
+
+/// A file that is read at offsets.
+struct Readable {
+    file: File,
+    length: u64,
+}
+
+impl Readable {
+    /// Opens a file for reading; none where there is none.
+    fn open(path: &Path) -> io::Result<Option<Self>> {
+        match File::open(path) {
+            Ok(file) => {
+                let length = file.metadata()?.len();
+                Ok(Some(Self { file, length }))
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Bytes from an offset on, fewer where the file ends.
+    fn bytes(&self, at: u64, count: usize) -> io::Result<Vec<u8>> {
+        let left = usize::try_from(self.length.saturating_sub(at)).unwrap_or(usize::MAX);
+        let mut bytes = vec![0; count.min(left)];
+        self.file.read_exact_at(&mut bytes, at)?;
+        Ok(bytes)
+    }
+
+    /// The copies of the first page that a write-ahead log holds.
+    fn first_pages_of_log(&self) -> io::Result<Vec<FirstPage>> {
+        let header = self.bytes(0, 32)?;
+        let (Some(page_size), Some(salts)) = (number(&header, 8), header.get(16..24)) else { return Ok(Vec::new()) };
+        let mut found = Vec::new();
+        let mut at = LOG_HEADER_BYTES;
+        loop {
+            let frame = self.bytes(at, 24)?;
+            if frame.get(8..16) != Some(salts) {
+                return Ok(found);
+            }
+            if number(&frame, 0) == Some(1) {
+                found.push(FirstPage::of(&self.bytes(at + FRAME_HEADER_BYTES, HEADER_BYTES)?));
+            }
+            at += FRAME_HEADER_BYTES + u64::from(page_size);
+        }
+    }
+
+    /// Whether the database was empty when a rollback journal was begun, and the first page if that is the first of its
+    /// pages.
+    fn first_page_of_journal(&self) -> io::Result<(bool, Option<FirstPage>)> {
+        let header = self.bytes(0, 28)?;
+        let (Some(pages), Some(sector)) = (number(&header, 16), number(&header, 20)) else { return Ok((false, None)) };
+        if !header.starts_with(&JOURNAL_MAGIC) {
+            return Ok((false, None));
+        }
+        let record = self.bytes(u64::from(sector), 4 + HEADER_BYTES)?;
+        let copy = (number(&record, 0) == Some(1)).then(|| FirstPage::of(&record[4..]));
+        Ok((pages == 0, copy))
+    }
+}
+
+fn number(bytes: &[u8], at: usize) -> Option<u32> {
+    bytes.get(at..at + 4).and_then(|bytes| bytes.try_into().ok()).map(u32::from_be_bytes)
+}
