@@ -48,6 +48,11 @@ impl Daemon {
         Pid::from_raw(i32::try_from(id)?).context("no process has the number 0")
     }
 
+    /// How it ended, if it has.
+    pub fn try_wait(&mut self) -> Result<Option<ExitStatus>> {
+        Ok(self.child.try_wait()?)
+    }
+
     /// The Unix socket on which it listens.
     pub fn socket(&self) -> &Path {
         &self.socket

@@ -3,6 +3,7 @@
 use clap::{Parser, Subcommand};
 use longhand::cli;
 use longhand_attack::daemon::AS_LONGHAND;
+use longhand_attack::history;
 use std::process::ExitCode;
 
 /// Attacks Longhand from outside; see docs/reliability.md.
@@ -15,7 +16,10 @@ struct Arguments {
 
 /// One variant an attack.
 #[derive(Debug, Subcommand)]
-enum Attack {}
+enum Attack {
+    /// Many clients over a daemon that is killed at random; everything that they were told is checked.
+    History(history::Options),
+}
 
 #[tokio::main]
 async fn main() -> ExitCode {
@@ -29,5 +33,7 @@ async fn main() -> ExitCode {
             }
         };
     }
-    match Arguments::parse().attack {}
+    match Arguments::parse().attack {
+        Attack::History(options) => history::main(options).await,
+    }
 }

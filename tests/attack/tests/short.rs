@@ -1,10 +1,13 @@
 //! The attacks in their short forms.
 
+#[path = "short/history.rs"]
+mod history;
+
 use longhand_attack::daemon::Daemon;
 use std::path::Path;
 
 /// The program that is attacked, and that attacks.
-const ATTACK: &str = env!("CARGO_BIN_EXE_attack");
+pub(crate) const ATTACK: &str = env!("CARGO_BIN_EXE_attack");
 
 #[tokio::test]
 async fn the_daemon_under_attack_is_the_real_one_and_stops_when_it_is_asked() {

@@ -1,0 +1,273 @@
+//! The checks of a store at rest: histories, streams, snapshots, chains, against the clients' record and the log.
+
+use super::client::Client;
+use super::content;
+use super::log::Log;
+use super::readers;
+use super::record::{Expected, Snapshot, Watched, lock};
+use longhand::pb;
+use pb::event::Body;
+use pb::{EventKind, MessageKind};
+use rand::Rng as _;
+use std::collections::{BTreeSet, HashMap, HashSet};
+
+/// Everything about a session's history.
+pub(super) async fn session(client: &mut Client, log: &Log, id: &str) {
+    let newest = log.sessions.get(id).map_or(0, |lineage| lineage.revision);
+    history(client, log, id, None, newest).await;
+    for _ in 0..2 {
+        let at = client.rng.random_range(1..=newest.max(1));
+        history(client, log, id, Some(at), at).await;
+    }
+    events(client, log, id).await;
+    let request =
+        pb::GetContextRequest { session_id: id.to_owned(), as_of_revision: Some(newest), ..Default::default() };
+    if let Some(view) = readers::view(client, &request).await {
+        readers::check(client, id, &view).await;
+    }
+    chain(client, Some(id)).await;
+}
+
+/// The ids of a session's messages at a revision, in order, as the log tells of them. A fork leaves out what was open
+/// where it forked.
+fn listed(log: &Log, id: &str, at: i64) -> Vec<String> {
+    let events = log.history(id, at);
+    let forks = forks(log, id);
+    let mut sealed: HashMap<&str, i64> = HashMap::new();
+    // A message that was open then is inherited if it was sealed where the session forked.
+    for event in log.history(id, i64::MAX) {
+        match &event.body {
+            Some(Body::MessageAppended(body)) if body.sealed => drop(sealed.insert(&body.message_id, event.revision)),
+            Some(Body::MessageFinished(body)) => drop(sealed.insert(&body.message_id, event.revision)),
+            _ => {}
+        }
+    }
+    let messages = events.iter().filter_map(|event| match &event.body {
+        Some(Body::MessageAppended(body)) => {
+            let fork = forks.iter().find(|fork| event.revision <= **fork);
+            let is_inherited =
+                fork.is_none_or(|fork| sealed.get(body.message_id.as_str()).is_some_and(|at| at <= fork));
+            is_inherited.then(|| body.message_id.clone())
+        }
+        _ => None,
+    });
+    messages.collect()
+}
+
+/// The revisions at which a session and its ancestors forked, ascending.
+fn forks(log: &Log, id: &str) -> Vec<i64> {
+    let mut forks = Vec::new();
+    let mut id = id;
+    while let Some((parent, at)) = log.sessions.get(id).and_then(|lineage| lineage.fork.as_ref()) {
+        let last = forks.last().copied().unwrap_or(i64::MAX);
+        forks.push(last.min(*at));
+        id = parent;
+    }
+    forks.reverse();
+    forks
+}
+
+/// P1, P2, P3: the history is what was acknowledged, in the order of the log, byte for byte.
+async fn history(client: &mut Client, log: &Log, id: &str, at: Option<i64>, revision: i64) {
+    let Ok(found) = client.messages(id, at, true).await else { return };
+    let ids: Vec<&String> = found.iter().map(|message| &message.message_id).collect();
+    let expected = listed(log, id, revision);
+    if ids != expected.iter().collect::<Vec<_>>() {
+        let (there, told): (BTreeSet<&String>, BTreeSet<&String>) =
+            (ids.into_iter().collect(), expected.iter().collect());
+        let missing: Vec<_> = told.difference(&there).collect();
+        let surplus: Vec<_> = there.difference(&told).collect();
+        client.finding(format!(
+            "P2: messages of {id} at {at:?}: {missing:?} are missing, {surplus:?} too many, or the order is wrong"
+        ));
+    }
+    for message in &found {
+        known(client, id, at, message).await;
+    }
+}
+
+/// Holds one message against what its client was told.
+async fn known(client: &mut Client, session: &str, at: Option<i64>, message: &pb::Message) {
+    let id = &message.message_id;
+    let expected = lock(&client.world.record.messages).get(id).cloned();
+    let wrong = match expected {
+        None if message.origin() == pb::Origin::Derived => false,
+        None => {
+            client.finding(format!("P14: {id} is in {session}, and nobody was told that it was taken: {message:?}"));
+            false
+        }
+        Some(Expected::Whole(fingerprint)) => content::message(message) != fingerprint,
+        Some(Expected::Edit(fingerprint)) => {
+            message.kind() != MessageKind::Edit || content::parts(&message.parts) != fingerprint
+        }
+        // As it was at a revision, an open message had fewer parts.
+        Some(Expected::Open(open)) => {
+            let state = open.state.lock().await;
+            if at.is_none() && message.sealed_revision.is_some() {
+                !state.is_sealed || content::message(message) != content::new_message(&state.message, true)
+            } else {
+                let there: Vec<pb::Part> = message.parts.iter().map(content::sent).collect();
+                let is_whole = at.is_some() || there.len() == state.message.parts.len();
+                !is_whole || !state.message.parts.starts_with(&there)
+            }
+        }
+    };
+    if wrong {
+        client.finding(format!("P2: message {id} of {session} at {at:?} is not what was acknowledged: {message:?}"));
+    }
+}
+
+/// P6: a session's list of events is its part of the log, behind what it inherited.
+async fn events(client: &mut Client, log: &Log, id: &str) {
+    let mut request = pb::ListEventsRequest {
+        session_id: Some(id.to_owned()),
+        page_size: client.rng.random_range(50..1_000),
+        ..pb::ListEventsRequest::default()
+    };
+    let mut found: Vec<(i64, u64)> = Vec::new();
+    while let Ok(page) = client.ask(&request).await {
+        found.extend(page.events.iter().map(|event| (event.seq, content::event(event))));
+        if page.next_cursor.is_empty() {
+            break;
+        }
+        request.after_cursor = page.next_cursor;
+    }
+    let expected: Vec<(i64, u64)> =
+        log.history(id, i64::MAX).iter().map(|event| (event.seq, content::event(event))).collect();
+    if found != expected {
+        client.finding(format!("P6: the {} events of {id} differ from the {} of the log", found.len(), expected.len()));
+    }
+}
+
+/// P13: the chain of a session, or of all.
+pub(super) async fn chain(client: &mut Client, id: Option<&str>) {
+    match client.ask(&pb::CheckIntegrityRequest { session_id: id.map(str::to_owned) }).await {
+        Ok((findings, end)) => {
+            for finding in &findings {
+                client.finding(format!("P13: {finding:?}"));
+            }
+            if usize::try_from(end.finding_count) != Ok(findings.len()) {
+                client.finding(format!("P13: a check ended with {end:?}, and had {} findings", findings.len()));
+            }
+        }
+        Err(refusal) => client.finding(format!("P13: a check was refused: {refusal:?}")),
+    }
+}
+
+/// P13: heads that were exported are heads still, and those of the log.
+pub(super) async fn heads(client: &mut Client, log: &Log) {
+    let heads = std::mem::take(&mut *lock(&client.world.record.heads));
+    for head in &heads {
+        let events = log.history(&head.session_id, head.revision);
+        let there = events.last().filter(|event| event.revision == head.revision);
+        if there.is_none_or(|event| event.hash != head.hash) {
+            client.finding(format!("P13: the head of {} at {} is not in the log", head.session_id, head.revision));
+        }
+    }
+    for chunk in heads.chunks(50) {
+        let at: Vec<pb::Head> = chunk.iter().map(|head| pb::Head { hash: Vec::new(), ..head.clone() }).collect();
+        match client.ask(&pb::ListHeadsRequest { at, page_size: 1_000, ..Default::default() }).await {
+            Ok(page) if page.heads == chunk => {}
+            Ok(_) => client.finding("P13: heads that were exported are others now"),
+            Err(refusal) => client.finding(format!("P13: heads were refused: {refusal:?}")),
+        }
+    }
+}
+
+/// P6: the stream of a watcher, put together, is the log behind its filter, in order, once.
+pub(super) fn watched(client: &Client, log: &Log, watched: &Watched) {
+    if watched.after_seq < 0 {
+        return;
+    }
+    let kinds: HashSet<i32> = watched.kinds.iter().copied().collect();
+    let range = log.events.iter().filter(|event| (watched.after_seq + 1..=watched.to_seq).contains(&event.seq));
+    let matches = |event: &&pb::Event| {
+        (watched.sessions.is_empty() || watched.sessions.contains(&event.session_id))
+            && (kinds.is_empty() || kinds.contains(&event.kind))
+    };
+    let expected: Vec<(i64, u64)> = range.filter(matches).map(|event| (event.seq, content::event(event))).collect();
+    if watched.events != expected {
+        let found: BTreeSet<i64> = watched.events.iter().map(|(seq, _)| *seq).collect();
+        let told: BTreeSet<i64> = expected.iter().map(|(seq, _)| *seq).collect();
+        let missing: Vec<_> = told.difference(&found).take(10).collect();
+        let surplus: Vec<_> = found.difference(&told).take(10).collect();
+        client.finding(format!(
+            "P6: the stream of {} from {} to {} over {} connections: {missing:?} are missing, {surplus:?} too many, of {} events",
+            watched.name,
+            watched.after_seq,
+            watched.to_seq,
+            watched.connections,
+            expected.len()
+        ));
+    }
+    let shown: HashSet<i64> = expected.iter().map(|(seq, _)| *seq).collect();
+    for end in &watched.frame_ends {
+        if let Some(next) = mutation_goes_on(log, *end, &shown) {
+            client.finding(format!("P6: a frame ends at {end}, and its mutation goes on at {next}"));
+        }
+    }
+}
+
+/// The next event of an event's mutation among those of a stream, if it goes on. Clients' mutations are told by their
+/// request, a compaction's by its last event.
+fn mutation_goes_on(log: &Log, seq: i64, shown: &HashSet<i64>) -> Option<i64> {
+    let index = usize::try_from(seq - 1).ok()?;
+    let event = log.events.get(index)?;
+    let behind = log.events[index + 1..].iter().take_while(|next| next.session_id == event.session_id);
+    let of_request = |next: &&pb::Event| !event.request_id.is_empty() && next.request_id == event.request_id;
+    if let Some(next) = behind.clone().take_while(of_request).find(|next| shown.contains(&next.seq)) {
+        return Some(next.seq);
+    }
+    let is_piece = |event: &pb::Event| match &event.body {
+        Some(Body::PartsPruned(_)) => true,
+        Some(Body::MessageAppended(body)) => matches!(
+            body.kind(),
+            MessageKind::Summary | MessageKind::Marker | MessageKind::Continuation | MessageKind::Replay
+        ),
+        _ => false,
+    };
+    if !is_piece(event) {
+        return None;
+    }
+    behind
+        .take_while(|next| is_piece(next) || next.kind() == EventKind::Compacted)
+        .find(|next| shown.contains(&next.seq))
+        .map(|next| next.seq)
+}
+
+/// P6: a snapshot is the session as it stood after the event that it names.
+pub(super) async fn snapshot(client: &mut Client, log: &Log, snapshot: &Snapshot) {
+    let Some(at) = log.revision_at(&snapshot.session, snapshot.head_seq) else { return };
+    let request = pb::GetContextRequest {
+        session_id: snapshot.session.clone(),
+        as_of_revision: Some(at),
+        ..pb::GetContextRequest::default()
+    };
+    let Some(view) = readers::view(client, &request).await else { return };
+    if view.messages != snapshot.messages {
+        let (session, head) = (&snapshot.session, snapshot.head_seq);
+        client.finding(format!("P6: the snapshot of {session} at event {head} is not its view at {at}"));
+    }
+}
+
+/// A summary that a client wrote is in the history as the client wrote it.
+pub(super) async fn client_summaries(client: &mut Client, log: &Log, from: usize) {
+    let brought = std::mem::take(&mut *lock(&client.world.record.summaries));
+    for event in &log.events[from.min(log.events.len())..] {
+        let Some(Body::Compacted(body)) = &event.body else { continue };
+        let Some(outcome) = body.outcome.as_ref().filter(|outcome| outcome.summarizer.contains("client")) else {
+            continue;
+        };
+        let Some(id) = &outcome.summary_message_id else { continue };
+        let request = pb::GetMessageRequest { session_id: event.session_id.clone(), message_id: id.clone() };
+        let Ok(pb::GetMessageResponse { message: Some(message), .. }) = client.ask(&request).await else { continue };
+        let first = message.parts.first().and_then(|part| part.body.clone());
+        let texts = brought.get(&body.compaction_id).map(Vec::as_slice).unwrap_or_default();
+        let is_there = |said: &str| texts.iter().any(|text| said.contains(text.trim()));
+        match first {
+            Some(pb::part::Body::Text(text)) if is_there(&text.text) => {}
+            other => client
+                .finding(format!("P2: the summary of {} is not what its client wrote: {other:?}", body.compaction_id)),
+        }
+    }
+}

@@ -1,0 +1,320 @@
+//! A client: it asks until it is answered, keeps its requests, and sends answered ones again.
+
+use super::reasons::{self, Refusal};
+use super::record::{Asked, Fate, Record, Session, count, lock};
+use super::rpc::{Mutation, Rpc, Told};
+use super::service::Service;
+use crate::daemon;
+use longhand::pb;
+use rand::Rng as _;
+use rand::rngs::StdRng;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+use tonic::transport::Channel;
+use tonic::{Request, Status};
+
+/// How long a request may stay unanswered by a daemon that runs.
+const ANSWER_TIME_MAX: Duration = Duration::from_secs(60);
+/// The pause before an attempt is repeated.
+const RETRY_PAUSE: Duration = Duration::from_millis(5);
+/// Answered requests that a client keeps, to send them again.
+const KEPT_MAX: usize = 40;
+/// The reason of a request that was never answered.
+pub(super) const NO_ANSWER: &str = "NO_ANSWER";
+
+/// What all clients of an attack share.
+#[derive(Debug)]
+pub(super) struct World {
+    /// The daemon.
+    pub(super) service: Service,
+    /// The clients' record.
+    pub(super) record: Record,
+    /// The sessions of the round.
+    pub(super) sessions: std::sync::Mutex<Vec<Arc<Session>>>,
+    /// Set when clients are to come to an end.
+    pub(super) stopping: std::sync::atomic::AtomicBool,
+    /// The event up to which watchers go on; the last one there is, once nothing more happens.
+    pub(super) final_seq: std::sync::atomic::AtomicI64,
+}
+
+impl World {
+    /// Whether clients are to come to an end.
+    pub(super) fn is_stopping(&self) -> bool {
+        self.stopping.load(Ordering::SeqCst)
+    }
+}
+
+/// What one attempt came to.
+enum Attempt<T> {
+    Answered(T),
+    Refused(Refusal),
+    Lost,
+}
+
+type Again = Box<dyn Fn(Channel, String) -> Pin<Box<dyn Future<Output = Result<Told, Status>> + Send>> + Send + Sync>;
+
+/// An answered request that can be sent again.
+struct Kept {
+    rpc: &'static str,
+    request_id: String,
+    told: Told,
+    again: Again,
+}
+
+/// A client with a name and a connection of its own.
+pub(super) struct Client {
+    /// What it shares with the others.
+    pub(super) world: Arc<World>,
+    /// Its name, which the daemon knows as its actor.
+    pub(super) name: String,
+    /// Its own source of chance.
+    pub(super) rng: StdRng,
+    channel: Channel,
+    kept: Vec<Kept>,
+    next_id: u64,
+    /// Attempts that got no answer.
+    pub(super) lost_count: u64,
+}
+
+/// A request from a named client.
+fn named<R>(request: R, name: &str) -> Request<R> {
+    let mut request = Request::new(request);
+    if let Ok(name) = name.parse() {
+        request.metadata_mut().insert("longhand-actor", name);
+    }
+    request
+}
+
+impl Client {
+    /// A client of the daemon.
+    pub(super) fn new(world: Arc<World>, name: &str, seed: u64) -> Self {
+        let channel = daemon::connect(world.service.socket());
+        let rng = crate::seed::generator(seed, name);
+        Self { world, name: name.to_owned(), rng, channel, kept: Vec::new(), next_id: 0, lost_count: 0 }
+    }
+
+    /// An id that no other request or message has.
+    pub(super) fn fresh_id(&mut self) -> String {
+        self.next_id += 1;
+        format!("{}-{}", self.name, self.next_id)
+    }
+
+    /// A session, drawn at random.
+    pub(super) fn some_session(&mut self) -> Option<Arc<Session>> {
+        let sessions = lock(&self.world.sessions);
+        let index = self.rng.random_range(0..sessions.len().max(1));
+        sessions.get(index).cloned()
+    }
+
+    /// A connection of its own for a stream.
+    pub(super) fn connection(&self) -> Channel {
+        daemon::connect(self.world.service.socket())
+    }
+
+    /// Sends a request until it is answered or refused.
+    pub(super) async fn ask<R: Rpc>(&mut self, request: &R) -> Result<R::Answer, Refusal> {
+        let began = Instant::now();
+        loop {
+            self.world.service.wait_until_up().await;
+            let send = |channel, name: &str| R::send(channel, named(request.clone(), name));
+            match self.attempt(R::NAME, send(self.channel.clone(), &self.name)).await {
+                Attempt::Answered(answer) => {
+                    count(&self.world.record.counts.answered);
+                    return Ok(answer);
+                }
+                Attempt::Refused(refusal) if matches!(refusal.reason.as_str(), "STORE_BUSY" | "SHUTTING_DOWN") => {}
+                Attempt::Refused(refusal) => {
+                    count(&self.world.record.counts.refused);
+                    let mut reasons = lock(&self.world.record.counts.reasons);
+                    *reasons.entry((R::NAME, refusal.reason.clone())).or_default() += 1;
+                    return Err(refusal);
+                }
+                Attempt::Lost => {
+                    self.lost_count += 1;
+                    count(&self.world.record.counts.lost);
+                }
+            }
+            if began.elapsed() > ANSWER_TIME_MAX {
+                self.finding(format!("{} was not answered within {ANSWER_TIME_MAX:?}", R::NAME));
+                let (reason, message) = (NO_ANSWER.to_owned(), String::new());
+                return Err(Refusal { reason, metadata: Default::default(), message });
+            }
+            tokio::time::sleep(RETRY_PAUSE).await;
+        }
+    }
+
+    /// One attempt, with what is wrong with its refusal noted.
+    async fn attempt<T>(&self, rpc: &'static str, sending: impl Future<Output = Result<T, Status>>) -> Attempt<T> {
+        let deaths = self.world.service.deaths();
+        let status = match tokio::time::timeout(ANSWER_TIME_MAX, sending).await {
+            Ok(Ok(answer)) => return Attempt::Answered(answer),
+            Ok(Err(status)) => status,
+            Err(_) => return Attempt::Lost,
+        };
+        if let Some((refusal, wrong)) = reasons::refusal(rpc, &status) {
+            wrong.into_iter().for_each(|text| self.finding(text));
+            return Attempt::Refused(refusal);
+        }
+        // An error that the connection made, rather than the daemon, has a source.
+        let is_local = std::error::Error::source(&status).is_some();
+        if !is_local && self.world.service.deaths() == deaths {
+            self.finding(format!("P14: {rpc} failed without a reason: {status:?}"));
+        }
+        Attempt::Lost
+    }
+
+    /// Notes a broken promise.
+    pub(super) fn finding(&self, text: impl AsRef<str>) {
+        self.world.record.finding(format!("{} ({})", text.as_ref(), self.name));
+    }
+
+    /// Sends a mutation until it is answered or refused, and notes what came of it. Some answered ones are sent again
+    /// at once, some together with their copy, some with another payload under the same id.
+    pub(super) async fn apply<M: Mutation>(
+        &mut self,
+        session: &Session,
+        request: M,
+        expected_revision: Option<i64>,
+    ) -> Result<M::Answer, Refusal> {
+        let key = (session.id.clone(), request.request_id().to_owned());
+        let after_seq = self.world.record.newest_seq.load(Ordering::SeqCst);
+        let asked = Asked { rpc: M::NAME, after_seq, expected_revision, fate: Fate::Open };
+        lock(&self.world.record.asked).insert(key.clone(), asked);
+        let twin = if self.rng.random_bool(0.04) {
+            let (channel, copy) = (self.connection(), named(request.clone(), &self.name));
+            Some(tokio::spawn(async move { M::send(channel, copy).await }))
+        } else {
+            None
+        };
+        let mut outcome = self.ask(&request).await;
+        let copy = match twin {
+            Some(twin) => twin.await.ok().and_then(Result::ok),
+            None => None,
+        };
+        // Whichever came first was refused, the other one came when the session could take it again.
+        if let (Err(_), Some(copy)) = (&outcome, &copy) {
+            outcome = Ok(copy.clone());
+        }
+        let fate = match &outcome {
+            Ok(answer) => Fate::Done(M::told(answer)),
+            Err(refusal) => Fate::Refused(refusal.clone()),
+        };
+        self.note(key, fate, session);
+        if let Ok(answer) = &outcome {
+            let told = M::told(answer);
+            if let Some(copy) = copy {
+                self.same(M::NAME, request.request_id(), &told, &M::told(&copy));
+            }
+            self.keep(request.clone(), told.clone());
+            match self.rng.random_range(0..40) {
+                0..3 => self.send_again(&request, &told).await,
+                3 => self.send_altered(&request).await,
+                4..8 => self.send_kept().await,
+                _ => {}
+            }
+        }
+        outcome
+    }
+
+    fn note(&self, key: (String, String), fate: Fate, session: &Session) {
+        let record = &self.world.record;
+        if let Fate::Done(Told { revision, seq, .. }) = &fate {
+            let mut asked = lock(&record.asked);
+            if let Some(asked) = asked.get(&key)
+                && seq.is_some_and(|seq| seq < asked.after_seq)
+            {
+                record.finding(format!("P3: {} was told event {seq:?}, asked after {}", asked.rpc, asked.after_seq));
+            }
+            if let Some(asked) = asked.get_mut(&key) {
+                asked.fate = fate.clone();
+            }
+            drop(asked);
+            record.told_seq(seq.unwrap_or(0));
+            session.revision.fetch_max(revision.unwrap_or(0), Ordering::SeqCst);
+        } else if let Some(asked) = lock(&record.asked).get_mut(&key) {
+            asked.fate = fate;
+        }
+    }
+
+    fn keep<M: Mutation>(&mut self, request: M, told: Told) {
+        let (rpc, request_id) = (M::NAME, request.request_id().to_owned());
+        let again: Again = Box::new(move |channel, name| {
+            let request = named(request.clone(), &name);
+            Box::pin(async move { M::send(channel, request).await.map(|answer| M::told(&answer)) })
+        });
+        let kept = Kept { rpc, request_id, told, again };
+        if self.kept.len() < KEPT_MAX {
+            self.kept.push(kept);
+        } else {
+            let place = self.rng.random_range(0..KEPT_MAX);
+            self.kept[place] = kept;
+        }
+    }
+
+    fn same(&self, rpc: &str, request_id: &str, first: &Told, again: &Told) {
+        count(&self.world.record.counts.repeated);
+        if first != again {
+            self.finding(format!("P4: {rpc} {request_id} was answered {first:?}, then {again:?}"));
+        }
+    }
+
+    async fn send_again<M: Mutation>(&mut self, request: &M, told: &Told) {
+        match self.ask(request).await {
+            Ok(answer) => self.same(M::NAME, request.request_id(), told, &M::told(&answer)),
+            Err(refusal) => self.finding(format!("P4: a repeated {} was refused: {refusal:?}", M::NAME)),
+        }
+    }
+
+    async fn send_altered<M: Mutation>(&mut self, request: &M) {
+        match self.ask(&request.altered()).await {
+            Err(refusal) if refusal.reason == "REQUEST_ID_REUSED" || refusal.reason == NO_ANSWER => {}
+            other => self.finding(format!("P4: {} with the id of another request came to {other:?}", M::NAME)),
+        }
+    }
+
+    /// Sends a request again that was answered some time ago.
+    pub(super) async fn send_kept(&mut self) {
+        if self.kept.is_empty() {
+            return;
+        }
+        let index = self.rng.random_range(0..self.kept.len());
+        let kept = &self.kept[index];
+        self.world.service.wait_until_up().await;
+        let sending = (kept.again)(self.channel.clone(), self.name.clone());
+        match self.attempt(kept.rpc, sending).await {
+            Attempt::Answered(told) => self.same(kept.rpc, &kept.request_id, &kept.told, &told),
+            Attempt::Refused(refusal) if matches!(refusal.reason.as_str(), "STORE_BUSY" | "SHUTTING_DOWN") => {}
+            Attempt::Refused(refusal) => {
+                self.finding(format!("P4: a repeated {} was refused: {refusal:?}", kept.rpc));
+            }
+            Attempt::Lost => {}
+        }
+    }
+
+    /// Every message of a session, as it stood at a revision.
+    pub(super) async fn messages(
+        &mut self,
+        session: &str,
+        at: Option<i64>,
+        derived: bool,
+    ) -> Result<Vec<pb::Message>, Refusal> {
+        let mut request = pb::ListMessagesRequest {
+            session_id: session.to_owned(),
+            page_size: 1_000,
+            as_of_revision: at,
+            include_derived: derived,
+            ..pb::ListMessagesRequest::default()
+        };
+        let mut messages = Vec::new();
+        loop {
+            let page = self.ask(&request).await?;
+            messages.extend(page.messages);
+            if page.next_page_token.is_empty() {
+                return Ok(messages);
+            }
+            request.page_token = page.next_page_token;
+        }
+    }
+}

@@ -1,0 +1,321 @@
+//! The log, followed from its first event on: dense, never altered, each compaction with one beginning and one end, each
+//! request done once.
+
+use super::client::Client;
+use super::record::{Asked, Fate, Record, lock};
+use longhand::pb;
+use pb::EventKind;
+use pb::event::Body;
+use std::collections::{BTreeMap, HashMap};
+
+/// A compaction as the log tells of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    Proposed,
+    Started,
+    Ended,
+}
+
+/// A session as the log tells of it.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Lineage {
+    /// The session that it was forked from, and where.
+    pub(super) fork: Option<(String, i64)>,
+    /// Its newest revision.
+    pub(super) revision: i64,
+    /// Its own events, as indexes into the log.
+    pub(super) events: Vec<usize>,
+    /// The compaction that began and has not ended.
+    running: Option<String>,
+}
+
+/// The log.
+#[derive(Debug, Default)]
+pub(super) struct Log {
+    /// The events, without messages, in order.
+    pub(super) events: Vec<pb::Event>,
+    /// The sessions.
+    pub(super) sessions: HashMap<String, Lineage>,
+    compactions: HashMap<String, Phase>,
+    /// Where the next page begins.
+    cursor: String,
+    /// Events up to this index are held against the clients' record.
+    matched: usize,
+}
+
+/// Whether an event changes history, marks or policy: what `expected_revision` is about.
+fn changes_history(kind: EventKind) -> bool {
+    !matches!(
+        kind,
+        EventKind::SessionUpdated
+            | EventKind::SessionArchived
+            | EventKind::SessionRestored
+            | EventKind::UsageRecorded
+            | EventKind::CompactionProposed
+            | EventKind::CompactionStarted
+            | EventKind::CompactionRetried
+            | EventKind::CompactionFailed
+            | EventKind::CompactionCancelled
+    )
+}
+
+/// The compaction that an event tells of, and the phase that it leads to.
+fn phase_of(body: &Body) -> Option<(&str, Phase)> {
+    Some(match body {
+        Body::CompactionProposed(body) => (&body.compaction_id, Phase::Proposed),
+        Body::CompactionStarted(body) => (&body.compaction_id, Phase::Started),
+        Body::Compacted(body) => (&body.compaction_id, Phase::Ended),
+        Body::CompactionFailed(body) => (&body.compaction_id, Phase::Ended),
+        Body::CompactionCancelled(body) => (&body.compaction_id, Phase::Ended),
+        _ => return None,
+    })
+}
+
+impl Log {
+    /// Reads what came since the last time.
+    pub(super) async fn follow(&mut self, client: &mut Client) {
+        loop {
+            let request = pb::ListEventsRequest {
+                after_cursor: self.cursor.clone(),
+                page_size: 1_000,
+                ..pb::ListEventsRequest::default()
+            };
+            let page = match client.ask(&request).await {
+                Ok(page) => page,
+                Err(refusal) => return client.finding(format!("P6: the log was refused: {refusal:?}")),
+            };
+            let is_end = page.next_cursor.is_empty();
+            if let Some(last) = page.events.last() {
+                self.cursor.clone_from(&last.cursor);
+            }
+            for event in page.events {
+                self.add(&client.world.record, event);
+            }
+            if is_end {
+                return;
+            }
+        }
+    }
+
+    /// P2: a stretch of the log reads as it did before.
+    pub(super) async fn read_again(&self, client: &mut Client, from: usize, many: usize) {
+        let after_cursor = from.checked_sub(1).and_then(|at| self.events.get(at)).map(|event| event.cursor.clone());
+        let mut request = pb::ListEventsRequest {
+            after_cursor: after_cursor.unwrap_or_default(),
+            page_size: 1_000,
+            ..pb::ListEventsRequest::default()
+        };
+        let mut index = from;
+        let end = self.events.len().min(from + many);
+        while index < end {
+            let Ok(page) = client.ask(&request).await else { return };
+            for event in &page.events {
+                if self.events.get(index).is_some_and(|before| before != event) {
+                    client.finding(format!("P2: event {} is another one now", event.seq));
+                }
+                index += 1;
+            }
+            if page.next_cursor.is_empty() {
+                break;
+            }
+            request.after_cursor = page.next_cursor;
+        }
+        if index < end {
+            client.finding(format!("P2: the log ended at {index}, and had {end} events before"));
+        }
+    }
+
+    fn add(&mut self, record: &Record, event: pb::Event) {
+        let index = self.events.len();
+        let (seq, id, revision) = (event.seq, event.session_id.clone(), event.revision);
+        if seq != i64::try_from(index).unwrap_or(i64::MAX) + 1 {
+            record.finding(format!("P3: event {seq} follows {index}"));
+        }
+        let fork = match &event.body {
+            Some(Body::SessionForked(body)) => Some((body.fork_session_id.clone(), body.fork_revision)),
+            _ => None,
+        };
+        let session = self.sessions.entry(id.clone()).or_insert_with(|| Lineage {
+            revision: fork.as_ref().map_or(0, |(_, at)| *at),
+            fork,
+            ..Lineage::default()
+        });
+        if revision != session.revision + 1 {
+            record.finding(format!("P3: revision {revision} of {id} follows {}", session.revision));
+        }
+        session.revision = revision;
+        session.events.push(index);
+        if let Some((compaction, phase)) = event.body.as_ref().and_then(phase_of) {
+            compaction_event(record, session, self.compactions.get(compaction).copied(), &event, (compaction, phase));
+            self.compactions.insert(compaction.to_owned(), phase);
+        }
+        if let Some(Body::CompactionRetried(body)) = &event.body
+            && self.compactions.get(&body.compaction_id) != Some(&Phase::Started)
+        {
+            record.finding(format!("P7: {} is tried again, and does not run", body.compaction_id));
+        }
+        self.events.push(event);
+    }
+
+    /// P7: at rest every compaction that began has ended.
+    pub(super) fn check_ends(&self, record: &Record) {
+        for (compaction, phase) in &self.compactions {
+            if *phase != Phase::Ended {
+                record.finding(format!("P7: {compaction} is {phase:?} for ever"));
+            }
+        }
+    }
+
+    /// P1, P3, P4, P5, P14: what clients were told about their requests is what the log says, and the log says nothing
+    /// that nobody asked for. Only requests of events that were not looked at before are considered.
+    pub(super) fn check_requests(&mut self, record: &Record) {
+        let mut groups: BTreeMap<(String, String), Vec<usize>> = BTreeMap::new();
+        for (index, event) in self.events.iter().enumerate().skip(self.matched) {
+            if !event.request_id.is_empty() {
+                groups.entry((event.session_id.clone(), event.request_id.clone())).or_default().push(index);
+            }
+        }
+        self.matched = self.events.len();
+        let mut asked = lock(&record.asked);
+        for (key, group) in &groups {
+            match asked.remove(key) {
+                Some(asked) => self.check_group(record, key, group, &asked),
+                None => record
+                    .finding(format!("P4: event {} is of {key:?}, which is over or was never asked", group[0] + 1)),
+            }
+        }
+        for (key, asked) in asked.drain() {
+            match asked.fate {
+                Fate::Done(told) if must_write(asked.rpc) && told.existed_count == 0 => {
+                    record.finding(format!(
+                        "P1: {} {key:?} was acknowledged as {told:?} and is not in the log",
+                        asked.rpc
+                    ));
+                }
+                Fate::Refused(refusal) if refusal.reason == "REVISION_MISMATCH" => {
+                    self.check_mismatch(record, &key.0, &asked.expected_revision, &refusal.metadata)
+                }
+                Fate::Done(_) | Fate::Refused(_) | Fate::Open => {}
+            }
+        }
+    }
+
+    fn check_group(&self, record: &Record, key: &(String, String), group: &[usize], asked: &Asked) {
+        let (first, last) = (group[0], group[group.len() - 1]);
+        let rpc = asked.rpc;
+        if last - first + 1 != group.len() {
+            record.finding(format!("P4: {rpc} {key:?} is in the log at {group:?}: done twice, or torn"));
+        }
+        let (first, last) = (&self.events[first], &self.events[last]);
+        match &asked.fate {
+            Fate::Done(told) => {
+                let says = (told.revision.unwrap_or(last.revision), told.seq.unwrap_or(last.seq));
+                if says != (last.revision, last.seq) {
+                    let there = (last.revision, last.seq);
+                    record.finding(format!("P4: {rpc} {key:?} was told {says:?}, the log says {there:?}"));
+                }
+                if first.seq <= asked.after_seq {
+                    let (seq, after) = (first.seq, asked.after_seq);
+                    record.finding(format!("P3: {rpc} {key:?} is event {seq}, and was asked after {after} was told"));
+                }
+                if let Some(expected) = asked.expected_revision {
+                    self.check_expected(record, key, expected, first.revision);
+                }
+            }
+            Fate::Refused(refusal) => {
+                record.finding(format!("P14: {rpc} {key:?} was refused and is in the log: {refusal:?}"));
+            }
+            Fate::Open => {}
+        }
+    }
+
+    /// The revisions of a session that changed its history, behind one revision and before another.
+    fn changes(&self, session: &str, after: i64, before: i64) -> Vec<i64> {
+        let events = self.history(session, before - 1);
+        let changes = events.iter().filter(|event| event.revision > after && changes_history(event.kind()));
+        changes.map(|event| event.revision).collect()
+    }
+
+    fn check_expected(&self, record: &Record, key: &(String, String), expected: i64, at: i64) {
+        let between = self.changes(&key.0, expected, at);
+        if !between.is_empty() {
+            record
+                .finding(format!("P5: {key:?} expected revision {expected} and was taken at {at}, behind {between:?}"));
+        }
+    }
+
+    fn check_mismatch(&self, record: &Record, session: &str, expected: &Option<i64>, facts: &HashMap<String, String>) {
+        let (Some(expected), Some(current)) = (expected, facts.get("current_revision")) else { return };
+        let current = current.parse::<i64>().unwrap_or(-1);
+        if !self.changes(session, *expected, current + 1).contains(&current) {
+            record.finding(format!("P5: {session} refused {expected} because of {current}, where nothing changed"));
+        }
+    }
+
+    /// The events of a session's history up to a revision, inherited ones first.
+    pub(super) fn history(&self, session: &str, to: i64) -> Vec<&pb::Event> {
+        let mut events = Vec::new();
+        let (mut session, mut to) = (session, to);
+        while let Some(lineage) = self.sessions.get(session) {
+            let own = lineage.events.iter().rev().map(|index| &self.events[*index]);
+            events.extend(own.filter(|event| event.revision <= to));
+            let Some((parent, at)) = &lineage.fork else { break };
+            (session, to) = (parent, to.min(*at));
+        }
+        events.reverse();
+        events
+    }
+
+    /// The revision that a session had at an event.
+    pub(super) fn revision_at(&self, session: &str, seq: i64) -> Option<i64> {
+        let lineage = self.sessions.get(session)?;
+        let before = lineage.events.iter().rev().map(|index| &self.events[*index]).find(|event| event.seq <= seq)?;
+        Some(before.revision)
+    }
+}
+
+/// Whether an acknowledged request of this kind must have left an event: others may find nothing to change.
+fn must_write(rpc: &str) -> bool {
+    matches!(
+        rpc,
+        "AppendMessages"
+            | "AppendParts"
+            | "FinishMessage"
+            | "RewindSession"
+            | "EditMessage"
+            | "UndoChange"
+            | "RedoChange"
+            | "SupplySummary"
+    )
+}
+
+/// P7 and P12 for one event.
+fn compaction_event(
+    record: &Record,
+    session: &mut Lineage,
+    before: Option<Phase>,
+    event: &pb::Event,
+    (compaction, phase): (&str, Phase),
+) {
+    let supplied =
+        matches!(&event.body, Some(Body::Compacted(body)) if body.trigger() == pb::CompactionTrigger::Supplied);
+    let fits = match (before, phase) {
+        (None, Phase::Proposed | Phase::Started) | (Some(Phase::Proposed), Phase::Started) => true,
+        (Some(Phase::Started), Phase::Ended) => true,
+        (Some(Phase::Proposed), Phase::Ended) => event.kind() != EventKind::Compacted,
+        (None, Phase::Ended) => supplied,
+        _ => false,
+    };
+    if !fits {
+        record.finding(format!("P7: {compaction} goes from {before:?} to {:?} at event {}", event.kind(), event.seq));
+    }
+    match phase {
+        Phase::Started => {
+            if let Some(other) = session.running.replace(compaction.to_owned()) {
+                record.finding(format!("P12: {compaction} begins while {other} runs, at event {}", event.seq));
+            }
+        }
+        Phase::Ended if session.running.as_deref() == Some(compaction) => session.running = None,
+        Phase::Ended | Phase::Proposed => {}
+    }
+}

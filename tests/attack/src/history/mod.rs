@@ -1,0 +1,111 @@
+//! The history checker: many clients at once over a daemon that is killed at random. Each client keeps a record of what
+//! it was told, and everything that can be read is held against these records and against the promises P1 to P14.
+//!
+//! It knows the protocol and the promises, and nothing of the store's inside.
+//!
+//! An attack is a sequence of rounds over one store. In a round, clients share a few new sessions while the daemon is
+//! killed again and again; at its end all comes to rest, and is checked. The seed draws what clients do; when they do it
+//! depends on the machine.
+
+mod checks;
+mod client;
+mod content;
+mod log;
+mod open;
+mod readers;
+mod reasons;
+mod record;
+mod rewriters;
+mod rounds;
+mod rpc;
+mod service;
+mod summaries;
+mod views;
+mod watchers;
+mod writers;
+
+pub use rounds::{Report, run};
+
+use clap::Args;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// How large the attack is.
+#[derive(Debug, Clone, Args)]
+pub struct Options {
+    /// The seed; the same one draws the same attack. A new one when none is given.
+    #[arg(long)]
+    pub seed: Option<u64>,
+    /// The attack ends after so many kills.
+    #[arg(long, default_value_t = Self::default().kills)]
+    pub kills: u64,
+    /// The attack ends after so many seconds.
+    #[arg(long, default_value_t = Self::default().seconds)]
+    pub seconds: u64,
+    /// Kills of one round.
+    #[arg(long, default_value_t = Self::default().round)]
+    pub round: u64,
+    /// Clients that append.
+    #[arg(long, default_value_t = Self::default().writers)]
+    pub writers: usize,
+    /// Clients that rewind, edit, pin, undo, fork, archive and compact.
+    #[arg(long, default_value_t = Self::default().rewriters)]
+    pub rewriters: usize,
+    /// Clients that follow the log.
+    #[arg(long, default_value_t = Self::default().watchers)]
+    pub watchers: usize,
+    /// Clients that read views.
+    #[arg(long, default_value_t = Self::default().readers)]
+    pub readers: usize,
+    /// Clients that write summaries.
+    #[arg(long, default_value_t = Self::default().summarizers)]
+    pub summarizers: usize,
+    /// Sessions that a round begins with.
+    #[arg(long, default_value_t = Self::default().sessions)]
+    pub sessions: usize,
+    /// The longest pause of a client between two steps, in milliseconds.
+    #[arg(long, default_value_t = Self::default().pause_ms)]
+    pub pause_ms: u64,
+    /// The most requests that the daemon answers between two kills; one life in twenty is up to six times as long.
+    #[arg(long, default_value_t = Self::default().answers)]
+    pub answers: u64,
+    /// Where the store goes; a temporary folder when none is given.
+    #[arg(long)]
+    pub directory: Option<PathBuf>,
+}
+
+impl Default for Options {
+    /// The long form of one run, as the command line has it.
+    fn default() -> Self {
+        Self {
+            seed: None,
+            kills: 200,
+            seconds: 600,
+            round: 25,
+            writers: 16,
+            rewriters: 4,
+            watchers: 8,
+            readers: 3,
+            summarizers: 3,
+            sessions: 6,
+            pause_ms: 20,
+            answers: 160,
+            directory: None,
+        }
+    }
+}
+
+/// Runs the attack from the command line.
+pub async fn main(options: Options) -> ExitCode {
+    let ran = async { run(&std::env::current_exe()?, options).await };
+    match ran.await {
+        Ok(report) => {
+            println!("{report}");
+            if report.findings.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+        }
+        Err(error) => {
+            eprintln!("{error:?}");
+            ExitCode::FAILURE
+        }
+    }
+}

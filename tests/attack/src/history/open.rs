@@ -1,0 +1,244 @@
+//! Open messages: written bit by bit, through every kill, and finished, given up, or taken over by somebody else.
+
+use super::client::{Client, NO_ANSWER};
+use super::content;
+use super::record::{Expected, OpenMessage, OpenState, Session, lock};
+use super::writers::{append, check_plain, message};
+use longhand::pb;
+use pb::{DraftKind, FinishReason, Role};
+use rand::Rng as _;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Messages of one session that may stand open without a writer; the next to give one up seals it.
+const ABANDONED_MAX: usize = 3;
+
+/// Writes one message as a model speaks: words in drafts, parts, and an end.
+pub(super) async fn stream(client: &mut Client, session: &Session) {
+    let mut begun = message(client, Role::Assistant, vec![content::text("so".to_owned())]);
+    begun.finish = None;
+    begun.open = true;
+    if client.rng.random_bool(0.5) {
+        begun.parts.clear();
+    }
+    let ids = match append(client, session, vec![begun], None).await {
+        Ok(ids) => ids,
+        Err(refusal) => return check_plain(client, "append of an open message", &refusal),
+    };
+    let Some(open) = ids.first().and_then(|id| open_message(client, id)) else { return };
+    let steps = client.rng.random_range(1..8);
+    for _ in 0..steps {
+        if !step(client, session, &open).await {
+            lock(&session.abandoned).push(open);
+            return;
+        }
+        let pause = client.rng.random_range(0..15);
+        tokio::time::sleep(Duration::from_millis(pause)).await;
+    }
+    let is_crowded = lock(&session.abandoned).len() >= ABANDONED_MAX;
+    if !is_crowded && client.rng.random_bool(0.1) {
+        lock(&session.abandoned).push(open);
+    } else {
+        finish(client, session, &open).await;
+    }
+}
+
+fn open_message(client: &Client, id: &str) -> Option<Arc<OpenMessage>> {
+    match lock(&client.world.record.messages).get(id) {
+        Some(Expected::Open(open)) => Some(open.clone()),
+        _ => None,
+    }
+}
+
+/// Goes on with a message that its writer gave up.
+pub(super) async fn take_over(client: &mut Client, session: &Session) {
+    let Some(open) = lock(&session.abandoned).pop() else { return };
+    compare_drafts(client, session, &open).await;
+    if client.rng.random_bool(0.5) {
+        step(client, session, &open).await;
+    }
+    finish(client, session, &open).await;
+}
+
+/// Holds the daemon's drafts against those that were acknowledged.
+async fn compare_drafts(client: &mut Client, session: &Session, open: &OpenMessage) {
+    let state = open.state.lock().await;
+    let asked = pb::GetMessageRequest { session_id: session.id.clone(), message_id: open.id.clone() };
+    let Ok(found) = client.ask(&asked).await else { return };
+    if !state.is_sealed && found.drafts != state.drafts {
+        client.finding(format!("P1: drafts of {} are {:?} instead of {:?}", open.id, found.drafts, state.drafts));
+    }
+}
+
+/// Adds words, a part, or closes a draft; false when the message cannot go on.
+async fn step(client: &mut Client, session: &Session, open: &Arc<OpenMessage>) -> bool {
+    let mut state = open.state.lock().await;
+    match client.rng.random_range(0..10) {
+        0..3 => begin_draft(client, session, open, &mut state).await,
+        3..7 if !state.drafts.is_empty() => extend_draft(client, session, open, &mut state).await,
+        7 if !state.drafts.is_empty() => close_draft(client, session, open, &mut state).await,
+        _ => add_parts(client, session, open, &mut state).await,
+    }
+}
+
+async fn begin_draft(client: &mut Client, session: &Session, open: &OpenMessage, state: &mut OpenState) -> bool {
+    let kind = if client.rng.random_bool(0.3) { DraftKind::Reasoning } else { DraftKind::Text };
+    // Only a draft with a name begins once when its answer is lost.
+    let client_id = Some(client.fresh_id());
+    let request = pb::AppendDraftRequest {
+        session_id: session.id.clone(),
+        message_id: open.id.clone(),
+        kind: kind.into(),
+        delta: content::words(&mut client.rng, 30),
+        client_id: client_id.clone(),
+        ..pb::AppendDraftRequest::default()
+    };
+    match client.ask(&request).await {
+        Ok(answer) => {
+            state.drafts.push(pb::Draft { part_id: answer.part_id, kind: kind.into(), text: request.delta });
+            state.draft_names.push(client_id);
+            true
+        }
+        Err(refusal) => {
+            check_plain(client, "draft", &refusal);
+            false
+        }
+    }
+}
+
+async fn extend_draft(client: &mut Client, session: &Session, open: &OpenMessage, state: &mut OpenState) -> bool {
+    let index = client.rng.random_range(0..state.drafts.len());
+    let draft = &mut state.drafts[index];
+    let length = draft.text.len();
+    let request = pb::AppendDraftRequest {
+        session_id: session.id.clone(),
+        message_id: open.id.clone(),
+        part_id: draft.part_id.clone(),
+        offset_bytes: i64::try_from(length).unwrap_or(i64::MAX),
+        delta: content::words(&mut client.rng, 30),
+        ..pb::AppendDraftRequest::default()
+    };
+    let lost_before = client.lost_count;
+    match client.ask(&request).await {
+        Ok(answer) => {
+            draft.text.push_str(&request.delta);
+            if answer.length_bytes != i64::try_from(draft.text.len()).unwrap_or(i64::MAX) {
+                client.finding(format!("P4: a draft of {} bytes has {} now", draft.text.len(), answer.length_bytes));
+            }
+            true
+        }
+        // The attempt whose answer was lost was taken.
+        Err(refusal)
+            if refusal.reason == "OFFSET_MISMATCH"
+                && client.lost_count > lost_before
+                && refusal
+                    .metadata
+                    .get("length_bytes")
+                    .is_some_and(|there| *there == (length + request.delta.len()).to_string()) =>
+        {
+            draft.text.push_str(&request.delta);
+            true
+        }
+        Err(refusal) => {
+            check_plain(client, "draft", &refusal);
+            false
+        }
+    }
+}
+
+/// The part that a draft becomes.
+fn closed(draft: &pb::Draft, client_id: Option<String>) -> pb::Part {
+    let text = draft.text.clone();
+    let body = if draft.kind == DraftKind::Reasoning as i32 {
+        pb::part::Body::Reasoning(pb::ReasoningPart { text })
+    } else {
+        pb::part::Body::Text(pb::TextPart { text })
+    };
+    pb::Part { client_id, ..content::part(body) }
+}
+
+async fn close_draft(client: &mut Client, session: &Session, open: &OpenMessage, state: &mut OpenState) -> bool {
+    let index = client.rng.random_range(0..state.drafts.len());
+    let draft = state.drafts[index].clone();
+    let parts = vec![pb::Part { part_id: draft.part_id.clone(), ..pb::Part::default() }];
+    if !append_parts(client, session, open, parts).await {
+        return false;
+    }
+    state.drafts.remove(index);
+    let name = state.draft_names.remove(index);
+    state.message.parts.push(closed(&draft, name));
+    true
+}
+
+async fn add_parts(client: &mut Client, session: &Session, open: &OpenMessage, state: &mut OpenState) -> bool {
+    let length = content::length(&mut client.rng).min(3_000);
+    let mut parts = vec![content::text(content::words(&mut client.rng, length))];
+    if client.rng.random_bool(0.3) {
+        let call_id = client.fresh_id();
+        parts.push(content::call(&mut client.rng, &call_id));
+        parts.push(content::result(&mut client.rng, &call_id, 200));
+    }
+    for part in &mut parts {
+        part.client_id = client.rng.random_bool(0.5).then(|| client.fresh_id());
+    }
+    if !append_parts(client, session, open, parts.clone()).await {
+        return false;
+    }
+    state.message.parts.extend(parts);
+    true
+}
+
+async fn append_parts(client: &mut Client, session: &Session, open: &OpenMessage, parts: Vec<pb::Part>) -> bool {
+    let request = pb::AppendPartsRequest {
+        session_id: session.id.clone(),
+        message_id: open.id.clone(),
+        parts,
+        request_id: client.fresh_id(),
+    };
+    match client.apply(session, request, None).await {
+        Ok(_) => true,
+        Err(refusal) => {
+            check_plain(client, "append of parts", &refusal);
+            false
+        }
+    }
+}
+
+/// Seals a message; what its drafts have is in it.
+pub(super) async fn finish(client: &mut Client, session: &Session, open: &Arc<OpenMessage>) {
+    let mut state = open.state.lock().await;
+    if state.is_sealed {
+        return;
+    }
+    let reason = if client.rng.random_bool(0.8) { FinishReason::Stop } else { FinishReason::Aborted };
+    let usage = client.rng.random_bool(0.3).then(|| pb::Usage {
+        input_tokens: client.rng.random_range(10..9_000),
+        output_tokens: 7,
+        ..pb::Usage::default()
+    });
+    let finish = pb::Finish { reason: reason.into(), usage, ..pb::Finish::default() };
+    let request = pb::FinishMessageRequest {
+        session_id: session.id.clone(),
+        message_id: open.id.clone(),
+        finish: Some(finish.clone()),
+        request_id: client.fresh_id(),
+        ..pb::FinishMessageRequest::default()
+    };
+    match client.apply(session, request, None).await {
+        Ok(_) => {
+            let state = &mut *state;
+            let names = std::mem::take(&mut state.draft_names);
+            let drafts = std::mem::take(&mut state.drafts);
+            state.message.parts.extend(drafts.iter().zip(names).map(|(draft, name)| closed(draft, name)));
+            state.message.finish = Some(finish);
+            state.is_sealed = true;
+            session.note_message(&open.id);
+        }
+        Err(refusal) if refusal.reason == "SESSION_ARCHIVED" => {
+            // It stays open until somebody finds it after the session was restored.
+            lock(&session.abandoned).push(open.clone());
+        }
+        Err(refusal) if refusal.reason == NO_ANSWER => {}
+        Err(refusal) => check_plain(client, "seal", &refusal),
+    }
+}

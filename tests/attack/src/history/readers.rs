@@ -1,0 +1,284 @@
+//! Readers: they take views of now and of then, whole and as what is new, and ask again for what they got before.
+
+use super::client::Client;
+use super::record::{Seen, Session, count, lock};
+use super::rpc::View;
+use super::{content, rewriters, views};
+use longhand::pb;
+use pb::OverflowAction;
+use rand::Rng as _;
+use rand::seq::IndexedRandom as _;
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+/// The view that a client holds of a session.
+struct Held {
+    revision: i64,
+    hash: Vec<u8>,
+    messages: Vec<pb::ContextMessage>,
+}
+
+/// A reader's life.
+pub(super) async fn run(mut client: Client, pause_ms: u64) {
+    let mut held: HashMap<String, Held> = HashMap::new();
+    while !client.world.is_stopping() {
+        let Some(session) = client.some_session() else { return };
+        match client.rng.random_range(0..100) {
+            0..25 => now(&mut client, &session).await,
+            25..45 => then(&mut client, &session).await,
+            45..65 => difference(&mut client, &session, &mut held).await,
+            65..73 => shortened(&mut client, &session).await,
+            73..90 => {
+                again(&mut client).await;
+            }
+            90..96 => expand(&mut client, &session).await,
+            _ => heads(&mut client, &session).await,
+        }
+        let pause = client.rng.random_range(0..=pause_ms);
+        tokio::time::sleep(Duration::from_millis(pause)).await;
+    }
+}
+
+/// Asks for a view, or notes why there is none.
+pub(super) async fn view(client: &mut Client, request: &pb::GetContextRequest) -> Option<View> {
+    let newest = request.as_of_revision;
+    match client.ask(request).await {
+        Ok(view) => {
+            count(&client.world.record.counts.views);
+            if newest.is_some_and(|at| view.header.revision != at) {
+                client.finding(format!("P10: a view as of {newest:?} is of {}", view.header.revision));
+            }
+            let many = usize::try_from(view.header.message_count - view.header.known_message_count).unwrap_or(0);
+            if many != view.messages.len() {
+                client.finding(format!("P10: a header names {many} messages, {} came", view.messages.len()));
+            }
+            Some(view)
+        }
+        Err(refusal) => {
+            client.finding(format!("P14: a view was refused: {refusal:?}"));
+            None
+        }
+    }
+}
+
+/// Holds a whole view against the history at its revision.
+pub(super) async fn check(client: &mut Client, session: &str, view: &View) {
+    let at = view.header.revision;
+    let about = |text: String| format!("{text} in {session} at {at}");
+    views::pairing(view).into_iter().chain(views::answers(view)).for_each(|text| client.finding(about(text)));
+    let Ok(history) = client.messages(session, Some(at), false).await else { return };
+    let (found, missing) = views::accounting(view, &history);
+    found.into_iter().chain(views::originals(view, &history)).for_each(|text| client.finding(about(text)));
+    if missing.is_empty() {
+        return;
+    }
+    // Between the two revisions of an edit, the words are there and the mark that makes them count is not.
+    let edited = edited_by(client, session, at).await;
+    for message in missing {
+        let is_unplaced = message.kind() == pb::MessageKind::Edit && !edited.contains(&message.message_id);
+        if !is_unplaced {
+            let (id, revision, kind) = (&message.message_id, message.revision, message.kind());
+            client.finding(about(format!("P8: {kind:?} {id} of revision {revision} is nowhere")));
+        }
+    }
+}
+
+/// The messages that edits up to a revision put in the place of others.
+async fn edited_by(client: &mut Client, session: &str, at: i64) -> Vec<String> {
+    let mut request = pb::ListEventsRequest {
+        session_id: Some(session.to_owned()),
+        kinds: vec![pb::EventKind::MessageEdited.into()],
+        page_size: 1_000,
+        to_revision: Some(at),
+        ..pb::ListEventsRequest::default()
+    };
+    let mut edited = Vec::new();
+    while let Ok(page) = client.ask(&request).await {
+        for event in page.events {
+            if let Some(pb::event::Body::MessageEdited(body)) = event.body {
+                edited.push(body.replacement_message_id);
+            }
+        }
+        if page.next_cursor.is_empty() {
+            break;
+        }
+        request.after_cursor = page.next_cursor;
+    }
+    edited
+}
+
+fn saw(client: &mut Client, session: &str, view: &View, origin: &'static str) {
+    let place = client.rng.random_range(0..usize::MAX);
+    client.world.record.saw(Seen::of(session, view, origin), place);
+}
+
+/// The view of now: nothing that was acknowledged before the question may be missing.
+async fn now(client: &mut Client, session: &Session) {
+    let told = session.revision.load(Ordering::SeqCst);
+    let mut request = pb::GetContextRequest { session_id: session.id.clone(), ..pb::GetContextRequest::default() };
+    if client.rng.random_bool(0.1) {
+        request.overflow_action = OverflowAction::Wait.into();
+        request.wait_timeout = Some(prost_types::Duration { seconds: 0, nanos: 300_000_000 });
+    }
+    let Some(view) = view(client, &request).await else { return };
+    if view.header.revision < told {
+        client.finding(format!("P1: a view of {} is of {}, after {told} was told", session.id, view.header.revision));
+    }
+    check(client, &session.id, &view).await;
+    saw(client, &session.id, &view, "now");
+}
+
+async fn then(client: &mut Client, session: &Session) {
+    let newest = session.revision.load(Ordering::SeqCst).max(1);
+    let at = client.rng.random_range(1..=newest);
+    let request = pb::GetContextRequest {
+        session_id: session.id.clone(),
+        as_of_revision: Some(at),
+        ..pb::GetContextRequest::default()
+    };
+    let Some(view) = view(client, &request).await else { return };
+    check(client, &session.id, &view).await;
+    saw(client, &session.id, &view, "then");
+}
+
+/// What is new since the view that the client holds, put together with what it holds.
+async fn difference(client: &mut Client, session: &Session, held: &mut HashMap<String, Held>) {
+    let known = held.get(&session.id);
+    let request = pb::GetContextRequest {
+        session_id: session.id.clone(),
+        known_view_hash: known.map(|held| held.hash.clone()),
+        known_revision: known.filter(|_| client.rng.random_bool(0.7)).map(|held| held.revision),
+        ..pb::GetContextRequest::default()
+    };
+    let Some(mut view) = view(client, &request).await else { return };
+    let prefix = usize::try_from(view.header.known_message_count).unwrap_or(usize::MAX);
+    let there = held.get(&session.id).map(|held| held.messages.as_slice()).unwrap_or_default();
+    let Some(prefix) = there.get(..prefix) else {
+        return client.finding(format!("P10: {prefix} messages are taken for known, {} are", there.len()));
+    };
+    view.messages.splice(0..0, prefix.iter().cloned());
+    view.header.known_message_count = 0;
+    let pb::ContextHeader { revision, view_hash: hash, .. } = view.header.clone();
+    saw(client, &session.id, &view, "put together");
+    held.insert(session.id.clone(), Held { revision, hash, messages: view.messages });
+}
+
+/// A view that is made to fit for one call: accounted for like any other.
+async fn shortened(client: &mut Client, session: &Session) {
+    let window = rewriters::window(client);
+    let request = pb::GetContextRequest {
+        session_id: session.id.clone(),
+        window: Some(pb::ModelWindow { context_tokens: window.context_tokens / 3, ..window }),
+        overflow_action: OverflowAction::Shorten.into(),
+        ..pb::GetContextRequest::default()
+    };
+    if let Some(view) = view(client, &request).await {
+        check(client, &session.id, &view).await;
+    }
+}
+
+/// P10: a view that was served is served again, byte for byte, whatever came since.
+pub(super) async fn again(client: &mut Client) -> bool {
+    let seen = lock(&client.world.record.views).choose(&mut client.rng).cloned();
+    match seen {
+        Some(seen) => ask_again(client, &seen).await,
+        None => false,
+    }
+}
+
+/// Asks for a view again.
+pub(super) async fn ask_again(client: &mut Client, seen: &Seen) -> bool {
+    let request = pb::GetContextRequest {
+        session_id: seen.session.clone(),
+        as_of_revision: Some(seen.revision),
+        ..pb::GetContextRequest::default()
+    };
+    let Some(view) = view(client, &request).await else { return false };
+    count(&client.world.record.counts.views_again);
+    let again = Seen::of(&seen.session, &view, seen.origin);
+    if again.hash != seen.hash || again.fingerprint != seen.fingerprint {
+        let what = match (again.hash != seen.hash, again.fingerprint != seen.fingerprint) {
+            (true, true) => "bytes and a hash",
+            (true, false) => "a hash",
+            _ => "bytes",
+        };
+        client.finding(format!(
+            "P10: the view ({}) of {} at {} has other {what} now",
+            seen.origin, seen.session, seen.revision
+        ));
+    } else if again.estimated_tokens != seen.estimated_tokens {
+        let (before, now) = (seen.estimated_tokens, again.estimated_tokens);
+        client.finding(format!("P10: the view of {} at {} weighed {before}, now {now}", seen.session, seen.revision));
+    }
+    true
+}
+
+/// Everything behind an id.
+async fn expanded(client: &mut Client, session: &str, id: &str) -> Option<Vec<pb::Message>> {
+    let mut request = pb::ExpandMessageRequest {
+        session_id: session.to_owned(),
+        id: id.to_owned(),
+        page_size: 200,
+        ..pb::ExpandMessageRequest::default()
+    };
+    let mut messages = Vec::new();
+    loop {
+        match client.ask(&request).await {
+            Ok(page) => {
+                messages.extend(page.messages);
+                if page.next_page_token.is_empty() {
+                    return Some(messages);
+                }
+                request.page_token = page.next_page_token;
+            }
+            Err(refusal) => {
+                client
+                    .finding(format!("P8: {id}, which stands in a view of {session}, cannot be expanded: {refusal:?}"));
+                return None;
+            }
+        }
+    }
+}
+
+/// P8: whatever a view shortens, covers or leaves out can be had by the id in its place.
+async fn expand(client: &mut Client, session: &Session) {
+    let request = pb::GetContextRequest { session_id: session.id.clone(), ..pb::GetContextRequest::default() };
+    let Some(view) = view(client, &request).await else { return };
+    let Ok(history) = client.messages(&session.id, Some(view.header.revision), false).await else { return };
+    if let Some(covered) = &view.end.covered {
+        let behind = expanded(client, &session.id, &covered.summary_message_id).await.unwrap_or_default();
+        let is_covered = |revision: i64| {
+            covered.ranges.iter().any(|range| (range.first_revision..=range.last_revision).contains(&revision))
+        };
+        for message in history.iter().filter(|message| is_covered(message.revision)) {
+            let there = behind.iter().find(|there| there.message_id == message.message_id);
+            if there.is_none_or(|there| content::parts(&there.parts) != content::parts(&message.parts)) {
+                client.finding(format!(
+                    "P8: {} is covered in {} at {} by {covered:?}; behind its summary is {there:?} instead of {message:?}",
+                    message.message_id, session.id, view.header.revision
+                ));
+            }
+        }
+    }
+    let shortened = view.messages.iter().flat_map(|message| &message.parts).filter(|part| part.shortening != 0);
+    let ids: Vec<String> = shortened.filter_map(|part| part.part.as_ref()).map(|part| part.part_id.clone()).collect();
+    for id in ids.iter().filter(|id| !id.is_empty()).take(3) {
+        let behind = expanded(client, &session.id, id).await.unwrap_or_default();
+        let original = history.iter().flat_map(|message| &message.parts).find(|part| part.part_id == *id);
+        let found = behind.iter().flat_map(|message| &message.parts).find(|part| part.part_id == *id);
+        if found.is_none() || original.is_some_and(|original| Some(original) != found) {
+            client.finding(format!("P8: part {id} of {} is expanded to something else", session.id));
+        }
+    }
+}
+
+/// P13: heads that are kept outside.
+async fn heads(client: &mut Client, session: &Arc<Session>) {
+    let request = pb::ListHeadsRequest { session_id: Some(session.id.clone()), ..pb::ListHeadsRequest::default() };
+    match client.ask(&request).await {
+        Ok(page) => lock(&client.world.record.heads).extend(page.heads),
+        Err(refusal) => client.finding(format!("P13: heads were refused: {refusal:?}")),
+    }
+}

@@ -1,0 +1,147 @@
+//! P14: every refusal has a reason that the protocol knows, with that reason's one code, and that the method names.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::LazyLock;
+use tonic::{Code, Status};
+use tonic_types::StatusExt as _;
+
+/// Every reason with its code, as clients know them.
+const REASONS: &[(Code, &[&str])] = &[
+    (
+        Code::NotFound,
+        &[
+            "SESSION_NOT_FOUND",
+            "MESSAGE_NOT_FOUND",
+            "DRAFT_NOT_FOUND",
+            "COMPACTION_NOT_FOUND",
+            "PRESET_NOT_FOUND",
+            "SUMMARY_TASK_NOT_FOUND",
+        ],
+    ),
+    (
+        Code::InvalidArgument,
+        &[
+            "OVERFLOW_NOT_RECOGNIZED",
+            "INVALID_FIELD",
+            "POLICY_INVALID",
+            "LIMIT_EXCEEDED",
+            "REQUEST_ID_REUSED",
+            "PAGE_TOKEN_INVALID",
+            "CURSOR_INVALID",
+            "SUMMARY_REFUSED",
+            "REQUEST_MALFORMED",
+        ],
+    ),
+    (Code::Unimplemented, &["METHOD_UNKNOWN"]),
+    (Code::AlreadyExists, &["CLIENT_ID_REUSED"]),
+    (Code::OutOfRange, &["CURSOR_OUT_OF_RANGE", "REVISION_OUT_OF_RANGE"]),
+    (Code::Aborted, &["REVISION_MISMATCH", "OFFSET_MISMATCH"]),
+    (
+        Code::FailedPrecondition,
+        &[
+            "CURSOR_FOREIGN",
+            "SESSION_ARCHIVED",
+            "MESSAGE_SEALED",
+            "MESSAGE_OPEN",
+            "NOTHING_TO_COMPACT",
+            "NOTHING_TO_UNDO",
+            "NOTHING_TO_REDO",
+            "REDO_OVERTAKEN",
+            "COMPACTION_ENDED",
+            "AUTOMATIC_OFF",
+            "OVERFLOW_AGAIN",
+            "SUMMARY_TASKS_OFF",
+            "SUMMARY_LEASE_LOST",
+            "BOUNDARY_INVALID",
+        ],
+    ),
+    (Code::ResourceExhausted, &["CONTEXT_TOO_LARGE", "TOO_MANY_STREAMS", "REQUEST_TOO_LARGE"]),
+    (Code::Unavailable, &["STORE_BUSY", "STORE_READ_ONLY", "SHUTTING_DOWN"]),
+    (Code::DataLoss, &["ROW_CORRUPT"]),
+    (Code::Internal, &["INTERNAL"]),
+];
+
+/// Reasons that say that the daemon or its store failed. None may be seen while neither does.
+const FAULTS: &[&str] = &["INTERNAL", "ROW_CORRUPT", "STORE_READ_ONLY", "METHOD_UNKNOWN", "REQUEST_MALFORMED"];
+
+/// Reasons that any method may give: the daemon stops, or has too much to do.
+const ANYWHERE: &[&str] = &["SHUTTING_DOWN", "STORE_BUSY"];
+
+const PROTOS: [&str; 7] = [
+    include_str!("../../../../proto/longhand/v1/session.proto"),
+    include_str!("../../../../proto/longhand/v1/message.proto"),
+    include_str!("../../../../proto/longhand/v1/context.proto"),
+    include_str!("../../../../proto/longhand/v1/compaction.proto"),
+    include_str!("../../../../proto/longhand/v1/summary_task.proto"),
+    include_str!("../../../../proto/longhand/v1/event.proto"),
+    include_str!("../../../../proto/longhand/v1/admin.proto"),
+];
+
+/// The reasons that each method's comment names behind `Errors:`.
+static DOCUMENTED: LazyLock<HashMap<String, BTreeSet<String>>> = LazyLock::new(|| {
+    let mut documented: HashMap<String, BTreeSet<String>> = HashMap::new();
+    for proto in PROTOS {
+        let mut comment = String::new();
+        for line in proto.lines().map(str::trim) {
+            if let Some(words) = line.strip_prefix("//") {
+                comment.push_str(words);
+                continue;
+            }
+            if let Some(name) = line.strip_prefix("rpc ").and_then(|rest| rest.split('(').next()) {
+                let errors = comment.split_once("Errors:").map_or("", |(_, errors)| errors);
+                let words = || errors.split(|letter: char| !(letter.is_ascii_alphanumeric() || letter == '_'));
+                let mut reasons: BTreeSet<String> = words()
+                    .filter(|word| {
+                        word.len() > 3 && word.chars().all(|letter| letter.is_ascii_uppercase() || letter == '_')
+                    })
+                    .map(str::to_owned)
+                    .collect();
+                // "as AppendMessages, and …"
+                for like in words().filter_map(|word| documented.get(word)) {
+                    reasons.extend(like.iter().cloned());
+                }
+                documented.insert(name.to_owned(), reasons);
+            }
+            comment.clear();
+        }
+    }
+    documented
+});
+
+/// A refusal by the daemon.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Refusal {
+    /// Its stable reason.
+    pub(super) reason: String,
+    /// The facts in it.
+    pub(super) metadata: HashMap<String, String>,
+    /// The sentence.
+    pub(super) message: String,
+}
+
+/// Reads a status: the refusal, and what is wrong with it; none where the daemon did not answer at all.
+pub(super) fn refusal(rpc: &str, status: &Status) -> Option<(Refusal, Vec<String>)> {
+    let details = status.get_error_details();
+    let info = details.error_info()?;
+    let reason = info.reason.clone();
+    let mut wrong = Vec::new();
+    if info.domain != "longhand" {
+        wrong.push(format!("P14: {rpc} was refused in the domain {:?}", info.domain));
+    }
+    match REASONS.iter().find(|(_, reasons)| reasons.contains(&reason.as_str())) {
+        None => wrong.push(format!("P14: {rpc} was refused with an unknown reason: {reason} ({})", status.message())),
+        Some((code, _)) if *code != status.code() => {
+            wrong.push(format!("P14: {rpc} was refused with {reason} as {:?} instead of {code:?}", status.code()));
+        }
+        Some(_) => {}
+    }
+    if FAULTS.contains(&reason.as_str()) {
+        wrong.push(format!("P14: {rpc} failed with {reason}: {}", status.message()));
+    }
+    let named = DOCUMENTED.get(rpc).is_some_and(|reasons| reasons.contains(&reason));
+    if !named && !ANYWHERE.contains(&reason.as_str()) {
+        wrong.push(format!("P14: {rpc} was refused with {reason}, which its comment does not name"));
+    }
+    let metadata = info.metadata.clone();
+    Some((Refusal { reason, metadata, message: status.message().to_owned() }, wrong))
+}

@@ -1,0 +1,428 @@
+//! Rounds: clients and kills, then rest, then checks.
+
+use super::client::{Client, World};
+use super::log::Log;
+use super::record::{Record, Session, lock};
+use super::rewriters::Policy;
+use super::service::Service;
+use super::{Options, checks, open, readers, rewriters, summaries, watchers, writers};
+use crate::daemon::Daemon;
+use crate::seed;
+use anyhow::{Context as _, Result, bail};
+use longhand::pb;
+use rand::Rng as _;
+use rand::rngs::StdRng;
+use rand::seq::{IndexedRandom as _, SliceRandom as _};
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::time::{Duration, Instant};
+use tokio::task::JoinSet;
+
+/// How long clients may take to come to an end.
+const END_TIME_MAX: Duration = Duration::from_secs(90);
+/// How long compactions may take to come to an end before they are cancelled, and then again before that is a finding.
+const SETTLE_TIME_MAX: Duration = Duration::from_secs(20);
+/// The longest life of the daemon between two kills, if nothing is answered.
+const LIFE_TIME_MAX: Duration = Duration::from_secs(5);
+/// Numbers of a policy from this on are divided, so that short conversations mean as much to it as long ones.
+const LARGE_NUMBER: u64 = 400;
+
+/// What came of an attack.
+#[derive(Debug, Default)]
+pub struct Report {
+    /// The seed.
+    pub seed: u64,
+    /// How often the daemon was killed.
+    pub kills: u64,
+    /// How often it was asked to stop.
+    pub stops: u64,
+    /// Rounds.
+    pub rounds: u64,
+    /// How long it took.
+    pub time: Duration,
+    /// Events of the log.
+    pub events: usize,
+    /// Sessions of the store.
+    pub sessions: usize,
+    /// Numbers, as one line.
+    pub counts: String,
+    /// Broken promises, one sentence each.
+    pub findings: Vec<String>,
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { seed, kills, stops, rounds, time, events, sessions, counts, findings } = self;
+        writeln!(
+            to,
+            "history --seed {seed}: {kills} kills, {stops} stops, {rounds} rounds in {:.0} s",
+            time.as_secs_f64()
+        )?;
+        writeln!(to, "{events} events in {sessions} sessions; {counts}")?;
+        writeln!(to, "{} findings", findings.len())?;
+        findings.iter().try_for_each(|finding| writeln!(to, "  {finding}"))
+    }
+}
+
+/// The attack.
+struct Attack {
+    world: Arc<World>,
+    options: Options,
+    report: Report,
+    rng: StdRng,
+    log: Log,
+    policies: Arc<Vec<Policy>>,
+    daemon: Option<Daemon>,
+}
+
+/// Attacks a daemon of its own. `program` is the `attack` program.
+pub async fn run(program: &Path, options: Options) -> Result<Report> {
+    let seed = options.seed.unwrap_or_else(rand::random);
+    println!("history --seed {seed}");
+    let temporary = tempfile::tempdir()?;
+    let directory = options.directory.clone().unwrap_or_else(|| temporary.path().join("store"));
+    std::fs::create_dir_all(&directory)?;
+    let world = World {
+        service: Service::new(program, &directory),
+        record: Record::default(),
+        sessions: Default::default(),
+        stopping: AtomicBool::new(false),
+        final_seq: AtomicI64::new(i64::MAX),
+    };
+    let mut attack = Attack {
+        world: Arc::new(world),
+        rng: seed::generator(seed, "rounds"),
+        report: Report { seed, ..Report::default() },
+        options,
+        log: Log::default(),
+        policies: Arc::default(),
+        daemon: None,
+    };
+    let began = Instant::now();
+    attack.start(0).await?;
+    attack.policies = Arc::new(attack.read_policies().await?);
+    while attack.report.kills < attack.options.kills && began.elapsed().as_secs() < attack.options.seconds {
+        attack.round(began).await?;
+        attack.report.rounds += 1;
+        println!("round {}: {} kills, {} events", attack.report.rounds, attack.report.kills, attack.log.events.len());
+    }
+    attack.finish().await?;
+    attack.report.time = began.elapsed();
+    Ok(attack.report)
+}
+
+impl Attack {
+    fn client(&self, name: &str) -> Client {
+        Client::new(self.world.clone(), &format!("{name}-{}", self.report.rounds), self.report.seed)
+    }
+
+    async fn start(&mut self, client_wait_seconds: u64) -> Result<()> {
+        let daemon = self.world.service.start(&mut self.rng, client_wait_seconds, &mut self.report.kills).await?;
+        self.daemon = Some(daemon);
+        Ok(())
+    }
+
+    /// Kills the daemon, or asks it to stop, and starts it again.
+    async fn restart(&mut self, client_wait_seconds: u64) -> Result<()> {
+        let mut daemon = self.daemon.take().context("no daemon runs")?;
+        if let Some(status) = daemon.try_wait()? {
+            bail!("the daemon ended by itself with {status}");
+        }
+        if self.rng.random_bool(0.05) {
+            self.report.stops += 1;
+            if let Some(finding) = self.world.service.stop(daemon).await? {
+                self.world.record.finding(finding);
+            }
+        } else {
+            self.report.kills += 1;
+            self.world.service.kill(daemon).await?;
+        }
+        self.start(client_wait_seconds).await
+    }
+
+    /// Presets as they are, and with their large numbers divided.
+    async fn read_policies(&mut self) -> Result<Vec<Policy>> {
+        let mut client = self.client("presets");
+        let Ok(answer) = client.ask(&pb::ListPresetsRequest {}).await else { bail!("no presets") };
+        let mut policies = Vec::new();
+        for preset in answer.presets {
+            let mut policy: serde_json::Value = serde_json::from_str(&preset.policy_json)?;
+            divide(&mut policy);
+            let small = Policy {
+                name: format!("{} divided", preset.name),
+                policy_json: policy.to_string(),
+                ..Policy::default()
+            };
+            policies.push(small);
+            policies.push(Policy { name: preset.name.clone(), preset: preset.name, ..Policy::default() });
+        }
+        Ok(policies)
+    }
+
+    /// The sessions that a round begins with: most of them compact early.
+    async fn make_sessions(&mut self) {
+        let mut client = self.client("sessions");
+        let mut sessions = Vec::new();
+        let small: Vec<Policy> = self.policies.iter().filter(|policy| policy.preset.is_empty()).cloned().collect();
+        for index in 0..self.options.sessions {
+            let from = if index % 4 == 3 { self.policies.as_slice() } else { small.as_slice() };
+            let Some(policy) = from.choose(&mut self.rng) else { continue };
+            sessions.extend(rewriters::create(&mut client, policy).await);
+        }
+        *lock(&self.world.sessions) = sessions;
+    }
+
+    async fn round(&mut self, began: Instant) -> Result<()> {
+        self.world.stopping.store(false, Ordering::SeqCst);
+        self.world.final_seq.store(i64::MAX, Ordering::SeqCst);
+        self.make_sessions().await;
+        let from = self.log.events.len();
+        let (mut clients, mut followers) = self.send_clients();
+        let last = (self.report.kills + self.options.round).min(self.options.kills);
+        let mut auditor = self.client("auditor");
+        while self.report.kills < last && began.elapsed().as_secs() < self.options.seconds {
+            self.live(&mut auditor).await;
+            let client_wait_seconds = self.rng.random_range(0..2);
+            self.restart(client_wait_seconds).await?;
+        }
+        self.world.stopping.store(true, Ordering::SeqCst);
+        join(&self.world.record, "clients", &mut clients).await;
+        self.settle().await;
+        self.log.follow(&mut auditor).await;
+        let final_seq = i64::try_from(self.log.events.len())?;
+        self.world.final_seq.store(final_seq, Ordering::SeqCst);
+        join(&self.world.record, "watchers: an idle stream does not reach the end of the log", &mut followers).await;
+        self.check(from).await;
+        Ok(())
+    }
+
+    /// The daemon's life between two kills, in which the log is read on. It lasts a number of answers rather than a time,
+    /// so that a busy machine is no gentler.
+    async fn live(&mut self, auditor: &mut Client) {
+        let most = self.options.answers.max(20);
+        let many = match self.rng.random_range(0..20) {
+            0 => self.rng.random_range(most..most * 6),
+            1..5 => self.rng.random_range(0..most / 10),
+            5..14 => self.rng.random_range(most / 10..most / 2),
+            _ => self.rng.random_range(most / 2..most),
+        };
+        let audits = self.rng.random_bool(0.2);
+        let answered = || self.world.record.counts.answered.load(Ordering::Relaxed);
+        let (began, last) = (Instant::now(), answered() + many);
+        let lived = async {
+            while answered() < last && began.elapsed() < LIFE_TIME_MAX {
+                tokio::time::sleep(Duration::from_millis(2)).await;
+            }
+        };
+        let audit = async {
+            if audits {
+                self.log.follow(auditor).await;
+                let from = self.rng.random_range(0..self.log.events.len().max(1));
+                self.log.read_again(auditor, from, 300).await;
+                readers::again(auditor).await;
+            }
+            std::future::pending::<()>().await;
+        };
+        // What the auditor was about to do when the life was over it does the next time.
+        tokio::select! {
+            () = lived => {}
+            () = audit => {}
+        }
+    }
+
+    fn send_clients(&self) -> (JoinSet<()>, JoinSet<()>) {
+        let (mut clients, mut followers) = (JoinSet::new(), JoinSet::new());
+        let pause_ms = self.options.pause_ms;
+        for index in 0..self.options.writers {
+            clients.spawn(writers::run(self.client(&format!("writer{index}")), pause_ms));
+        }
+        for index in 0..self.options.rewriters {
+            let client = self.client(&format!("rewriter{index}"));
+            clients.spawn(rewriters::run(client, self.policies.clone(), pause_ms * 4));
+        }
+        for index in 0..self.options.readers {
+            clients.spawn(readers::run(self.client(&format!("reader{index}")), pause_ms));
+        }
+        for index in 0..self.options.summarizers {
+            clients.spawn(summaries::run(self.client(&format!("summarizer{index}"))));
+        }
+        for index in 0..self.options.watchers {
+            followers.spawn(watchers::run(self.client(&format!("watcher{index}"))));
+        }
+        (clients, followers)
+    }
+
+    /// Ends what can be ended, and waits until nothing goes on by itself.
+    async fn settle(&mut self) {
+        let mut client = self.client("settler");
+        let sessions = lock(&self.world.sessions).clone();
+        for session in &sessions {
+            rewriters::restore(&mut client, session).await;
+            let abandoned = std::mem::take(&mut *lock(&session.abandoned));
+            for message in abandoned {
+                if client.rng.random_bool(0.8) {
+                    open::finish(&mut client, session, &message).await;
+                }
+            }
+        }
+        let began = Instant::now();
+        let mut quiet = 0;
+        while quiet < 3 {
+            let current = current(&mut client, &sessions).await;
+            quiet = if current.is_empty() { quiet + 1 } else { 0 };
+            for compaction in current {
+                let pb::Compaction { compaction_id, session_id, .. } = compaction.clone();
+                if compaction.proposed_until_time.is_some() {
+                    drop(client.ask(&pb::ConfirmCompactionRequest { compaction_id }).await);
+                } else if began.elapsed() > SETTLE_TIME_MAX * 2 {
+                    client.finding(format!("P12: {compaction_id} of {session_id} does not end: {compaction:?}"));
+                    return;
+                } else if began.elapsed() > SETTLE_TIME_MAX {
+                    drop(client.ask(&pb::CancelCompactionRequest { compaction_id }).await);
+                }
+            }
+            tokio::time::sleep(Duration::from_millis(60)).await;
+        }
+    }
+
+    /// Holds the store at rest against everything that is known.
+    async fn check(&mut self, from: usize) {
+        let mut client = self.client("checker");
+        let before = head_seq(&mut client).await;
+        let record = &self.world.record;
+        self.log.check_ends(record);
+        self.log.check_requests(record);
+        let streams = std::mem::take(&mut *lock(&record.watched));
+        streams.iter().for_each(|stream| checks::watched(&client, &self.log, stream));
+        let mut snapshots = std::mem::take(&mut *lock(&record.snapshots));
+        snapshots.shuffle(&mut self.rng);
+        for snapshot in snapshots.iter().take(80) {
+            checks::snapshot(&mut client, &self.log, snapshot).await;
+        }
+        let sessions = lock(&self.world.sessions).clone();
+        for session in &sessions {
+            checks::session(&mut client, &self.log, &session.id).await;
+        }
+        checks::client_summaries(&mut client, &self.log, from).await;
+        checks::heads(&mut client, &self.log).await;
+        for _ in 0..60 {
+            readers::again(&mut client).await;
+        }
+        let after = head_seq(&mut client).await;
+        if before != after {
+            self.log.follow(&mut client).await;
+            let index = usize::try_from(before).unwrap_or_default();
+            let kinds: Vec<_> = self.log.events.get(index..).unwrap_or_default().iter().map(pb::Event::kind).collect();
+            client.finding(format!("P16: a store at rest that is only read went from {before} to {after}: {kinds:?}"));
+        }
+    }
+
+    /// The last checks, over everything there ever was, behind a last kill.
+    async fn finish(&mut self) -> Result<()> {
+        self.restart(0).await?;
+        let mut client = self.client("last");
+        self.log.read_again(&mut client, 0, usize::MAX / 2).await;
+        checks::chain(&mut client, None).await;
+        let views = lock(&self.world.record.views).clone();
+        for seen in views.choose_multiple(&mut self.rng, 400) {
+            readers::ask_again(&mut client, seen).await;
+        }
+        let ids: Vec<String> = self.log.sessions.keys().cloned().collect();
+        for id in ids.choose_multiple(&mut self.rng, 40) {
+            checks::session(&mut client, &self.log, id).await;
+        }
+        let daemon = self.daemon.take().context("no daemon runs")?;
+        if let Some(finding) = self.world.service.stop(daemon).await? {
+            self.world.record.finding(finding);
+        }
+        let record = &self.world.record;
+        self.report.events = self.log.events.len();
+        self.report.sessions = self.log.sessions.len();
+        self.report.counts = counts(record);
+        self.report.findings = std::mem::take(&mut *lock(&record.findings));
+        let more = record.more_findings.load(Ordering::Relaxed);
+        if more > 0 {
+            self.report.findings.push(format!("and {more} more"));
+        }
+        Ok(())
+    }
+}
+
+fn counts(record: &Record) -> String {
+    let counts = &record.counts;
+    let mut text = String::new();
+    for (name, counter) in [
+        ("answered", &counts.answered),
+        ("refused", &counts.refused),
+        ("lost", &counts.lost),
+        ("repeated", &counts.repeated),
+        ("views", &counts.views),
+        ("views again", &counts.views_again),
+        ("summaries of clients", &counts.client_summaries),
+        ("streams", &counts.connections),
+    ] {
+        text.push_str(&format!("{} {name}, ", counter.load(Ordering::Relaxed)));
+    }
+    let mut reasons: Vec<_> =
+        lock(&counts.reasons).iter().map(|((rpc, reason), many)| (*many, *rpc, reason.clone())).collect();
+    reasons.sort();
+    text.push_str("refusals: ");
+    for (many, rpc, reason) in reasons.iter().rev() {
+        text.push_str(&format!("{rpc} {reason} {many}, "));
+    }
+    text.trim_end_matches(", ").to_owned()
+}
+
+/// Waits until all have come to an end.
+async fn join(record: &Record, what: &str, tasks: &mut JoinSet<()>) {
+    let ended = tokio::time::timeout(END_TIME_MAX, async {
+        while let Some(ended) = tasks.join_next().await {
+            if let Err(error) = ended {
+                record.finding(format!("the checker itself failed: {error}"));
+            }
+        }
+    });
+    if ended.await.is_err() {
+        record.finding(format!("P6: {} of the {what} did not come to an end", tasks.len()));
+        tasks.shutdown().await;
+    }
+}
+
+/// The compactions that wait or run.
+async fn current(client: &mut Client, sessions: &[Arc<Session>]) -> Vec<pb::Compaction> {
+    let mut current = Vec::new();
+    for session in sessions {
+        let request =
+            pb::ListCompactionsRequest { session_id: session.id.clone(), page_size: 50, ..Default::default() };
+        let Ok(page) = client.ask(&request).await else { continue };
+        let running =
+            page.compactions.iter().filter(|compaction| compaction.state() == pb::CompactionState::Running).count();
+        if running > 1 {
+            client.finding(format!("P12: {running} compactions of {} run", session.id));
+        }
+        let states = [pb::CompactionState::Ready, pb::CompactionState::Running];
+        current.extend(page.compactions.into_iter().filter(|compaction| states.contains(&compaction.state())));
+    }
+    current
+}
+
+async fn head_seq(client: &mut Client) -> i64 {
+    client.ask(&pb::GetServerInfoRequest {}).await.map(|info| info.head_seq).unwrap_or(-1)
+}
+
+/// Divides the large numbers of a policy.
+fn divide(value: &mut serde_json::Value) {
+    use serde_json::Value;
+    match value {
+        Value::Object(fields) => fields.values_mut().for_each(divide),
+        Value::Array(items) => items.iter_mut().for_each(divide),
+        Value::Number(number) => {
+            if let Some(large) = number.as_u64().filter(|large| *large >= LARGE_NUMBER) {
+                *value = Value::from((large / 40).max(16));
+            }
+        }
+        Value::Null | Value::Bool(_) | Value::String(_) => {}
+    }
+}

@@ -1,0 +1,112 @@
+//! The daemon as its clients see it: up, or about to be up again.
+
+use crate::daemon::Daemon;
+use anyhow::{Context as _, Result, bail};
+use rand::Rng as _;
+use rand::rngs::StdRng;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+use tokio::sync::watch;
+
+/// How long a start may take, with the recovery of everything that the kill left.
+const START_TIME_MAX: Duration = Duration::from_secs(30);
+
+/// Where the daemon is, and whether it is there.
+#[derive(Debug)]
+pub(super) struct Service {
+    program: PathBuf,
+    directory: PathBuf,
+    socket: PathBuf,
+    up: watch::Sender<bool>,
+    deaths: AtomicU64,
+}
+
+impl Service {
+    /// A daemon that is yet to be started.
+    pub(super) fn new(program: &Path, directory: &Path) -> Self {
+        Self {
+            program: program.to_owned(),
+            directory: directory.to_owned(),
+            socket: directory.join("longhand.sock"),
+            up: watch::Sender::new(false),
+            deaths: AtomicU64::new(0),
+        }
+    }
+
+    /// Its socket.
+    pub(super) fn socket(&self) -> &Path {
+        &self.socket
+    }
+
+    /// How often it was made to end. Counted before it ends.
+    pub(super) fn deaths(&self) -> u64 {
+        self.deaths.load(Ordering::SeqCst)
+    }
+
+    /// Waits until it listens.
+    pub(super) async fn wait_until_up(&self) {
+        // The sender lives as long as this.
+        drop(self.up.subscribe().wait_for(|up| *up).await);
+    }
+
+    async fn spawn(&self, client_wait_seconds: u64) -> Result<Daemon> {
+        let config = self.directory.join(format!("history-{client_wait_seconds}.toml"));
+        let text = format!("workers = 3\nsummarizer = {{ client_wait_seconds = {client_wait_seconds} }}\n");
+        std::fs::write(&config, text)?;
+        Daemon::start(&self.program, &self.directory, |command| {
+            command.arg("--config").arg(&config);
+        })
+        .await
+    }
+
+    /// Starts it. Where `rng` says so, it is killed first while it recovers.
+    pub(super) async fn start(&self, rng: &mut StdRng, client_wait_seconds: u64, kills: &mut u64) -> Result<Daemon> {
+        if rng.random_bool(0.12) {
+            let patience = Duration::from_millis(rng.random_range(1..60));
+            if let Ok(Ok(daemon)) = tokio::time::timeout(patience, self.spawn(client_wait_seconds)).await {
+                self.up.send_replace(true);
+                return Ok(daemon);
+            }
+            *kills += 1;
+        }
+        let began = Instant::now();
+        loop {
+            match self.spawn(client_wait_seconds).await {
+                Ok(daemon) => {
+                    self.up.send_replace(true);
+                    return Ok(daemon);
+                }
+                // The process that was killed holds its lock for a moment longer.
+                Err(_) if began.elapsed() < Duration::from_secs(3) => {
+                    tokio::time::sleep(Duration::from_millis(10)).await
+                }
+                Err(error) if began.elapsed() < START_TIME_MAX => {
+                    return Err(error).context("the daemon does not start");
+                }
+                Err(error) => bail!("the daemon took longer than {START_TIME_MAX:?} to start: {error}"),
+            }
+        }
+    }
+
+    /// Kills it.
+    pub(super) async fn kill(&self, daemon: Daemon) -> Result<()> {
+        self.deaths.fetch_add(1, Ordering::SeqCst);
+        self.up.send_replace(false);
+        daemon.kill().await?;
+        Ok(())
+    }
+
+    /// Asks it to stop, which it has to do in time and with success.
+    pub(super) async fn stop(&self, daemon: Daemon) -> Result<Option<String>> {
+        self.deaths.fetch_add(1, Ordering::SeqCst);
+        self.up.send_replace(false);
+        let began = Instant::now();
+        let status = daemon.stop().await?;
+        let took = began.elapsed();
+        if !status.success() {
+            return Ok(Some(format!("a daemon that was asked to stop ended with {status}")));
+        }
+        Ok((took > Duration::from_secs(9)).then(|| format!("a daemon that was asked to stop took {took:?}")))
+    }
+}

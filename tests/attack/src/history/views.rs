@@ -1,0 +1,147 @@
+//! P8 and P9 on one view: every message is accounted for, and a model can be given it.
+
+use super::rpc::View;
+use longhand::pb;
+use pb::part::Body;
+use pb::{MessageKind, Role, Standing};
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+/// What a part is, and what it says.
+fn body(part: &pb::ContextPart) -> Option<&Body> {
+    part.part.as_ref().and_then(|part| part.body.as_ref())
+}
+
+/// P9: what is wrong with a view as a model's input.
+pub(super) fn pairing(view: &View) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut calls: Vec<&str> = Vec::new();
+    for (index, message) in view.messages.iter().enumerate() {
+        let is_tool = message.role() == Role::Tool;
+        if message.parts.is_empty() {
+            found.push(format!("P9: message {index} says nothing"));
+        }
+        if !is_tool {
+            for call in calls.drain(..) {
+                found.push(format!("P9: call {call} has no result behind it, before message {index}"));
+            }
+        }
+        for part in &message.parts {
+            match body(part) {
+                Some(Body::ToolCall(call)) => {
+                    if message.role() != Role::Assistant {
+                        found.push(format!("P9: message {index} is no assistant's and calls {}", call.call_id));
+                    }
+                    if calls.contains(&call.call_id.as_str()) {
+                        found.push(format!("P9: message {index} calls {} twice", call.call_id));
+                    }
+                    calls.push(&call.call_id);
+                }
+                Some(Body::ToolResult(result)) => match calls.iter().position(|call| *call == result.call_id) {
+                    Some(place) if is_tool => drop(calls.remove(place)),
+                    _ => found
+                        .push(format!("P9: message {index} answers {}, which nothing before it calls", result.call_id)),
+                },
+                Some(Body::Step(_) | Body::Record(_)) | None => {
+                    found.push(format!("P9: message {index} shows a part that no model reads"));
+                }
+                Some(_) if is_tool => found.push(format!("P9: message {index} is a tool's and has words")),
+                Some(_) => {}
+            }
+        }
+    }
+    found.extend(calls.iter().map(|call| format!("P9: call {call} at the end has no result")));
+    found
+}
+
+/// P9: a result stands behind the call it was made for. Writers name the call in the output.
+pub(super) fn answers(view: &View) -> Vec<String> {
+    let results = view.messages.iter().flat_map(|message| &message.parts);
+    let wrong = results.filter_map(|part| match body(part) {
+        Some(Body::ToolResult(result)) if part.shortening == 0 && result.output.starts_with("result of ") => {
+            let named = result.output.lines().next().unwrap_or_default();
+            (named != format!("result of {}", result.call_id)).then(|| format!("P9: {} got {named:?}", result.call_id))
+        }
+        _ => None,
+    });
+    wrong.collect()
+}
+
+fn holds(ranges: &[pb::RevisionRange], revision: i64) -> bool {
+    ranges.iter().any(|range| (range.first_revision..=range.last_revision).contains(&revision))
+}
+
+/// Whether a model would read nothing of a message.
+fn says_nothing(message: &pb::Message) -> bool {
+    message.parts.iter().all(|part| match &part.body {
+        Some(Body::Text(text)) => text.text.is_empty(),
+        Some(Body::Reasoning(text)) => text.text.is_empty(),
+        Some(Body::Marker(marker)) => marker.text.is_empty(),
+        Some(Body::Step(_) | Body::Record(_)) | None => true,
+        Some(Body::ToolCall(_) | Body::ToolResult(_) | Body::Media(_) | Body::Opaque(_)) => false,
+    })
+}
+
+/// P8: the messages of the history at the view's revision that the view does not account for, and what it says twice.
+pub(super) fn accounting(view: &View, history: &[pb::Message]) -> (Vec<String>, Vec<pb::Message>) {
+    let mut found = Vec::new();
+    let own = || view.messages.iter().filter(|message| message.standing() != Standing::Retrieved);
+    let shown: HashSet<&str> = own().map(|message| message.message_id.as_str()).collect();
+    let mut parts: HashMap<&str, usize> = HashMap::new();
+    for message in own().filter(|message| message.standing() == Standing::Shown) {
+        for part in message.parts.iter().filter_map(|part| part.part.as_ref()) {
+            *parts.entry(&part.part_id).or_default() += 1;
+        }
+    }
+    // A result without a call is told as words, and its media as parts beside them, all under its one id.
+    let told = |id: &str| {
+        own().flat_map(|message| &message.parts).any(|part| {
+            matches!(body(part), Some(Body::Text(text)) if text.text.starts_with("[Tool result for call"))
+                && part.part.as_ref().is_some_and(|part| part.part_id == id)
+        })
+    };
+    for (id, times) in parts.into_iter().filter(|(id, times)| *times > 1 && !id.is_empty()) {
+        if !told(id) {
+            found.push(format!("P8: part {id} is shown {times} times"));
+        }
+    }
+    let covered = view.end.covered.clone().unwrap_or_default();
+    if view.end.covered.is_some() && !own().any(|message| message.message_id == covered.summary_message_id) {
+        found.push(format!("P8: summary {} stands for history and is not in the view", covered.summary_message_id));
+    }
+    let omitted: Vec<pb::RevisionRange> = view.end.omitted.iter().filter_map(|omitted| omitted.range).collect();
+    let mut missing = Vec::new();
+    for message in history {
+        let is_shown = shown.contains(message.message_id.as_str());
+        if message.kind() == MessageKind::Record {
+            if is_shown {
+                found.push(format!("P8: record {} is in a view", message.message_id));
+            }
+            continue;
+        }
+        let accounted = is_shown
+            || holds(&covered.ranges, message.revision)
+            || holds(&omitted, message.revision)
+            || says_nothing(message);
+        if !accounted {
+            missing.push(message.clone());
+        }
+    }
+    (found, missing)
+}
+
+/// Where views and history disagree about one message that is shown: the words of an original that was not shortened.
+pub(super) fn originals(view: &View, history: &[pb::Message]) -> Vec<String> {
+    let parts: BTreeMap<&str, &pb::Part> =
+        history.iter().flat_map(|message| &message.parts).map(|part| (part.part_id.as_str(), part)).collect();
+    let mut found = Vec::new();
+    for part in view.messages.iter().filter(|message| message.standing() == Standing::Shown).flat_map(|m| &m.parts) {
+        let Some(shown) = part.part.as_ref().filter(|_| part.shortening == 0) else { continue };
+        let Some(original) = parts.get(shown.part_id.as_str()) else { continue };
+        let is_told =
+            matches!(original.body, Some(Body::ToolResult(_))) && !matches!(shown.body, Some(Body::ToolResult(_)));
+        if !is_told && original.body != shown.body {
+            found.push(format!("P8: part {} is shown as {:?}", shown.part_id, shown.body));
+        }
+    }
+    found
+}

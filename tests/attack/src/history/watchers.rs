@@ -1,0 +1,252 @@
+//! Watchers: they follow the log, lose their connection at random, and go on behind their last cursor.
+
+use super::client::Client;
+use super::content;
+use super::reasons;
+use super::record::{Snapshot, Watched, count, lock};
+use longhand::pb;
+use pb::event_service_client::EventServiceClient;
+use pb::subscribe_events_request::Start;
+use pb::subscribe_events_response::Frame;
+use rand::Rng as _;
+use rand::seq::IndexedRandom as _;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+use tonic::Status;
+
+/// A stream from a watcher's first connection on.
+struct Stream {
+    watched: Watched,
+    /// The cursor to resume with, and the event that it stands behind; none before the first frame.
+    at: Option<String>,
+    start: Start,
+    include_content: bool,
+    include_live: bool,
+    /// The piece of a snapshot that is being read.
+    snapshot: Option<Snapshot>,
+    /// The snapshot is complete, or none was asked for.
+    is_begun: bool,
+    /// It handled only a part of a frame.
+    must_reconnect: bool,
+}
+
+/// A watcher's life: streams one after the other, the last of them up to the end of the log.
+pub(super) async fn run(mut client: Client) {
+    while !client.world.is_stopping() {
+        let Some(mut stream) = begin(&mut client) else { return };
+        let began = Instant::now();
+        let patience = Duration::from_millis(client.rng.random_range(2_000..15_000));
+        while !is_done(&client, &stream) && (client.world.is_stopping() || began.elapsed() < patience) {
+            connect(&mut client, &mut stream).await;
+        }
+        stream.watched.name.clone_from(&client.name);
+        lock(&client.world.record.watched).push(stream.watched);
+        lock(&client.world.record.snapshots).extend(stream.snapshot.filter(|_| stream.is_begun));
+    }
+}
+
+/// Whether the stream has reached the end of the log.
+fn is_done(client: &Client, stream: &Stream) -> bool {
+    stream.is_begun && stream.watched.to_seq >= client.world.final_seq.load(Ordering::SeqCst)
+}
+
+fn begin(client: &mut Client) -> Option<Stream> {
+    const KINDS: [pb::EventKind; 6] = [
+        pb::EventKind::MessageAppended,
+        pb::EventKind::PartsClosed,
+        pb::EventKind::Compacted,
+        pb::EventKind::UsageRecorded,
+        pb::EventKind::SessionArchived,
+        pb::EventKind::CompactionStarted,
+    ];
+    let mut sessions = Vec::new();
+    for _ in 0..client.rng.random_range(0..3) {
+        sessions.push(client.some_session()?.id.clone());
+    }
+    sessions.sort();
+    sessions.dedup();
+    let mut kinds = Vec::new();
+    if client.rng.random_bool(0.3) {
+        for _ in 0..client.rng.random_range(1..4) {
+            kinds.extend(KINDS.choose(&mut client.rng).map(|kind| i32::from(*kind)));
+        }
+    }
+    let mut start = match client.rng.random_range(0..4) {
+        0 if !sessions.is_empty() => Start::FromBeginning(true),
+        1 | 2 if !sessions.is_empty() => Start::Snapshot(true),
+        _ => Start::AfterCursor(String::new()),
+    };
+    if sessions.is_empty() && client.rng.random_bool(0.1) {
+        start = Start::FromBeginning(true);
+    }
+    let is_begun = start != Start::Snapshot(true);
+    Some(Stream {
+        watched: Watched { sessions, kinds, after_seq: -1, ..Watched::default() },
+        at: None,
+        start,
+        include_content: client.rng.random_bool(0.3),
+        include_live: client.rng.random_bool(0.3),
+        snapshot: None,
+        is_begun,
+        must_reconnect: false,
+    })
+}
+
+/// One connection: some frames, then it is gone.
+async fn connect(client: &mut Client, stream: &mut Stream) {
+    client.world.service.wait_until_up().await;
+    count(&client.world.record.counts.connections);
+    stream.watched.connections += 1;
+    let start = match (&stream.at, &stream.start) {
+        (Some(cursor), _) => Some(Start::AfterCursor(cursor.clone())),
+        (None, Start::AfterCursor(_)) => None,
+        (None, start) => Some(start.clone()),
+    };
+    let is_snapshot = start == Some(Start::Snapshot(true));
+    let request = pb::SubscribeEventsRequest {
+        session_ids: stream.watched.sessions.clone(),
+        kinds: stream.watched.kinds.clone(),
+        start,
+        progress_interval: Some(prost_types::Duration { seconds: 1, nanos: 0 }),
+        include_content: stream.include_content,
+        include_live: stream.include_live,
+    };
+    if is_snapshot {
+        stream.snapshot = None;
+    }
+    let deaths = client.world.service.deaths();
+    // A snapshot begins anew when it breaks off, and at the end every stream has to come to its end.
+    let least = if client.world.is_stopping() || !stream.is_begun { 4_000 } else { 20 };
+    let patience = Duration::from_millis(least + client.rng.random_range(0..2_000));
+    let read = tokio::time::timeout(patience, read(client, stream, request));
+    match read.await {
+        Err(_) | Ok(Ok(())) => {}
+        Ok(Err(status)) => ended(client, stream, deaths, &status),
+    }
+}
+
+/// Why a stream ended: the daemon stops or died, or something is wrong.
+fn ended(client: &mut Client, stream: &mut Stream, deaths: u64, status: &Status) {
+    let Some((refusal, wrong)) = reasons::refusal("SubscribeEvents", status) else {
+        let is_local = std::error::Error::source(status).is_some();
+        if !is_local && client.world.service.deaths() == deaths {
+            client.finding(format!("P14: a stream ended without a reason: {status:?}"));
+        }
+        return;
+    };
+    if refusal.reason != "SHUTTING_DOWN" {
+        client.finding(format!("P6: a stream ended with {refusal:?}"));
+    } else if let Some(cursor) = refusal.metadata.get("cursor")
+        && stream.at.is_some()
+        && stream.is_begun
+        && client.rng.random_bool(0.5)
+    {
+        stream.at = Some(cursor.clone());
+    }
+    wrong.into_iter().for_each(|text| client.finding(text));
+}
+
+async fn read(client: &mut Client, stream: &mut Stream, request: pb::SubscribeEventsRequest) -> Result<(), Status> {
+    let mut server =
+        EventServiceClient::new(client.connection()).max_decoding_message_size(super::rpc::ANSWER_BYTES_MAX);
+    let mut frames = server.subscribe_events(request).await?.into_inner();
+    let many = client.rng.random_range(1..60);
+    let mut index = 0;
+    while index < many || !stream.is_begun {
+        let Some(response) = frames.message().await? else {
+            return Err(Status::unknown("a stream ended without a word"));
+        };
+        match response.frame {
+            Some(Frame::Ready(ready)) if index == 0 => ready_at(stream, &ready),
+            Some(_) if index == 0 => client.finding("P6: a stream does not begin with Ready"),
+            Some(Frame::Ready(_)) => client.finding("P6: a stream has two Ready frames"),
+            Some(Frame::Events(batch)) => take(client, stream, batch),
+            Some(Frame::Progress(progress)) => {
+                if progress.seq < stream.watched.to_seq {
+                    client.finding(format!("P6: progress goes back to {}", progress.seq));
+                }
+                stream.watched.to_seq = progress.seq;
+                stream.at = Some(progress.cursor);
+            }
+            Some(Frame::SnapshotItem(item)) => snapshot_item(client, stream, item),
+            Some(Frame::SnapshotEnd(end)) => {
+                stream.is_begun = true;
+                stream.at = Some(end.cursor);
+            }
+            Some(Frame::Live(_) | Frame::Summary(_)) | None => {}
+        }
+        index += 1;
+        if is_done(client, stream) || std::mem::take(&mut stream.must_reconnect) {
+            return Ok(());
+        }
+    }
+    Ok(())
+}
+
+fn ready_at(stream: &mut Stream, ready: &pb::Ready) {
+    let snapshot = stream.start == Start::Snapshot(true);
+    if stream.at.is_some() {
+        return;
+    }
+    let after = if stream.start == Start::FromBeginning(true) { 0 } else { ready.head_seq };
+    stream.watched.after_seq = after;
+    stream.watched.to_seq = after;
+    if !snapshot {
+        // A snapshot that breaks off begins anew.
+        stream.at = Some(ready.cursor.clone());
+    }
+}
+
+fn snapshot_item(client: &Client, stream: &mut Stream, item: pb::SnapshotItem) {
+    use pb::snapshot_item::Item;
+    if stream.is_begun {
+        client.finding("P6: a piece of a snapshot comes behind its end");
+    }
+    match item.item {
+        Some(Item::Session(state)) => {
+            let whole = stream.snapshot.take();
+            lock(&client.world.record.snapshots).extend(whole);
+            let head_seq = stream.watched.after_seq;
+            let session = state.session_id;
+            stream.snapshot = Some(Snapshot { session, head_seq, messages: Vec::new() });
+        }
+        Some(Item::Message(message)) => match &mut stream.snapshot {
+            Some(snapshot) => snapshot.messages.push(message),
+            None => client.finding("P6: a message of a snapshot comes before its session"),
+        },
+        _ => {}
+    }
+}
+
+fn take(client: &mut Client, stream: &mut Stream, batch: pb::EventBatch) {
+    if !stream.is_begun {
+        client.finding("P6: events come before the end of the snapshot");
+    }
+    let pb::EventBatch { events, cursor, more } = batch;
+    // A client that breaks off in the middle of a frame resumes behind the event that it handled last.
+    let whole = events.len() < 2 || client.rng.random_bool(0.8);
+    let handled = if whole { events.len() } else { client.rng.random_range(1..events.len()) };
+    let watched = &mut stream.watched;
+    for event in &events[..handled] {
+        if event.seq <= watched.to_seq {
+            client.finding(format!("P6: event {} comes again or late, behind {}", event.seq, watched.to_seq));
+        }
+        if !watched.sessions.is_empty() && !watched.sessions.contains(&event.session_id) {
+            client.finding(format!("P6: event {} of a session that nobody asked for", event.seq));
+        }
+        if let (Some(message), Some(pb::event::Body::MessageAppended(appended))) = (&event.message, &event.body)
+            && message.message_id != appended.message_id
+        {
+            client.finding(format!("P6: event {} comes with another event's message", event.seq));
+        }
+        watched.to_seq = event.seq;
+        watched.events.push((event.seq, content::event(event)));
+    }
+    if whole && !more {
+        watched.frame_ends.extend(events.last().map(|event| event.seq));
+    }
+    stream.at = Some(if whole { cursor } else { events[handled - 1].cursor.clone() });
+    if !whole {
+        stream.must_reconnect = true;
+    }
+}

@@ -1,0 +1,286 @@
+//! Writers: they append to shared sessions as agents do, several at once, and never need a precondition.
+
+use super::client::{Client, NO_ANSWER};
+use super::content;
+use super::reasons::Refusal;
+use super::record::{Expected, OpenMessage, OpenState, Session, lock};
+use longhand::pb;
+use pb::part::Body;
+use pb::{FinishReason, MessageKind, Role};
+use rand::Rng as _;
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+/// Refusals that a plain append may meet. An open message may have been sealed by somebody else.
+const REFUSALS: [&str; 3] = ["SESSION_ARCHIVED", "MESSAGE_SEALED", NO_ANSWER];
+
+/// A call that waits for its result.
+struct Call {
+    session: Arc<Session>,
+    call_id: String,
+}
+
+/// A writer's life.
+pub(super) async fn run(mut client: Client, pause_ms: u64) {
+    let mut calls: VecDeque<Call> = VecDeque::new();
+    while !client.world.is_stopping() {
+        let Some(session) = client.some_session() else { return };
+        match client.rng.random_range(0..100) {
+            0..18 => request(&mut client, &session).await,
+            18..34 => reply(&mut client, &session).await,
+            34..50 => call(&mut client, &session, &mut calls).await,
+            50..62 => answer(&mut client, &mut calls).await,
+            62..72 => batch(&mut client, &session).await,
+            72..84 => super::open::stream(&mut client, &session).await,
+            84..88 => rare(&mut client, &session).await,
+            88..91 => conditional(&mut client, &session).await,
+            91..94 => invalid(&mut client, &session).await,
+            94..96 => super::open::take_over(&mut client, &session).await,
+            _ => client.send_kept().await,
+        }
+        if pause_ms > 0 {
+            let pause = client.rng.random_range(0..pause_ms);
+            tokio::time::sleep(Duration::from_millis(pause)).await;
+        }
+    }
+}
+
+/// A message from a client, with an id of its own more often than not.
+pub(super) fn message(client: &mut Client, role: Role, parts: Vec<pb::Part>) -> pb::NewMessage {
+    let client_id = client.rng.random_bool(0.8).then(|| client.fresh_id());
+    let metadata_json = client.rng.random_bool(0.1).then(|| "{\"z\":1, \"a\": [1.50, \"é\"]}".to_owned());
+    let finish = (role == Role::Assistant).then(|| {
+        let calls = parts.iter().any(|part| matches!(part.body, Some(Body::ToolCall(_))));
+        let reason = if calls { FinishReason::ToolCalls } else { FinishReason::Stop };
+        pb::Finish { reason: reason.into(), ..pb::Finish::default() }
+    });
+    let model = if role == Role::Assistant { "model-a".to_owned() } else { String::new() };
+    pb::NewMessage {
+        client_id,
+        role: role.into(),
+        kind: MessageKind::Normal.into(),
+        parts,
+        finish,
+        model,
+        metadata_json,
+        ..pb::NewMessage::default()
+    }
+}
+
+/// Appends messages, and notes those that were acknowledged.
+pub(super) async fn append(
+    client: &mut Client,
+    session: &Session,
+    messages: Vec<pb::NewMessage>,
+    expected_revision: Option<i64>,
+) -> Result<Vec<String>, Refusal> {
+    let request = pb::AppendMessagesRequest {
+        session_id: session.id.clone(),
+        messages: messages.clone(),
+        request_id: client.fresh_id(),
+        expected_revision,
+        ..pb::AppendMessagesRequest::default()
+    };
+    let answer = client.apply(session, request, expected_revision).await?;
+    if answer.message_ids.len() != messages.len() || answer.durability != pb::Durability::Full as i32 {
+        client.finding(format!("P1: {} messages were acknowledged as {answer:?}", messages.len()));
+    }
+    for (id, message) in answer.message_ids.iter().zip(&messages) {
+        if message.open {
+            let state = OpenState { message: message.clone(), ..OpenState::default() };
+            let open = OpenMessage { id: id.clone(), state: tokio::sync::Mutex::new(state) };
+            client.world.record.expect(id, Expected::Open(Arc::new(open)));
+        } else {
+            client.world.record.expect(id, Expected::Whole(content::new_message(message, true)));
+            session.note_message(id);
+        }
+    }
+    Ok(answer.message_ids)
+}
+
+/// P5: a plain append is refused for no reason but those of its session's or message's end.
+pub(super) fn check_plain(client: &Client, what: &str, refusal: &Refusal) {
+    if !REFUSALS.contains(&refusal.reason.as_str()) {
+        client.finding(format!("P5: a plain {what} was refused: {refusal:?}"));
+    }
+}
+
+async fn plain(client: &mut Client, session: &Session, messages: Vec<pb::NewMessage>) -> bool {
+    match append(client, session, messages, None).await {
+        Ok(_) => true,
+        Err(refusal) => {
+            check_plain(client, "append", &refusal);
+            false
+        }
+    }
+}
+
+async fn request(client: &mut Client, session: &Session) {
+    let length = content::length(&mut client.rng);
+    let text = content::words(&mut client.rng, length);
+    let message = message(client, Role::User, vec![content::text(text)]);
+    plain(client, session, vec![message]).await;
+}
+
+/// Usage of a reply, as a provider might report it: of the view that the writer was given, or of one that it invents.
+async fn usage(client: &mut Client, session: &Session) -> pb::Finish {
+    let mut finish = pb::Finish { reason: FinishReason::Stop.into(), ..pb::Finish::default() };
+    if client.rng.random_bool(0.5) {
+        let asked = pb::GetContextRequest { session_id: session.id.clone(), ..pb::GetContextRequest::default() };
+        if let Ok(view) = client.ask(&asked).await {
+            finish.context_revision = Some(view.header.revision);
+            finish.view_hash = Some(view.header.view_hash);
+        }
+    }
+    let input_tokens = client.rng.random_range(100..12_000);
+    let output_tokens = client.rng.random_range(1..500);
+    finish.usage = Some(pb::Usage { input_tokens, output_tokens, cost_usd: Some(0.125), ..pb::Usage::default() });
+    finish
+}
+
+async fn reply(client: &mut Client, session: &Session) {
+    let length = content::length(&mut client.rng);
+    let mut parts = vec![content::text(content::words(&mut client.rng, length))];
+    if client.rng.random_bool(0.3) {
+        parts.insert(
+            0,
+            content::part(Body::Reasoning(pb::ReasoningPart { text: content::words(&mut client.rng, 200) })),
+        );
+    }
+    let mut message = message(client, Role::Assistant, parts);
+    if client.rng.random_bool(0.4) {
+        message.finish = Some(usage(client, session).await);
+    } else if client.rng.random_bool(0.05) {
+        let detail = "prompt is too long: 250000 tokens > 200000 maximum".to_owned();
+        message.finish = Some(pb::Finish { reason: FinishReason::Error.into(), detail, ..pb::Finish::default() });
+    }
+    plain(client, session, vec![message]).await;
+}
+
+async fn call(client: &mut Client, session: &Arc<Session>, calls: &mut VecDeque<Call>) {
+    let mut parts = vec![content::text(content::words(&mut client.rng, 80))];
+    let mut made = Vec::new();
+    for _ in 0..client.rng.random_range(1..4) {
+        let call_id = client.fresh_id();
+        parts.push(content::call(&mut client.rng, &call_id));
+        made.push(Call { session: session.clone(), call_id });
+    }
+    let message = message(client, Role::Assistant, parts);
+    if plain(client, session, vec![message]).await {
+        // A tool is rarely away for long: most calls are answered next.
+        calls.extend(made);
+        if client.rng.random_bool(0.7) {
+            answer(client, calls).await;
+        }
+    }
+}
+
+/// Answers the oldest calls of one session; now and then a tool is never heard of again, or answers twice.
+async fn answer(client: &mut Client, calls: &mut VecDeque<Call>) {
+    let Some(first) = calls.front() else { return };
+    let session = first.session.clone();
+    if !lock(&client.world.sessions).iter().any(|known| known.id == session.id) || client.rng.random_bool(0.04) {
+        calls.pop_front();
+        return;
+    }
+    let mut parts = Vec::new();
+    while let Some(call) = calls.front()
+        && call.session.id == session.id
+        && parts.len() < 3
+    {
+        let length = content::length(&mut client.rng);
+        parts.push(content::result(&mut client.rng, &call.call_id, length));
+        if client.rng.random_bool(0.03) {
+            break;
+        }
+        calls.pop_front();
+    }
+    let message = message(client, Role::Tool, parts);
+    plain(client, &session, vec![message]).await;
+}
+
+/// A turn in one append.
+async fn batch(client: &mut Client, session: &Session) {
+    let call_id = client.fresh_id();
+    let request = content::text(content::words(&mut client.rng, 120));
+    let length = content::length(&mut client.rng);
+    let parts = [
+        (Role::User, vec![request]),
+        (Role::Assistant, vec![content::call(&mut client.rng, &call_id)]),
+        (Role::Tool, vec![content::result(&mut client.rng, &call_id, length)]),
+        (Role::Assistant, vec![content::text(content::words(&mut client.rng, 200))]),
+    ];
+    let messages = parts.into_iter().map(|(role, parts)| message(client, role, parts)).collect();
+    plain(client, session, messages).await;
+}
+
+/// Entries that views leave out, parts that few clients send, results that answer nothing.
+async fn rare(client: &mut Client, session: &Session) {
+    let message = match client.rng.random_range(0..5) {
+        0 => {
+            let record = Body::Record(pb::RecordPart { kind: "entry".to_owned(), data: "{\"x\": 1}".to_owned() });
+            let mut message = message(client, Role::System, vec![content::part(record)]);
+            message.kind = MessageKind::Record.into();
+            message
+        }
+        1 => {
+            let call_id = format!("nobody-{}", client.fresh_id());
+            let part = content::result(&mut client.rng, &call_id, 50);
+            message(client, Role::Tool, vec![part])
+        }
+        2 => message(client, Role::User, vec![content::text(String::new())]),
+        _ => {
+            let role = if client.rng.random_bool(0.5) { Role::User } else { Role::Assistant };
+            let part = content::rare(&mut client.rng);
+            message(client, role, vec![content::text("see:".to_owned()), part])
+        }
+    };
+    plain(client, session, vec![message]).await;
+}
+
+/// An append with a precondition. The log says later whether it was rightly taken or refused.
+async fn conditional(client: &mut Client, session: &Session) {
+    let asked = pb::GetSessionRequest { session_id: session.id.clone() };
+    let Ok(pb::GetSessionResponse { session: Some(found) }) = client.ask(&asked).await else { return };
+    if found.revision < session.revision.load(Ordering::SeqCst) {
+        // Somebody else may have been told of a newer one since the question; only an older one is a fault.
+        let again = client.ask(&asked).await.ok().and_then(|answer| answer.session);
+        if again.is_some_and(|again| again.revision < found.revision) {
+            client.finding("P3: a session's revision went back");
+        }
+    }
+    let expected = if client.rng.random_bool(0.7) { found.revision } else { found.revision / 2 };
+    let part = content::text(content::words(&mut client.rng, 60));
+    let message = message(client, Role::User, vec![part]);
+    if let Err(refusal) = append(client, session, vec![message], Some(expected)).await
+        && !["REVISION_MISMATCH", "SESSION_ARCHIVED", NO_ANSWER].contains(&refusal.reason.as_str())
+    {
+        client.finding(format!("P5: an append that expected revision {expected} was refused: {refusal:?}"));
+    }
+}
+
+/// A request that cannot be taken. It has to be refused whole, whatever else is in it.
+async fn invalid(client: &mut Client, session: &Session) {
+    let good = content::text("good".to_owned());
+    let good = message(client, Role::User, vec![good]);
+    let mut bad = message(client, Role::Assistant, vec![content::text("bad".to_owned())]);
+    match client.rng.random_range(0..6) {
+        0 => bad.role = 0,
+        1 => bad.parts.push(pb::Part { client_id: Some("y".repeat(129)), ..content::text("bad".to_owned()) }),
+        2 => bad.client_id = Some("x".repeat(129)),
+        3 => bad.metadata_json = Some("{not json".to_owned()),
+        4 => bad.parts = vec![pb::Part::default()],
+        _ => bad.finish.get_or_insert_default().context_revision = Some(i64::MAX / 2),
+    }
+    match append(client, session, vec![good, bad.clone()], None).await {
+        Ok(_) => client.finding(format!("P14: a request that cannot be taken was acknowledged: {bad:?}")),
+        Err(refusal) => {
+            let fits = ["INVALID_FIELD", "LIMIT_EXCEEDED", "REVISION_OUT_OF_RANGE", "SESSION_ARCHIVED", NO_ANSWER];
+            if !fits.contains(&refusal.reason.as_str()) {
+                client.finding(format!("P14: a request that cannot be taken was refused with {refusal:?}"));
+            }
+        }
+    }
+}
