@@ -7,7 +7,7 @@ use crate::report::Class;
 use longhand::model::compaction::Level;
 use longhand::model::part::{PartBody, ResultStatus};
 use longhand::policy::presets::opencode;
-use longhand::policy::prompt::{Detail, GAP, entries};
+use longhand::policy::prompt::{Detail, GAP, MARGIN, entries};
 use serde_json::{Value, json};
 
 /// How a history is written out. It may hold media; no tail is kept, and nothing was summarized before.
@@ -38,7 +38,10 @@ impl Question for Transcript {
         let messages: Vec<_> = self.history.messages.iter().collect();
         let policy = opencode::v1_18();
         let rules = policy.summarize(Level::Auto).map(|rule| &rule.summary.transcript);
-        rules.map_or(Value::Null, |rules| lines(&entries(rules, Detail::full(rules), &messages).join(GAP)))
+        // OpenCode has no margins in front of what it quotes; taken away, they leave its text.
+        let told =
+            |rules| entries(rules, Detail::full(rules), &messages).join(GAP).replace(&format!("\n{MARGIN}"), "\n");
+        rules.map_or(Value::Null, |rules| lines(&told(rules)))
     }
 
     /// The words around it are OpenCode's own.

@@ -127,7 +127,7 @@ impl Longhand {
             .map(|preset| {
                 let policy = preset.policy();
                 let sources = preset.sources.iter().map(|(field, source)| ((*field).to_owned(), (*source).to_owned()));
-                let deviations = preset.deviations.iter().map(|text| ("deviation".to_owned(), (*text).to_owned()));
+                let deviations = preset.deviations().into_iter().map(|text| ("deviation".to_owned(), text.to_owned()));
                 Ok(PresetInfo {
                     name: preset.name.to_owned(),
                     description: preset.description.to_owned(),

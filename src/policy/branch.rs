@@ -1,6 +1,7 @@
 //! What a summary of an abandoned branch covers: as much of its end as fits the window of whoever writes it.
 
 use super::files::{self, FileOperations, FileTools};
+use super::prompt;
 use super::tokens::estimate_source;
 use super::turns::only_brings_results;
 use super::{Policy, Step, Summary, Topic};
@@ -122,9 +123,7 @@ pub fn told(summary: &str, operations: &FileOperations) -> String {
         });
     }
     // Whatever the branch held, it does not leave the tags that say what it is.
-    let words = TAGS
-        .iter()
-        .fold(summary.trim().to_owned(), |words, tag| words.replace(&format!("</{tag}"), &format!("<\\/{tag}")));
+    let words = prompt::defused(&TAGS, summary.trim());
     format!("{LEAD}\n\n<summary>\n{words}{}\n</summary>", files::tags(&read, &modified))
 }
 

@@ -8,7 +8,7 @@ use crate::model::ids::{MessageId, SessionId};
 use crate::model::message::MessageKind;
 use crate::model::view::SourceMessage;
 use crate::policy::plan::{self, Scene, SummaryPlan, Work};
-use crate::policy::prompt::{self, Scope};
+use crate::policy::prompt::{self, Expected};
 use crate::store::Claim;
 use crate::summarizer::{Refused, Release, Request, SummaryInput, SummaryOutput, Task, TaskEdit, TaskReply};
 
@@ -154,23 +154,18 @@ impl Worker {
     }
 }
 
-/// The summary in an answer to the request, with what follows every summary.
-fn answer(input: &SummaryInput, output: SummaryOutput) -> Result<SummaryOutput, Failure> {
-    let text = prompt::answer(&input.rules, Scope::History, &output.text);
-    if text.is_empty() {
-        return Err(failure("SUMMARY_EMPTY", "the reply holds thoughts and no summary"));
-    }
-    Ok(SummaryOutput { text, ..output }.completed(input))
-}
-
 /// The reduction with a client's summary in it, or why that cannot be the summary.
 fn check(scene: Scene<'_>, work: &Work, assignment: &Assignment, reply: TaskReply) -> Result<Draft, Failure> {
     let plan = &assignment.plan;
-    let text = reply.words(&plan.rules.sections)?;
+    let input = &assignment.input;
+    let messages: Vec<&SourceMessage> = input.messages.iter().chain(&input.split_turn).collect();
+    let words = prompt::words(input.budget_tokens);
+    let expected = Expected::of_history(&input.rules, &messages, input.previous.as_deref(), words);
+    let text = reply.summary(&expected)?;
     let summarizer = if reply.model.is_empty() { "client".to_owned() } else { format!("client/{}", reply.model) };
     let output = SummaryOutput { text, summarizer, usage: reply.usage };
     // A summary of the client's own stands as it is; an answer to the request is taken like that of any other model.
-    let output = if reply.supplied { output } else { answer(&assignment.input, output)? };
+    let output = if reply.supplied { output } else { output.completed(input) };
     let least = least_gain(scene.policy);
     match Draft::of(scene, &work.cuts, Some((plan, &output))) {
         Some(draft) if draft.gain() >= least => {

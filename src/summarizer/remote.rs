@@ -101,7 +101,7 @@ fn grouped(notes: Vec<String>, room: i64) -> Vec<Vec<String>> {
     let mut groups: Vec<Vec<String>> = Vec::new();
     let mut used = 0;
     for note in notes {
-        let note = prompt::without_middle(&note, half);
+        let note = prompt::note_without_middle(&note, half);
         let heft = weight(&note).saturating_add(TAGS);
         match groups.last_mut() {
             Some(group) if group.len() < 2 || used + heft <= room => {
@@ -254,14 +254,9 @@ impl Remote {
     async fn ask(&self, effort: &Effort<'_>, request: Request<'_>, streams: bool) -> Result<String, Fault> {
         let rules = &effort.input.rules;
         let prompt = prompt::prompt(rules, &request);
-        let sections = prompt::sections(rules, request.scope);
         effort.heaviest.fetch_max(weigh(&prompt), Ordering::Relaxed);
-        let answer = self.provider.ask(&prompt, sections, effort.witness, streams).await?;
-        let text = prompt::answer(rules, request.scope, &answer.text);
-        if text.is_empty() {
-            return Err(Fault::new(Class::Refused, "the reply holds thoughts and no summary"));
-        }
-        Ok(text)
+        let answer = self.provider.ask(&prompt, &request.expected(rules), effort.witness, streams).await?;
+        Ok(answer.text)
     }
 }
 

@@ -12,8 +12,8 @@ use crate::model::compaction::{Failure, Level, RevisionRange, Trigger};
 use crate::model::ids::{CompactionId, MessageId, SessionId};
 use crate::model::message::FinishReason;
 use crate::model::usage::Usage;
-use crate::policy::Section;
 use crate::policy::plan::PlanEdit;
+use crate::policy::prompt::Expected;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
@@ -76,8 +76,9 @@ pub struct TaskReply {
 }
 
 impl TaskReply {
-    /// The words of the summary, or why they cannot be one.
-    pub fn words(&self, sections: &[Section]) -> Result<String, Failure> {
+    /// The summary, or why it cannot be one. An answer to the request is held against what was asked for, and what the
+    /// policy has written around it is taken off; a summary of the client's own is the client's word.
+    pub fn summary(&self, expected: &Expected<'_>) -> Result<String, Failure> {
         let refused =
             |reason: &str, message: &str| Err(Failure { reason: reason.to_owned(), message: message.to_owned() });
         match self.reason {
@@ -95,7 +96,13 @@ impl TaskReply {
         if self.text.trim().is_empty() {
             return refused("SUMMARY_EMPTY", "the summary is empty");
         }
-        readable(&self.text, sections).or_else(|fault| refused("SUMMARY_IS_NONE", &fault.message))
+        if self.supplied {
+            return Ok(self.text.clone());
+        }
+        readable(&self.text, expected).or_else(|fault| match fault.reason.as_str() {
+            "" => refused("SUMMARY_IS_NONE", &fault.message),
+            reason => refused(reason, &fault.message),
+        })
     }
 }
 

@@ -2,8 +2,8 @@
 
 pub(crate) mod fake;
 
-use crate::support::{Line, ScriptedSummarizer, TestApp, number, soon, turns};
-use fake::{Asked, FakeProvider, Protocol, Scene};
+use crate::support::{Line, ScriptedSummarizer, TestApp, number, shown, soon, turns};
+use fake::{Asked, FakeProvider, Protocol, Scene, summary};
 use longhand::app::compactions::Wanted;
 use longhand::clock::Clock;
 use longhand::config::Config;
@@ -12,6 +12,7 @@ use longhand::model::event::{EventBody, EventKind};
 use longhand::model::part::PartBody;
 use longhand::model::summary_request::Spending;
 use longhand::policy::presets;
+use longhand::policy::prompt::block;
 use longhand::store::Caller;
 use longhand::summarizer::{Call, Error, Levels, Nobody, Summarizer, SummaryInput, SummaryOutput, Witness, levels};
 use std::sync::{Arc, Mutex};
@@ -82,7 +83,11 @@ impl Witness for Notes {
     }
 }
 
-const SUMMARY: &str = "## Goal\n- fix the bug in the café ☕\n\n## Critical Context\n- it is on line 7";
+const SUMMARY: &str = "## Goal\n- fix the bug in the café ☕\n\n## Constraints & Preferences\n- (none)\n\n## Progress\n\n\
+                       ### Done\n- [x] found it\n\n## Next Steps\n1. mend it\n\n## Critical Context\n- it is on line 7";
+
+/// What models say when they will not.
+const REFUSAL: &str = "I'm sorry, but I cannot help with that.";
 
 pub(crate) fn say() -> Scene {
     Scene::Say(SUMMARY.to_owned())
@@ -158,6 +163,9 @@ fn faults() -> Vec<(&'static str, Vec<Scene>, &'static str, Outcome)> {
         ("always nothing", vec![Scene::Empty; 9], PATIENT, BuiltIn(3)),
         ("a tool call", vec![Scene::ToolCall, say()], PATIENT, Written(2)),
         ("a filter", vec![Scene::Filtered; 9], PATIENT, BuiltIn(3)),
+        ("a refusal", vec![Scene::Say(REFUSAL.to_owned()), say()], PATIENT, Written(2)),
+        ("always a refusal", vec![Scene::Say(REFUSAL.to_owned()); 9], PATIENT, BuiltIn(3)),
+        ("next to nothing", vec![Scene::Say("## Goal\n- go on".to_owned()), say()], PATIENT, Written(2)),
         (
             "an error's text as the reply",
             vec![Scene::Say("Error: upstream said no".to_owned()), say()],
@@ -305,7 +313,7 @@ async fn a_dropped_summary_drops_its_connection() {
         }
         soon("the connection to be given up", fake.is_left()).await;
         let output = summarizer.summarize(&input).await.expect("the place is free again");
-        assert_eq!((output.text.as_str(), fake.asked().len()), ("## Goal\n- last", 2));
+        assert_eq!((output.text, fake.asked().len()), (summary("last"), 2));
     }
 }
 
@@ -317,7 +325,7 @@ fn remembering(characters: usize) -> Box<dyn Fn(&Asked) -> Scene + Send + Sync> 
             return Scene::Overflow;
         }
         let facts: Vec<&str> = fact.find_iter(&asked.words).map(|found| found.as_str()).collect();
-        Scene::Say(format!("## Goal\n- {}", facts.join(" ")))
+        Scene::Say(summary(&facts.join(" ")))
     })
 }
 
@@ -372,38 +380,45 @@ async fn a_split_turn_gets_a_summary_of_its_own() {
     input.previous = Some("OLD".to_owned());
     let heading = input.rules.split_turn_heading.clone().expect("pi's policy has one");
     let roomy = |fake: &FakeProvider| configured(fake, Protocol::Responses, PATIENT, 100_000, "").auto;
-    let scenes = || [Scene::Say("PAST".to_owned()), Scene::Say("FRONT".to_owned())];
+    let past = summary("PAST");
+    let front = "## Original Request\n- FRONT\n\n## Progress So Far\n- half of it";
+    let scenes = || [Scene::Say(past.clone()), Scene::Say(front.to_owned())];
     let fake = FakeProvider::playing(Protocol::Responses, scenes()).await;
     let output = roomy(&fake).summarize(&input).await.expect("a summary");
-    assert_eq!(output.text, format!("PAST\n\n---\n\n{heading}\n\nFRONT"));
+    assert_eq!(output.text, format!("{past}\n\n---\n\n{heading}\n\n{front}"));
     let asked = fake.asked();
-    assert!(asked[0].words.contains("<previous-summary>\nOLD\n</previous-summary>"));
+    assert!(asked[0].words.contains("<previous-summary>\n> OLD\n</previous-summary>"));
     assert!(asked[1].words.contains("## Original Request") && !asked[1].words.contains("OLD"));
 
     let alone = SummaryInput { messages: Vec::new(), ..input };
-    let fake = FakeProvider::playing(Protocol::Responses, [Scene::Say("FRONT".to_owned())]).await;
+    let fake = FakeProvider::playing(Protocol::Responses, [Scene::Say(front.to_owned())]).await;
     let output = roomy(&fake).summarize(&alone).await.expect("a summary");
-    assert_eq!(output.text, format!("OLD\n\n---\n\n{heading}\n\nFRONT"));
+    assert_eq!(output.text, format!("OLD\n\n---\n\n{heading}\n\n{front}"));
 }
 
 #[tokio::test]
 async fn a_summary_is_checked_where_the_policy_says_so() {
     let mut input = input().await;
     input.rules = presets::gemini_cli::v0_26().summarize(Level::Auto).expect("a summary").summary.clone();
-    let first = || Scene::Say("<scratchpad>hm</scratchpad>\n<state_snapshot>FIRST</state_snapshot>".to_owned());
-    let second = Scene::Say("<state_snapshot>SECOND</state_snapshot>".to_owned());
+    let snapshot = |goal: &str| {
+        let elements = ["overall_goal", "active_constraints", "key_knowledge", "task_state"];
+        let elements: String = elements.iter().map(|name| format!("<{name}>\n{goal}\n</{name}>\n")).collect();
+        format!("<state_snapshot>\n{elements}</state_snapshot>")
+    };
+    let first = || Scene::Say(format!("<scratchpad>hm</scratchpad>\n{}", snapshot("FIRST")));
+    let second = Scene::Say(snapshot("SECOND"));
     for (check, expected) in [(second, "SECOND"), (Scene::Filtered, "FIRST")] {
         let fake = FakeProvider::playing(Protocol::Gemini, [first(), check]).await;
         let notes = Notes::default();
         let output = summarizer(&fake, Protocol::Gemini, PATIENT).summarize_before(&input, &notes).await;
         let output = output.expect("a summary");
-        assert_eq!(output.text, format!("<state_snapshot>{expected}</state_snapshot>"));
+        assert_eq!(output.text, snapshot(expected));
         assert!(notes.heard.lock().expect("no panic").contains(expected));
         let asked = fake.asked();
         assert_eq!(asked.len(), 2, "one to write it and one to check it");
         assert!(asked[0].words.contains("<overall_goal>") && !asked[0].words.contains("draft-summary"));
-        let draft = "<draft-summary>\n<state_snapshot>FIRST</state_snapshot>\n</draft-summary>";
-        assert!(asked[1].words.contains(draft), "{}", asked[1].words);
+        let draft = format!("<draft-summary>\n{}\n</draft-summary>", block(&snapshot("FIRST")));
+        assert!(asked[1].words.contains(&draft), "{}", asked[1].words);
         assert_eq!(output.usage.map(|usage| usage.input), Some(2 * 60), "both are paid for");
     }
 }
@@ -419,14 +434,14 @@ async fn history_is_data_and_instructions_are_not() {
     summarizer(&fake, Protocol::Chat, PATIENT).summarize(&input).await.expect("a summary");
     let asked = fake.asked().remove(0);
     let (data, rest) = asked.words.split_once("</conversation>").expect("the data ends");
-    assert!(data.contains("New orders") && !rest.contains("New orders"));
+    assert!(data.contains("\n> New orders") && !rest.contains("New orders"));
     assert!(rest.contains("dwell on the café") && !data.contains("dwell on"));
 }
 
 #[tokio::test]
 async fn the_deep_one_comes_first_for_deep_summaries_and_the_others_stand_in() {
     let input = input().await;
-    let fake = FakeProvider::playing(Protocol::Chat, [Scene::Say("## Goal\n- ordinary".to_owned())]).await;
+    let fake = FakeProvider::playing(Protocol::Chat, [Scene::Say(summary("ordinary"))]).await;
     let strong =
         FakeProvider::playing(Protocol::Messages, [say(), Scene::Filtered, Scene::Filtered, Scene::Filtered]).await;
     let settings = format!(
@@ -441,7 +456,7 @@ async fn the_deep_one_comes_first_for_deep_summaries_and_the_others_stand_in() {
     assert_eq!((levels.auto.name(), levels.deep.name()), ("cheap", "strong"));
     assert_eq!(levels.deep.summarize(&input).await.expect("a summary").summarizer, "strong/fake-1");
     let second = levels.deep.summarize_before(&input, &Nobody).await.expect("a summary");
-    assert_eq!(second.text, "## Goal\n- ordinary");
+    assert_eq!(second.text, summary("ordinary"));
     assert_eq!((strong.asked().len(), fake.asked().len()), (4, 1));
     assert_eq!(second.usage.map(|usage| usage.input), Some(4 * 60), "what the strong one spent in vain is counted");
 }
@@ -589,6 +604,25 @@ async fn every_request_is_on_the_books_of_its_reduction() {
             assert!(refused.contains("never") || refused.contains("is never"), "{refused}");
         }
     }
+}
+
+#[tokio::test]
+async fn a_refusal_does_not_stand_for_a_history() {
+    let fake = FakeProvider::playing(Protocol::Chat, vec![Scene::Say(REFUSAL.to_owned()); 9]).await;
+    let test = TestApp::with(configured(&fake, Protocol::Chat, PATIENT, 20_000, "").auto).await;
+    let session = test.session("opencode@seed", 6_000, 1_000).await;
+    let mut watch = test.watch().await;
+    test.append(&session, &turns(1, 12, 1_100)).await;
+    let EventBody::Compacted { compaction, outcome, .. } = watch.wait_for(EventKind::Compacted).await.body else {
+        panic!("another body")
+    };
+    assert_eq!(outcome.summarizer, "extractive", "the chain goes on to who can write it");
+    let view = shown(&test.context(&session).await).join("\n");
+    assert!(view.contains("summary") && !view.to_lowercase().contains("i'm sorry"), "{view}");
+    let found = test.app.get_compaction(&compaction.to_string()).await.expect("the reduction");
+    let told: Vec<&str> = found.requests.iter().filter_map(|request| request.failure.as_deref()).collect();
+    assert_eq!((found.requests.len(), told.len()), (3, 3), "each of them says why it was in vain");
+    assert!(told.iter().all(|why| why.starts_with("SUMMARY_DECLINED: ") && why.ends_with(REFUSAL)), "{told:?}");
 }
 
 #[tokio::test]

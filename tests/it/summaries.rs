@@ -131,7 +131,8 @@ async fn what_a_supplied_summary_lists_is_not_carried() {
 async fn file_lists_follow_what_a_client_answers_but_not_what_it_supplies() {
     let options = || scheduler::Options { client_wait: Duration::from_secs(60), ..scheduler::Options::default() };
     let lists = "\n\n<modified-files>\n/b.ts\n</modified-files>";
-    for (supplied, expected) in [(false, format!("words{lists}")), (true, "words".to_owned())] {
+    let answer = crate::provider::fake::summary("words");
+    for (supplied, expected) in [(false, format!("{answer}{lists}")), (true, answer.clone())] {
         let test = TestApp::with_options(ScriptedSummarizer::new([]), options()).await;
         let session = test.session("pi@1.5", 400_000, 1_000).await;
         change(&test, &session, SHORT_TAIL).await;
@@ -145,7 +146,7 @@ async fn file_lists_follow_what_a_client_answers_but_not_what_it_supplies() {
         let leased = test.app.lease_summary_task(patient).await.expect("offered").expect("a task");
         let (compaction, token) = (leased.task.compaction.to_string(), leased.token);
         let hold = Hold { compaction, token, base_revision: None };
-        let reply = TaskReply { text: "words".to_owned(), supplied, ..TaskReply::default() };
+        let reply = TaskReply { text: answer.clone(), supplied, ..TaskReply::default() };
         test.app.complete_summary_task(&hold, reply).await.expect("accepted");
         watch.wait_for(EventKind::Compacted).await;
         assert_eq!(summary_of(&test, &session).await, expected);

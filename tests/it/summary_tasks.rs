@@ -17,7 +17,8 @@ use std::time::Duration;
 /// Longer than any test takes: whoever waits this long waits for a client.
 const PATIENT: Duration = Duration::from_secs(60);
 
-const SUMMARY: &str = "## Goal\n- count to nine";
+const SUMMARY: &str = "## Goal\n- count to nine\n\n## Constraints & Preferences\n- (none)\n\n## Progress\n\n### Done\n\
+                       - [x] eight\n\n## Next Steps\n1. nine\n\n## Critical Context\n- (none)";
 
 struct Scene {
     test: TestApp,
@@ -184,6 +185,8 @@ async fn what_cannot_be_the_summary_is_refused_and_can_be_written_again() {
         (stopped(FinishReason::ToolCalls), "SUMMARY_CALLS_TOOLS"),
         (stopped(FinishReason::Error), "SUMMARY_INCOMPLETE"),
         (says("Error: rate limit exceeded, try again later"), "SUMMARY_IS_NONE"),
+        (says("I'm sorry, but I cannot help with that."), "SUMMARY_DECLINED"),
+        (says("## Goal\n- count"), "SUMMARY_WITHOUT_SUBSTANCE"),
         (says(&"word ".repeat(20_000)), "NO_GAIN"),
     ];
     for (reply, why) in cases {

@@ -11,7 +11,7 @@ use crate::policy::{
 pub const CONTEXT_EDITING: Preset = Preset {
     name: "anthropic-context-editing@2025-10",
     description: "Anthropic's context editing: old thoughts go at once, old tool results above 100000 input tokens.",
-    deviations: &[
+    own_deviations: &[
         "Results that no reply has read are never cleared.",
         "What is cleared stays cleared; the interface works it out anew for every request, which comes to the same.",
         "A result that is no longer than the words in its place stays.",

@@ -20,7 +20,7 @@ const PAIRS: &str = "A result never parts from its call, so a few more or fewer 
 pub const SEED: Preset = Preset {
     name: "claude-code@seed",
     description: "Claude Code's three tiers: clears old outputs at 55%, summarizes at 75%, reports at 90%.",
-    deviations: &[
+    own_deviations: &[
         UNANSWERED,
         PAIRS,
         "An output that is no longer than the two lines in its place stays.",
@@ -64,7 +64,7 @@ pub const SEED: Preset = Preset {
 pub const OBSERVED: Preset = Preset {
     name: "claude-code@observed",
     description: "Claude Code as observed: 33000 tokens before the end it clears old outputs, then summarizes all.",
-    deviations: &[
+    own_deviations: &[
         UNANSWERED,
         "Which outputs are cleared is not public; here the vendor's default for its own interface is taken.",
         "What the client reads anew from disk after a compaction (instructions, memory, skills) is its own business.",

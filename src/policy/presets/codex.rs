@@ -12,7 +12,7 @@ use crate::policy::{
 pub const V2026_08: Preset = Preset {
     name: "codex@2026-08",
     description: "Codex CLI: keeps 20000 tokens of the user's last requests in front of a handoff summary.",
-    deviations: &[
+    own_deviations: &[
         "The last request, results that no reply has read, open messages and running calls stand behind the summary; \
          Codex repeats the request in front of it and drops the rest.",
         "A request keeps its images as long as the budget has room; Codex keeps its text alone.",

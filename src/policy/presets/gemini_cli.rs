@@ -26,7 +26,7 @@ const ENVIRONMENT: &str = "The first message with the environment is not written
 pub const AUGUST_2025: Preset = Preset {
     name: "gemini-cli@2025-08",
     description: "Gemini CLI of July and August 2025: summarizes the older 70 % of the characters as a state snapshot.",
-    deviations: AUGUST_DEVIATIONS,
+    own_deviations: AUGUST_DEVIATIONS,
     sources: AUGUST_SOURCES,
     policy: august_2025,
 };
@@ -35,7 +35,7 @@ pub const AUGUST_2025: Preset = Preset {
 pub const QWEN_AUGUST_2025: Preset = Preset {
     name: "qwen-code@2025-08",
     description: "Qwen Code of August 2025, which was Gemini CLI's: the older 70 % become a state snapshot.",
-    deviations: AUGUST_DEVIATIONS,
+    own_deviations: AUGUST_DEVIATIONS,
     sources: AUGUST_SOURCES,
     policy: qwen_august_2025,
 };
@@ -44,7 +44,7 @@ pub const QWEN_AUGUST_2025: Preset = Preset {
 pub const V0_26: Preset = Preset {
     name: "gemini-cli@0.26",
     description: "Gemini CLI: masks old tool outputs, has a budget for the others, summarizes with a second look.",
-    deviations: &[
+    own_deviations: &[
         UNREAD,
         ALONE,
         FAILED,

@@ -15,7 +15,7 @@ use crate::policy::{
 pub const V0_8: Preset = Preset {
     name: "goose@0.8",
     description: "goose with its threshold of 0.8: describes old calls in a line, then summarizes all but a request.",
-    deviations: &[
+    own_deviations: &[
         "The last request, results that no reply has read, open messages and running calls are never summarized.",
         "An old call keeps its place, and its output becomes a description made without a model; goose lets a model \
          write a user message in place of both.",

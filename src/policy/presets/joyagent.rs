@@ -19,7 +19,7 @@ pub const PRESET: Preset = Preset {
     name: "joyagent",
     description: "JoyAgent: cuts outputs at 10000 characters, and keeps the newest messages that fit in 100000 from a \
                   request on.",
-    deviations: &[
+    own_deviations: &[
         "The cut of messages takes place; JoyAgent has it but never calls it.",
         "It takes place when all messages together exceed the limit; JoyAgent would look before every request.",
         "The last request and what follows it always stay; in JoyAgent nothing but the instructions may be left.",

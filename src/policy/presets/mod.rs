@@ -17,7 +17,7 @@ pub mod qwen_code;
 pub mod smolagents;
 pub mod suna;
 
-use super::Policy;
+use super::{Policy, Step};
 
 /// A named, versioned policy.
 #[derive(Debug, Clone, Copy)]
@@ -26,8 +26,8 @@ pub struct Preset {
     pub name: &'static str,
     /// One sentence for a list.
     pub description: &'static str,
-    /// Where Longhand acts differently from the agent on purpose, a sentence each.
-    pub deviations: &'static [&'static str],
+    /// Where Longhand acts differently from this agent on purpose, a sentence each.
+    own_deviations: &'static [&'static str],
     /// Where each value comes from: the path of a field in the policy's JSON, and its source. What is said of a field
     /// holds for what is inside of it, unless a longer path says something else.
     pub sources: &'static [(&'static str, &'static str)],
@@ -40,6 +40,16 @@ impl Preset {
         (self.policy)()
     }
 
+    /// Where Longhand acts differently from the agent on purpose, a sentence each: first what is so for this agent, then
+    /// what is so for every agent whose summaries a model writes.
+    pub fn deviations(&self) -> Vec<&'static str> {
+        let policy = self.policy();
+        let levels = [policy.micro, policy.auto, policy.deep];
+        let mut steps = levels.into_iter().flatten().flat_map(|level| level.steps);
+        let common: &[&str] = if steps.any(|step| matches!(step, Step::Summarize(_))) { &SUMMARIZING } else { &[] };
+        self.own_deviations.iter().chain(common).copied().collect()
+    }
+
     /// Where the value at a path comes from.
     pub fn source(&self, path: &str) -> Option<&'static str> {
         let covers =
@@ -48,6 +58,14 @@ impl Preset {
         covering.max_by_key(|(field, _)| field.len()).map(|(_, source)| *source)
     }
 }
+
+/// Deviations of every agent whose summaries a model writes.
+const SUMMARIZING: [&str; 2] = [
+    "What a summarizer reads is quoted: every line that does not begin with a label of the transcript has `> ` in front of \
+     it, so that no output can pass for a message or close a tag.",
+    "An answer without the sections that were asked for and without substance, or that declines, is no summary: the next \
+     summarizer writes it.",
+];
 
 /// All presets, in alphabetical order.
 pub fn all() -> Vec<Preset> {

@@ -26,7 +26,7 @@ const SWITCH: &str = "The switch for pruning is whether the rung has that step."
 pub const V2026: Preset = Preset {
     name: "neovate@2026",
     description: "Neovate Code, as its code does: every time it is due it clears old outputs and then summarizes all.",
-    deviations: &[UNANSWERED, FULL_OUTPUT, MEDIA, FAILURE, CLEARED_FOR_GOOD, NO_CONTINUATION],
+    own_deviations: &[UNANSWERED, FULL_OUTPUT, MEDIA, FAILURE, CLEARED_FOR_GOOD, NO_CONTINUATION],
     sources: &SOURCES,
     policy: v2026,
 };
@@ -35,7 +35,7 @@ pub const V2026: Preset = Preset {
 pub const V2026_FIXED: Preset = Preset {
     name: "neovate@2026-fixed",
     description: "Neovate Code, as its design says: a summary is made only if clearing old outputs was not enough.",
-    deviations: &[UNANSWERED, FULL_OUTPUT, MEDIA, FAILURE, CLEARED_FOR_GOOD, NO_CONTINUATION, SWITCH],
+    own_deviations: &[UNANSWERED, FULL_OUTPUT, MEDIA, FAILURE, CLEARED_FOR_GOOD, NO_CONTINUATION, SWITCH],
     sources: &SOURCES,
     policy: v2026_fixed,
 };

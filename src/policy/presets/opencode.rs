@@ -34,7 +34,7 @@ const REPLAY: &str = "A request that a provider found too large is replayed with
 pub const SEED: Preset = Preset {
     name: "opencode@seed",
     description: "OpenCode: cuts and clears tool outputs, summarizes in seven sections, keeps the last two turns.",
-    deviations: &[
+    own_deviations: &[
         "Clearing old outputs is on; OpenCode ships it switched off.",
         "Outputs that no reply has read are never cleared.",
         "Outputs are cut at 2000 characters in every view, as OpenCode's design says; its later code cuts only what a \
@@ -105,7 +105,7 @@ pub const SEED: Preset = Preset {
 pub const V1_18: Preset = Preset {
     name: "opencode@1.18",
     description: "OpenCode 1.18: summarizes in five sections, keeps as many turns as fit, cuts nothing in views.",
-    deviations: &[UNANSWERED, PAIRS, FAILED_REPLIES, MEDIA, ONE_SUMMARY, BREAKER, CONTINUATION, REPLAY],
+    own_deviations: &[UNANSWERED, PAIRS, FAILED_REPLIES, MEDIA, ONE_SUMMARY, BREAKER, CONTINUATION, REPLAY],
     sources: &[
         ("preset", "this preset's name"),
         ("render_version", "Longhand's renderer"),

@@ -14,7 +14,7 @@ use crate::policy::{
 pub const V0_73: Preset = Preset {
     name: "pi@0.73",
     description: "pi before 0.87: as pi@1.5, but images of the user weigh nothing and thoughts are summarized too.",
-    deviations: &[
+    own_deviations: &[
         UNANSWERED,
         PAIRED,
         RECORDS,
@@ -35,7 +35,7 @@ pub const V0_73: Preset = Preset {
 pub const V1_5: Preset = Preset {
     name: "pi@1.5",
     description: "pi: summarizes in six sections with file lists, keeps the newest 20000 tokens, splits turns.",
-    deviations: &[
+    own_deviations: &[
         UNANSWERED,
         PAIRED,
         RECORDS,

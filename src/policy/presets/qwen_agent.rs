@@ -48,7 +48,7 @@ pub const OLD: Preset = Preset {
     name: "qwen-agent@old",
     description: "Qwen-Agent up to 0.0.29: keeps the newest messages that fit in 58000 tokens, and cuts long results on \
                   the way.",
-    deviations: &[
+    own_deviations: &[
         "What is cut and left out is recorded once and stays so; Qwen-Agent decides anew before every request.",
         "A usage that the model reported says how full the window is; Qwen-Agent only counts.",
         "The last request stays, in the room that is left; Qwen-Agent lets it go when a later reply does not fit.",
@@ -68,7 +68,7 @@ pub const V0_0_34: Preset = Preset {
     name: "qwen-agent@0.0.34",
     description: "Qwen-Agent: over 58000 tokens the oldest turns go first, then results, then steps in the middle, then \
                   words.",
-    deviations: &[
+    own_deviations: &[
         "What is cut and left out is recorded once and stays so; Qwen-Agent decides anew before every request.",
         "A usage that the model reported says how full the window is; Qwen-Agent only counts.",
         "A request that nobody has answered is not left out with its turn; words stand in its place.",

@@ -20,7 +20,7 @@ const WINDOW: &str = "Where no usage is reported, tokens are estimated as 0.24 d
 pub const V0_15: Preset = Preset {
     name: "qwen-code@0.15",
     description: "Qwen Code 0.15: a state snapshot of the older 70 %, the last rounds of calls kept; clears when idle.",
-    deviations: &[
+    own_deviations: &[
         UNREAD,
         ORPHAN,
         WINDOW,
@@ -65,7 +65,7 @@ pub const V0_15: Preset = Preset {
 pub const V0_24: Preset = Preset {
     name: "qwen-code@0.24",
     description: "Qwen Code 0.24: summarizes everything, carries files and images along, clears when idle or full.",
-    deviations: &[
+    own_deviations: &[
         UNREAD,
         ORPHAN,
         "Just above a window of 33000 tokens the limit stays where it was; Qwen Code's falls to nothing there.",

@@ -14,7 +14,7 @@ use crate::policy::{
 pub const PRESET: Preset = Preset {
     name: "smolagents",
     description: "smolagents: cuts outputs over 20000 characters in the middle, and reduces nothing by itself.",
-    deviations: &[
+    own_deviations: &[
         "A summary can be asked for by hand; smolagents writes its steps out in the same way, for a new plan only.",
         "The last request, results that no reply has read, open messages and running calls are never summarized.",
         "A limit of 0 means no limit; smolagents puts its marker in front of the whole text.",

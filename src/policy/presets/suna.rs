@@ -22,7 +22,7 @@ use crate::policy::{
 pub const V2025_04: Preset = Preset {
     name: "suna@2025-04",
     description: "Suna until June 2025: a rolling summary of everything since the last one, at 120000 tokens.",
-    deviations: &[
+    own_deviations: &[
         "It is on; the agent had it switched off from 18 April 2025 on, and in its API from the beginning.",
         "The last request, results that no reply has read, open messages and running calls are never summarized.",
         "The live summary counts towards the threshold; the agent counts what came after it.",
@@ -62,7 +62,7 @@ pub const V2025_04: Preset = Preset {
 pub const V2025_07: Preset = Preset {
     name: "suna@2025-07",
     description: "Suna in July 2025: messages cut by role, with half the measure each time, then left out.",
-    deviations: &[
+    own_deviations: &[
         "A call and its results stay together or go together, and count as one message where messages are left out.",
         "Open messages are not cut; they, running calls and what nobody has answered are never left out.",
         "A message in several parts is cut like one text, and keeps its media; the agent would send nothing of it.",
@@ -104,7 +104,7 @@ pub const V2025_07: Preset = Preset {
 pub const V2026: Preset = Preset {
     name: "suna@2026",
     description: "Suna in 2026: outputs, requests and replies compressed in tiers to 60 %, then left out in groups.",
-    deviations: &[
+    own_deviations: &[
         "Open messages are not cut; they, running calls and what nobody has answered are never left out.",
         "A message in several parts is cut like one text, and keeps its media unless a note stands in its place.",
         "A reply that only makes calls gets no note in place of its words.",

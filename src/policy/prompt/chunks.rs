@@ -1,6 +1,7 @@
 //! Cutting a transcript into pieces that fit a window.
 
-use super::GAP;
+use super::data::{ends_line, from_cut};
+use super::{GAP, MARGIN};
 
 /// How many tokens a text may have in the worst ordinary case.
 ///
@@ -18,35 +19,41 @@ pub fn weight(text: &str) -> i64 {
     ascii.saturating_add(2) / 3 + others
 }
 
+/// The least that a piece holds: a margin and a character, so that every cut makes progress.
+const ROOM_MIN: i64 = 2;
+
 /// Joins entries into pieces of at most `room`, in order. An entry that is larger by itself is cut, at the end of a
-/// line where there is one. Nothing is left out.
+/// line where there is one; where there is none, what follows the cut has a margin. Nothing is left out.
 pub fn chunks(entries: &[String], room: i64) -> Vec<String> {
-    let room = room.max(1);
+    let room = room.max(ROOM_MIN);
     let mut pieces = Vec::new();
     let mut piece = String::new();
     let mut used = 0;
     for entry in entries {
-        let mut rest = entry.as_str();
         let gap = if piece.is_empty() { 0 } else { weight(GAP) };
-        let needed = weight(rest);
+        let needed = weight(entry);
         if used + gap + needed <= room {
             if !piece.is_empty() {
                 piece.push_str(GAP);
             }
-            piece.push_str(rest);
+            piece.push_str(entry);
             used += gap + needed;
             continue;
         }
         if !piece.is_empty() {
             pieces.push(std::mem::take(&mut piece));
         }
-        while weight(rest) > room {
-            let (front, back) = split(rest, room);
-            pieces.push(front.to_owned());
+        // The margin in front of what is left of a line counts too.
+        let mut rest = entry.as_str();
+        let mut margin = "";
+        while weight(rest) + weight(margin) > room {
+            let (front, back) = split(rest, room - weight(margin));
+            pieces.push(format!("{margin}{front}"));
+            margin = if front.ends_with(ends_line) { "" } else { MARGIN };
             rest = back;
         }
-        piece.push_str(rest);
-        used = weight(rest);
+        piece = format!("{margin}{rest}");
+        used = weight(&piece);
     }
     if !piece.is_empty() {
         pieces.push(piece);
@@ -90,15 +97,29 @@ fn thinned(mut pieces: Vec<String>, pieces_max: usize) -> Vec<String> {
     pieces
 }
 
-/// A text of about `longest` tokens: its beginning and its end, and a word about what is missing.
-pub fn without_middle(entry: &str, longest: i64) -> String {
-    if weight(entry) <= longest {
-        return entry.to_owned();
+/// An entry of about `longest` tokens: its beginning and its end, and a word about what is missing.
+fn without_middle(entry: &str, longest: i64) -> String {
+    let Some((head, note, middle, tail)) = ends(entry, longest) else { return entry.to_owned() };
+    format!("{head}\n{note}\n{}", from_cut(middle, tail))
+}
+
+/// The same of a text that has no margins yet, such as a summary of a piece.
+pub fn note_without_middle(text: &str, longest: i64) -> String {
+    let Some((head, note, _, tail)) = ends(text, longest) else { return text.to_owned() };
+    format!("{head}\n{note}\n{tail}")
+}
+
+/// The beginning and the end of a text that is too long, with what is said of its middle, and that.
+fn ends(text: &str, longest: i64) -> Option<(&str, String, &str, &str)> {
+    if weight(text) <= longest {
+        return None;
     }
-    let (head, rest) = prefix(entry, (longest / 2).max(1));
+    let (head, rest) = prefix(text, (longest / 2).max(1));
     let tail = suffix(rest, (longest / 3).max(1));
-    let left_out = rest.chars().count().saturating_sub(tail.chars().count());
-    format!("{head}\n[... {left_out} characters are left out here ...]\n{tail}")
+    let middle = rest.strip_suffix(tail).unwrap_or_default();
+    let note = format!("[... {} characters are left out here ...]", middle.chars().count());
+    // Where nothing is left of the middle, the tail follows the head.
+    Some((head, note, if middle.is_empty() { head } else { middle }, tail))
 }
 
 /// Splits a text that is too long: as much as fits, and the rest. Both ends make progress.

@@ -1,6 +1,7 @@
-//! History as text, as the policy wants it written out.
+//! History as text, as the policy wants it written out. What it quotes has a margin on every line that does not begin
+//! with a label, so that no text can add an entry of its own.
 
-use super::cut;
+use super::{behind_label as data, block, cut};
 use crate::model::message::{Message, MessageKind, Role};
 use crate::model::part::{Media, Part, PartBody, ResultStatus, ToolCall, ToolResult};
 use crate::model::view::SourceMessage;
@@ -80,13 +81,13 @@ impl Writer<'_> {
             if source.message.role == Role::User {
                 let texts: Vec<&str> = source.message.parts.iter().filter_map(|part| words(&part.body)).collect();
                 if !texts.is_empty() {
-                    lines.push(format!("[User]: {}", texts.join("\n")));
+                    lines.push(format!("[User]: {}", data(&texts.join("\n"))));
                 }
             }
             for part in &source.message.parts {
                 match &part.body {
                     PartBody::ToolCall(call) if self.rules.calls => {
-                        lines.push(format!("[Assistant tool call]: {}({})", call.tool, self.input(call)));
+                        lines.push(format!("[Assistant tool call]: {}", self.call(call)));
                         if let Some((result, cleared)) = results.get(call.call_id.as_str()) {
                             lines.push(self.paired_result(result, *cleared));
                         }
@@ -97,13 +98,15 @@ impl Writer<'_> {
                         lines.push(self.paired_result(result, is_cleared(source, part)));
                     }
                     PartBody::Reasoning(text) if self.rules.reasoning && !text.is_empty() => {
-                        lines.push(format!("[Assistant reasoning]: {text}"));
+                        lines.push(format!("[Assistant reasoning]: {}", data(text)));
                     }
                     PartBody::Media(media) => attached.extend(self.note(media)),
                     PartBody::Text(_) | PartBody::Marker(_) => match (words(&part.body), source.message.role) {
                         (None, _) | (_, Role::User) => {}
-                        (Some(text), Role::Assistant | Role::Tool) => lines.push(format!("[Assistant]: {text}")),
-                        (Some(text), Role::System) => lines.push(format!("[System]: {text}")),
+                        (Some(text), Role::Assistant | Role::Tool) => {
+                            lines.push(format!("[Assistant]: {}", data(text)));
+                        }
+                        (Some(text), Role::System) => lines.push(format!("[System]: {}", data(text))),
                     },
                     PartBody::ToolCall(_)
                     | PartBody::ToolResult(_)
@@ -130,7 +133,7 @@ impl Writer<'_> {
         let told = self.told(result);
         // OpenCode cuts what a tool gave back, and not why it failed.
         let is_cut = result.status == ResultStatus::Completed || self.detail != Detail::full(self.rules);
-        if is_cut { format!("{label}: {}", self.output(&told)) } else { format!("{label}: {told}") }
+        if is_cut { format!("{label}: {}", self.output(&told)) } else { format!("{label}: {}", data(&told)) }
     }
 
     /// The entries of one message: thoughts, words, calls as functions with named arguments, results where they stand.
@@ -139,15 +142,15 @@ impl Writer<'_> {
         if self.rules.reasoning && message.role == Role::Assistant {
             let thoughts: Vec<&str> = message.parts.iter().filter_map(|part| thought(&part.body)).collect();
             if !thoughts.is_empty() {
-                entries.push(format!("[Assistant thinking]: {}", thoughts.join("\n")));
+                entries.push(format!("[Assistant thinking]: {}", data(&thoughts.join("\n"))));
             }
         }
         let texts: Vec<&str> = message.parts.iter().filter_map(|part| any_words(&part.body)).collect();
         match message.role {
             Role::User if texts.iter().all(|text| text.is_empty()) => {}
-            Role::User => entries.push(format!("[User]: {}", texts.concat())),
+            Role::User => entries.push(format!("[User]: {}", data(&texts.concat()))),
             Role::Assistant if texts.is_empty() => {}
-            Role::Assistant => entries.push(format!("[Assistant]: {}", texts.join("\n"))),
+            Role::Assistant => entries.push(format!("[Assistant]: {}", data(&texts.join("\n")))),
             // pi's results hold their texts themselves, and its system messages are no part of a transcript.
             Role::Tool | Role::System => {}
         }
@@ -187,9 +190,9 @@ impl Writer<'_> {
                     PartBody::ToolResult(result) if self.rules.calls => {
                         let tool = calls.get(result.call_id.as_str()).copied().unwrap_or("unknown");
                         tools.push(if result.output.is_empty() || is_cleared(source, part) {
-                            format!("Tool {tool} executed successfully")
+                            format!("Tool {} executed successfully", data(tool))
                         } else {
-                            format!("Tool {tool} executed: {}", self.output(&result.output))
+                            format!("Tool {} executed: {}", data(tool), self.output(&result.output))
                         });
                     }
                     other => said.extend(words(other)),
@@ -202,12 +205,13 @@ impl Writer<'_> {
                     lines.push("[Assistant performed tool operations]".to_owned());
                 }
                 _ if said.is_empty() => {}
-                Role::Assistant | Role::Tool => lines.push(format!("[Assistant]: {}", said.join("\n"))),
-                Role::User => lines.push(format!("[User]: {}", said.join("\n"))),
-                Role::System => lines.push(format!("[System]: {}", said.join("\n"))),
+                Role::Assistant | Role::Tool => lines.push(format!("[Assistant]: {}", data(&said.join("\n")))),
+                Role::User => lines.push(format!("[User]: {}", data(&said.join("\n")))),
+                Role::System => lines.push(format!("[System]: {}", data(&said.join("\n")))),
             }
+            // A tool to a line: on one line an output could go on with the sentence of another tool.
             if !tools.is_empty() {
-                lines.push(format!("[Tool Results Summary: {}]", tools.join("; ")));
+                lines.push(format!("[Tool Results Summary: {}]", tools.join(";\n")));
             }
             lines.extend(attached);
             lines.join("\n")
@@ -215,13 +219,14 @@ impl Writer<'_> {
         messages.iter().map(entry).collect()
     }
 
-    /// One message as goose writes it: the role, and a line for each thing in it.
+    /// One message as goose writes it: the role, and a line for each thing in it. What was said stands behind margins
+    /// throughout: nothing else tells it from calls and results.
     fn lines(&self, source: &SourceMessage) -> String {
         let mut lines = Vec::new();
         for part in &source.message.parts {
             match &part.body {
                 PartBody::ToolCall(call) if self.rules.calls => {
-                    lines.push(format!("tool_request({}): {}", call.tool, self.input(call)));
+                    lines.push(format!("tool_request({}): {}", data(&call.tool), data(&self.input(call))));
                 }
                 PartBody::ToolResult(_) if self.rules.calls && is_cleared(source, part) => {
                     lines.push(format!("tool_response: {CLEARED}"));
@@ -229,9 +234,9 @@ impl Writer<'_> {
                 PartBody::ToolResult(result) if self.rules.calls => {
                     lines.push(format!("tool_response: {}", self.output(&self.told(result))));
                 }
-                PartBody::Reasoning(text) if self.rules.reasoning && !text.is_empty() => lines.push(text.clone()),
+                PartBody::Reasoning(text) if self.rules.reasoning && !text.is_empty() => lines.push(block(text)),
                 PartBody::Media(media) => lines.extend(self.note(media)),
-                other => lines.extend(words(other).map(str::to_owned)),
+                other => lines.extend(words(other).map(block)),
             }
         }
         let role = match source.message.role {
@@ -240,14 +245,19 @@ impl Writer<'_> {
             Role::Assistant => "assistant",
             Role::System => "system",
         };
-        if lines.is_empty() { String::new() } else { format!("[{role}]: {}", lines.join("\n")) }
+        if lines.is_empty() { String::new() } else { format!("[{role}]:\n{}", lines.join("\n")) }
     }
 
     /// What stands for a media item, if anything does.
     fn note(&self, media: &Media) -> Option<String> {
         let name = if media.name.is_empty() { "file" } else { &media.name };
-        let note = self.rules.media_note.replace("{mime}", &media.mime_type).replace("{name}", name);
+        let note = self.rules.media_note.replace("{mime}", &data(&media.mime_type)).replace("{name}", &data(name));
         (!note.is_empty()).then_some(note)
+    }
+
+    /// A call with its input.
+    fn call(&self, call: &ToolCall) -> String {
+        format!("{}({})", data(&call.tool), data(&self.input(call)))
     }
 
     /// An output with notes for what is attached to it.
@@ -259,16 +269,16 @@ impl Writer<'_> {
 
     /// An output, cut. What is left out is counted from the limit on, even where a character stood across it.
     fn output(&self, output: &str) -> String {
-        let Some(units) = self.detail.output_units else { return output.to_owned() };
+        let Some(units) = self.detail.output_units else { return data(output).into_owned() };
         match cut(output, units) {
-            (_, false) => output.to_owned(),
+            (_, false) => data(output).into_owned(),
             (kept, true) => {
                 let left_out = tokens::length(LengthUnit::Utf16, output).saturating_sub(units);
                 let marker = match self.rules.output_marker.as_str() {
                     "" => UNMARKED,
                     marker => marker,
                 };
-                format!("{kept}{}", marker.replace("{omitted}", &left_out.to_string()))
+                format!("{}{}", data(kept), marker.replace("{omitted}", &left_out.to_string()))
             }
         }
     }
@@ -293,7 +303,7 @@ impl Writer<'_> {
             Ok(Value::Null) => String::new(),
             Ok(_) | Err(_) => call.input_json.clone(),
         };
-        format!("{}({})", call.tool, self.shortened(told))
+        format!("{}({})", data(&call.tool), data(&self.shortened(told)))
     }
 
     fn shortened(&self, text: String) -> String {

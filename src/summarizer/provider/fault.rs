@@ -27,8 +27,10 @@ pub enum Class {
 pub struct Fault {
     /// What it means for the next attempt.
     pub class: Class,
-    /// A sentence fragment.
+    /// A sentence fragment; of a reply that is no summary it begins with the reason, if that has a name.
     pub message: String,
+    /// Why a reply is no summary, as failures name it; empty where nothing more is known.
+    pub reason: String,
     /// How long the provider asked to be left alone, in milliseconds.
     pub retry_after_ms: Option<i64>,
 }
@@ -39,7 +41,13 @@ const MESSAGE_MAX: usize = 400;
 impl Fault {
     /// A failure without a wish for a wait.
     pub(crate) fn new(class: Class, message: impl Into<String>) -> Self {
-        Self { class, message: message.into(), retry_after_ms: None }
+        Self { class, message: message.into(), reason: String::new(), retry_after_ms: None }
+    }
+
+    /// A reply that is no summary, for a reason that has a name.
+    pub(crate) fn refused(reason: &str, message: &str) -> Self {
+        let message = shortened(&format!("{reason}: {message}"));
+        Self { class: Class::Refused, message, reason: reason.to_owned(), retry_after_ms: None }
     }
 
     /// What an answer other than 200 means.
@@ -48,7 +56,7 @@ impl Fault {
         let class = class_of(Some(status), &told.code, &told.message);
         let retry_after_ms = retry_after::of_headers(headers, now).or(told.retry_after_ms);
         let said = if told.message.is_empty() { String::new() } else { format!(": {}", told.message) };
-        Self { class, message: shortened(&format!("the provider answered {status}{said}")), retry_after_ms }
+        Self { retry_after_ms, ..Self::new(class, shortened(&format!("the provider answered {status}{said}"))) }
     }
 
     /// What an error in a reply with status 200 means; none if there is none in it.
@@ -59,7 +67,7 @@ impl Fault {
         let class = class_of(status, &told.code, &told.message);
         let said = if told.message.is_empty() { &told.code } else { &told.message };
         let message = shortened(&format!("the provider broke off with an error: {said}"));
-        Some(Self { class, message, retry_after_ms: told.retry_after_ms })
+        Some(Self { retry_after_ms: told.retry_after_ms, ..Self::new(class, message) })
     }
 
     /// What an error that a provider names by a code and a message means.

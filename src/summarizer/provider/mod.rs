@@ -22,8 +22,7 @@ use crate::clock::Clock;
 use crate::config::{Prices, SummarizerKind, SummarizerSettings, Timeouts};
 use crate::limits;
 use crate::model::usage::Usage;
-use crate::policy::Section;
-use crate::policy::prompt::Prompt;
+use crate::policy::prompt::{Expected, Prompt};
 use crate::telemetry::failpoint;
 use fault::{Class, Fault, shortened};
 use gate::{Gate, Standing};
@@ -38,8 +37,8 @@ use std::time::Duration;
 use tokio::time::{Instant, timeout};
 
 /// The summary in a reply that is whole; refused if it cannot be one.
-pub(super) fn readable(text: &str, sections: &[Section]) -> Result<String, Fault> {
-    Reply { text: text.to_owned(), stop: Some(Stop::Done), ..Reply::default() }.summary(sections)
+pub(super) fn readable(text: &str, expected: &Expected<'_>) -> Result<String, Fault> {
+    Reply { text: text.to_owned(), stop: Some(Stop::Done), ..Reply::default() }.summary(expected)
 }
 
 /// Bytes of an error's body that are read.
@@ -143,14 +142,14 @@ impl Provider {
     pub(super) async fn ask(
         &self,
         prompt: &Prompt,
-        sections: &[Section],
+        expected: &Expected<'_>,
         witness: &dyn Witness,
         streams: bool,
     ) -> Result<Answer, Fault> {
         let mut tries = 0;
         loop {
             tries += 1;
-            let fault = match self.ask_once(prompt, sections, witness, streams).await {
+            let fault = match self.ask_once(prompt, expected, witness, streams).await {
                 Ok(answer) => return Ok(answer),
                 Err(fault) => fault,
             };
@@ -170,7 +169,7 @@ impl Provider {
     async fn ask_once(
         &self,
         prompt: &Prompt,
-        sections: &[Section],
+        expected: &Expected<'_>,
         witness: &dyn Witness,
         streams: bool,
     ) -> Result<Answer, Fault> {
@@ -201,7 +200,7 @@ impl Provider {
             Ok(ended) => ended,
             Err(_) => Err(Fault::new(Class::Transient, "the reply took longer than it may")),
         };
-        let outcome = ended.and_then(|()| entry.reply.summary(sections)).map_err(|fault| {
+        let outcome = ended.and_then(|()| entry.reply.summary(expected)).map_err(|fault| {
             // Words that came in pieces have the key in pieces too.
             Fault { message: self.scrubbed(&fault.message).into_owned(), ..fault }
         });

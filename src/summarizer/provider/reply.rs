@@ -4,6 +4,7 @@ use super::fault::{Class, Fault};
 use crate::model::usage::Usage;
 use crate::policy::Section;
 use crate::policy::overflow_errors::is_overflow_text;
+use crate::policy::prompt::{self, Expected};
 
 /// Why a model stopped.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -49,8 +50,8 @@ impl Reply {
         self.usage.get_or_insert_with(Usage::default)
     }
 
-    /// The summary in a reply that has ended; refused if it cannot be one.
-    pub(super) fn summary(&self, sections: &[Section]) -> Result<String, Fault> {
+    /// The summary in a reply that has ended, without what the policy has written around it; refused if it cannot be one.
+    pub(super) fn summary(&self, expected: &Expected<'_>) -> Result<String, Fault> {
         let refused = |message: &str| Err(Fault::new(Class::Refused, message));
         let text = bare(&self.text);
         match &self.stop {
@@ -67,14 +68,19 @@ impl Reply {
             Some(Stop::Done) => {}
         }
         if text.is_empty() {
-            return refused("the summary is empty");
+            return Err(Fault::refused("SUMMARY_EMPTY", "the summary is empty"));
         }
-        match error_text(text, sections) {
-            Some(class) => {
-                let said = super::fault::shortened(&format!("the reply is an error message: {text}"));
-                Err(Fault::new(class, said))
-            }
-            None => Ok(text.to_owned()),
+        if let Some(class) = error_text(text, prompt::sections(expected.rules, expected.scope)) {
+            let said = super::fault::shortened(&format!("the reply is an error message: {text}"));
+            return Err(Fault::new(class, said));
+        }
+        let summary = prompt::answer(expected.rules, expected.scope, text);
+        if summary.is_empty() {
+            return Err(Fault::refused("SUMMARY_EMPTY", "the reply holds thoughts and no summary"));
+        }
+        match expected.check(&summary) {
+            Ok(()) => Ok(summary),
+            Err(failure) => Err(Fault::refused(&failure.reason, &failure.message)),
         }
     }
 }
@@ -171,15 +177,22 @@ fn error_text(text: &str, sections: &[Section]) -> Option<Class> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::policy::{Bullet, Topic};
+    use crate::model::compaction::Level;
+    use crate::policy::prompt::Scope;
+    use crate::policy::{Summary, presets};
 
-    fn sections() -> Vec<Section> {
-        vec![Section { heading: "## Goal".to_owned(), holds: Some(Topic::Goal), bullet: Bullet::Dash }]
+    fn rules() -> Summary {
+        presets::opencode::seed().summarize(Level::Auto).expect("a summary").summary.clone()
+    }
+
+    /// A reply about a history of so many tokens.
+    fn summary(reply: &Reply, covered_tokens: i64) -> Result<String, Fault> {
+        reply.summary(&Expected { rules: &rules(), scope: Scope::History, covered_tokens, words: 0 })
     }
 
     fn check(text: &str, stop: Option<Stop>, expected: Result<&str, Class>) {
         let reply = Reply { text: text.to_owned(), stop, ..Reply::default() };
-        let found = reply.summary(&sections()).map_err(|fault| fault.class);
+        let found = summary(&reply, 0).map_err(|fault| fault.class);
         assert_eq!(found.as_deref().map_err(|class| *class), expected, "{text:?}");
     }
 
@@ -195,7 +208,7 @@ mod tests {
         check("## Goal", Some(Stop::WindowFull), Err(Class::Overflow));
         check("## Goal", Some(Stop::Declined("SAFETY".to_owned())), Err(Class::Refused));
         let calls = Reply { calls_tools: true, text: "## Goal".to_owned(), stop: Some(Stop::Done), ..Reply::default() };
-        assert_eq!(calls.summary(&sections()).expect_err("refused").class, Class::Refused);
+        assert_eq!(summary(&calls, 0).expect_err("refused").class, Class::Refused);
     }
 
     #[test]
@@ -205,7 +218,20 @@ mod tests {
         check("```markdown\n## Goal\n- x\n```", Some(Stop::Done), Ok("## Goal\n- x"));
         check("```rust\nfn f() {}\n```", Some(Stop::Done), Ok("```rust\nfn f() {}\n```"));
         check("```\na\n```\nb\n```\nc\n```", Some(Stop::Done), Ok("```\na\n```\nb\n```\nc\n```"));
-        check("```", Some(Stop::Done), Ok("```"));
+        check("```", Some(Stop::Done), Err(Class::Refused));
+    }
+
+    #[test]
+    fn a_refusal_says_why_it_is_none() {
+        let said = |text: &str| Reply { text: text.to_owned(), stop: Some(Stop::Done), ..Reply::default() };
+        let declined = summary(&said("I'm sorry, but I cannot help with that."), 4_000).expect_err("refused");
+        assert_eq!((declined.class, declined.reason.as_str()), (Class::Refused, "SUMMARY_DECLINED"));
+        assert!(
+            declined.to_string().starts_with("SUMMARY_DECLINED: ") && declined.to_string().contains("I'm sorry"),
+            "{declined}"
+        );
+        let thin = summary(&said("Done, more or less."), 4_000).expect_err("refused");
+        assert_eq!((thin.class, thin.reason.as_str()), (Class::Refused, "SUMMARY_WITHOUT_SUBSTANCE"));
     }
 
     #[test]

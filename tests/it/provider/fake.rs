@@ -47,6 +47,14 @@ impl Protocol {
     }
 }
 
+/// What a model writes about a goal, with the sections that most agents ask for.
+pub(crate) fn summary(goal: &str) -> String {
+    format!(
+        "## Goal\n- {goal}\n\n## Constraints & Preferences\n- (none)\n\n## Progress\n\n### Done\n- [x] found it\n\n\
+         ### In Progress\n- (none)\n\n## Next Steps\n1. mend it\n\n## Critical Context\n- it is on line 7"
+    )
+}
+
 /// What happens to one request.
 #[derive(Debug, Clone)]
 pub(crate) enum Scene {
@@ -126,11 +134,11 @@ impl Drop for FakeProvider {
 }
 
 impl FakeProvider {
-    /// A provider that plays scenes in order, and says `## Goal` when there are none left.
+    /// A provider that plays scenes in order, and writes a [`summary`] about `last` when there are none left.
     pub(crate) async fn playing(protocol: Protocol, scenes: impl IntoIterator<Item = Scene>) -> Self {
         let scenes: Mutex<VecDeque<Scene>> = Mutex::new(scenes.into_iter().collect());
         let next = move |_: &Asked| {
-            scenes.lock().expect("no panic").pop_front().unwrap_or_else(|| Scene::Say("## Goal\n- last".to_owned()))
+            scenes.lock().expect("no panic").pop_front().unwrap_or_else(|| Scene::Say(summary("last")))
         };
         Self::directed(protocol, Box::new(next)).await
     }

@@ -1,0 +1,258 @@
+//! The check of a model's answer: can it stand for the history it was asked about?
+//!
+//! A summary takes the place of what it covers, so an answer that only looks like one loses all of that. It has to have
+//! the sections that were asked for, or enough words for what it covers; and it must not be a refusal in a few words,
+//! by the model or by a filter in front of it.
+
+use super::{Detail, Scope, entries, sections, weight};
+use crate::model::compaction::Failure;
+use crate::model::view::SourceMessage;
+use crate::policy::{Summary, SummaryFormat};
+use regex::Regex;
+use std::borrow::Cow;
+use std::collections::BTreeSet;
+use std::sync::LazyLock;
+
+/// Of the sections that were asked for, at least this part makes an answer a summary, in percent. Models leave out what
+/// they have nothing for, and translate headings.
+pub const SECTIONS_PERCENT: usize = 50;
+
+/// Without them a summary has at least one token for so many that it covers …
+pub const COVERED_PER_TOKEN: i64 = 50;
+
+/// … up to this many, which is some three sentences.
+pub const SUBSTANCE_TOKENS_MAX: i64 = 100;
+
+/// A refusal in more tokens than these is an answer all the same: it says something.
+const REFUSAL_TOKENS_MAX: i64 = 400;
+
+/// A filter's note is shorter.
+const FILTER_TOKENS_MAX: i64 = 120;
+
+/// The measure of an answer.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Expected<'a> {
+    /// The form that was asked for.
+    pub rules: &'a Summary,
+    /// The part of the history that was asked about.
+    pub scope: Scope,
+    /// The size of what it was made from, in tokens by [`weight`].
+    pub covered_tokens: i64,
+    /// About how many words it might have; 0 for no limit.
+    pub words: i64,
+}
+
+impl<'a> Expected<'a> {
+    /// The measure of an answer about this history.
+    pub fn of_history(rules: &'a Summary, messages: &[&SourceMessage], previous: Option<&str>, words: i64) -> Self {
+        let told = entries(&rules.transcript, Detail::full(&rules.transcript), messages);
+        let told: i64 = told.iter().map(|entry| weight(entry)).sum();
+        let covered_tokens = told.saturating_add(previous.map_or(0, weight));
+        Self { rules, scope: Scope::History, covered_tokens, words }
+    }
+
+    /// The fewest tokens that an answer without the sections has.
+    pub fn least_tokens(&self) -> i64 {
+        let least = (self.covered_tokens / COVERED_PER_TOKEN).clamp(1, SUBSTANCE_TOKENS_MAX);
+        if self.words > 0 { least.min(self.words) } else { least }
+    }
+
+    /// Says why a text cannot be the summary, if it cannot: `SUMMARY_DECLINED` or `SUMMARY_WITHOUT_SUBSTANCE`.
+    pub fn check(&self, text: &str) -> Result<(), Failure> {
+        let parts = self.parts(text);
+        // All of it may be set like a heading.
+        if is_refusal(&parts.body) || is_refusal(text) {
+            return Err(failure("SUMMARY_DECLINED", format!("the model declined to write it: {}", start(text))));
+        }
+        let has_words = parts.body.chars().any(char::is_alphanumeric);
+        if has_words && parts.sections * 100 >= parts.asked * SECTIONS_PERCENT && parts.asked > 0 {
+            return Ok(());
+        }
+        let (tokens, least) = (weight(text.trim()), self.least_tokens());
+        if has_words && tokens >= least {
+            return Ok(());
+        }
+        let message = format!(
+            "the summary has {} of {} sections and {tokens} tokens, for {} that it covers: {}",
+            parts.sections,
+            parts.asked,
+            self.covered_tokens,
+            start(text)
+        );
+        Err(failure("SUMMARY_WITHOUT_SUBSTANCE", message))
+    }
+
+    /// Takes an answer apart.
+    fn parts(&self, text: &str) -> Parts {
+        let asked: Vec<String> = match self.rules.format {
+            SummaryFormat::Prose if self.scope == Scope::History => Vec::new(),
+            SummaryFormat::Prose | SummaryFormat::Headings | SummaryFormat::Elements { .. } => {
+                let sections = sections(self.rules, self.scope);
+                sections.iter().map(|section| bare(&section.heading)).collect()
+            }
+        };
+        // An element may stand on one line with what is in it.
+        let (text, root) = match &self.rules.format {
+            SummaryFormat::Elements { root } => (TAG.replace_all(text, "\n$0\n"), root.to_lowercase()),
+            SummaryFormat::Headings | SummaryFormat::Prose => (Cow::Borrowed(text), String::new()),
+        };
+        let mut found = BTreeSet::new();
+        let mut body = Vec::new();
+        for line in text.lines().map(str::trim).filter(|line| !line.is_empty()) {
+            let words = bare(line);
+            let named = asked.iter().find(|heading| {
+                words
+                    .strip_prefix(heading.as_str())
+                    .is_some_and(|rest| rest.is_empty() || rest.starts_with([':', '：']))
+            });
+            let is_heading = line.starts_with('#') || is_emphasized(line) || is_tag(line);
+            if is_heading || named.is_some() {
+                found.insert(named.cloned().unwrap_or_else(|| words.clone()));
+            }
+            let says = match named {
+                // `Goal: the words` has both on one line.
+                Some(heading) => {
+                    words.strip_prefix(heading.as_str()).unwrap_or_default().trim_start_matches([':', '：'])
+                }
+                None if is_heading => "",
+                None => line,
+            };
+            if !is_nothing(says, &self.rules.filler) {
+                body.push(says.trim().to_owned());
+            }
+        }
+        found.retain(|name| !name.is_empty() && *name != root);
+        Parts { asked: asked.len(), sections: found.len().min(asked.len()), body: body.join("\n") }
+    }
+}
+
+/// An answer, taken apart.
+struct Parts {
+    /// Sections that were asked for.
+    asked: usize,
+    /// Sections that are there, by their names or, in another language, by their headings.
+    sections: usize,
+    /// The words in them, without fillers.
+    body: String,
+}
+
+fn failure(reason: &str, message: String) -> Failure {
+    Failure { reason: reason.to_owned(), message }
+}
+
+/// The first words of a text, on one line.
+fn start(text: &str) -> String {
+    const SHOWN: usize = 120;
+    let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    match line.char_indices().nth(SHOWN) {
+        Some((end, _)) => format!("{}…", &line[..end]),
+        None => line,
+    }
+}
+
+/// A heading, an element's tag or an item without what sets it apart, in small letters.
+fn bare(line: &str) -> String {
+    let marks = |letter: char| letter.is_whitespace() || "#*_-<>/.)".contains(letter);
+    let words = line.trim_start_matches(|letter: char| marks(letter) || letter.is_ascii_digit());
+    words.trim_end_matches(|letter: char| marks(letter) || letter == ':' || letter == '：').to_lowercase()
+}
+
+fn is_emphasized(line: &str) -> bool {
+    let line = line.trim_end_matches([':', '：']);
+    ["**", "__"].iter().any(|mark| line.len() > 4 && line.starts_with(mark) && line.ends_with(mark))
+}
+
+fn is_tag(line: &str) -> bool {
+    line.starts_with('<') && line.ends_with('>') && !line.contains(char::is_whitespace)
+}
+
+/// Tells a line that says that there is nothing to tell.
+fn is_nothing(line: &str, filler: &str) -> bool {
+    let words = bare(line);
+    let words = words.trim_matches(['(', ')', '[', ']', '`']);
+    words.is_empty() || words == bare(filler).trim_matches(['(', ')', '[', ']', '`']) || NOTHING.contains(&words)
+}
+
+/// The words for that, in small letters.
+const NOTHING: [&str; 8] = ["none", "n/a", "nothing", "none yet", "无", "keine", "aucun", "なし"];
+
+/// Tells a text that says no more than that nobody wrote a summary.
+fn is_refusal(body: &str) -> bool {
+    let tokens = weight(body);
+    if tokens > REFUSAL_TOKENS_MAX {
+        return false;
+    }
+    // Marks of quotation and emphasis around it mean nothing.
+    let words = body.trim_start_matches(|letter: char| !letter.is_alphanumeric()).to_lowercase();
+    let words = words.replace(['’', 'ʼ'], "'");
+    REFUSALS.iter().any(|refusal| refusal.is_match(&words))
+        || (tokens <= FILTER_TOKENS_MAX && FILTERS.iter().any(|filter| filter.is_match(&words)))
+}
+
+/// The beginnings of refusals, in small letters. Each says that the writer will not or cannot, and what: a text that only begins
+/// with regret, or only tells of something that failed, is none.
+static REFUSALS: LazyLock<Vec<Regex>> = LazyLock::new(|| {
+    let sorry = "(?:(?:(?:oh|well|hi|hello)[,.!]? )?(?:i'?m (?:\\w+ )?sorry|i am (?:\\w+ )?sorry|sorry|(?:my )?apologies\
+                 |i apologi[sz]e|unfortunately|regrettably|thank you for [^.!]*[.!])[,.!:;]?(?: but| that)?\\W{0,3}.{0,60}?)?";
+    let unable = "(?:i|we) (?:(?:really |simply |just )?(?:cannot|can ?not|can't|won't|will not)|(?:must|have to|need to) \
+                  (?:respectfully |politely )?(?:decline|refuse)|(?:am|are) (?:unable|not (?:able|allowed|permitted|comfortable)))|\
+                  i'm (?:unable|not (?:able|allowed|permitted|comfortable)|going to have to decline)|i (?:respectfully )?decline";
+    let what = ".{0,60}?\\b(?:help|assist|comply|fulfil|provid|continu|engag|discuss|process|support|generat|creat|produc\
+                |writ|summar|participat|complet|answer|respond|shar|do (?:that|this|so)|with (?:that|this)|that request|this request)";
+    let patterns = [
+        format!("^{sorry}(?:{unable}){what}"),
+        "^as an? (?:ai|artificial|(?:large )?language)\\b.{0,120}?(?:cannot|can't|can not|unable|not able|must|won't|don't)"
+            .to_owned(),
+        "^(?:(?:i'm sorry|sorry|sure|of course|it (?:looks|seems|appears)|there (?:is|are|was)|i (?:don't|do not) \
+         (?:see|have)|no (?:conversation|record))\\b.{0,200}?)?(?:please|could you|can you) (?:please )?\
+         (?:provide|share|paste|send|give).{0,80}?(?:conversation|transcript|record|text|history|content)"
+            .to_owned(),
+        "^(?:es )?tut mir (?:\\w+ )?leid.{0,80}?(?:kann|darf|nicht|leider)".to_owned(),
+        "^(?:leider )?(?:kann|darf) ich .{0,60}?nicht|^ich kann (?:dir |ihnen |euch )?(?:dabei|hierbei|damit|diese\\w*).{0,40}?nicht"
+            .to_owned(),
+        "^(?:(?:je suis (?:\\w+ )?)?désolée?.{0,40}?|malheureusement,? )?je ne (?:peux|suis|pourrai)(?: malheureusement)? pas"
+            .to_owned(),
+        "^(?:(?:lo siento|lamentablemente|disculpa|perdón).{0,40}?)?no (?:puedo|podemos) (?:ayudar|asist|proporcion|cumpl|\
+         continuar|responder|generar|hacer|resum)"
+            .to_owned(),
+        "^(?:(?:desculpe?|sinto muito|lamento|infelizmente).{0,40}?)?não (?:posso|consigo) (?:ajud|fornec|cumpr|continuar|\
+         responder|gerar|fazer|resum)"
+            .to_owned(),
+        "^(?:(?:mi dispiace|spiacente|purtroppo).{0,40}?)?non posso (?:aiut|assist|forn|continuare|rispondere|generare|fare|\
+         riassum)"
+            .to_owned(),
+        "^(?:(?:извините|простите|к сожалению).{0,40}?)?я не (?:могу|смогу) (?:помочь|выполнить|предоставить|ответить|\
+         продолж|обсуждать|сделать)"
+            .to_owned(),
+        "^(?:很|非常|十分|实在)?(?:抱歉|对不起|對不起|遗憾|不好意思).{0,30}?(?:无法|不能|無法|没办法|没有办法|不可以)".to_owned(),
+        "^(?:作为.{0,20}(?:模型|助手|人工智能|ai).{0,10})?我(?:无法|不能|無法)(?:提供|协助|帮助|回答|满足|继续|完成|生成|幫|協)"
+            .to_owned(),
+        "^(?:大変|誠に)?(?:申し訳|すみません|恐れ入りますが|ごめんなさい).{0,80}?(?:できません|できかね|お答え|お手伝い)".to_owned(),
+        "^(?:정말 )?죄송.{0,80}?(?:없습니다|어렵습니다|못합니다|못해)".to_owned(),
+    ];
+    compiled(&patterns)
+});
+
+/// The beginnings of filters' notes, in small letters.
+static FILTERS: LazyLock<Vec<Regex>> = LazyLock::new(|| {
+    let what = "(?:request|response|prompt|content|output|input|message|conversation|query|completion|generation|reply|\
+                answer)s?";
+    let why =
+        "(?:polic|moderat|safety|guideline|filter|prohibit|inappropriate|unsafe|harmful|terms of|copyright|recitation)";
+    let stopped = "(?:block|filter|flag|violat|reject|declin|moderat|prohibit|withheld|remov|stopp|suppress)";
+    compiled(&[
+        format!(
+            "^(?:error\\W+)?(?:(?:the|this|that|your|our|my|all|generated|model) ){{0,2}}{what}\\b.{{0,60}}?{stopped}.{{0,160}}?{why}"
+        ),
+        format!("^(?:{stopped}\\w*|prohibited) {what}?.{{0,60}}?{why}"),
+    ])
+});
+
+fn compiled(patterns: &[String]) -> Vec<Regex> {
+    patterns.iter().map(|pattern| Regex::new(&format!("(?s){pattern}")).expect("a constant pattern")).collect()
+}
+
+static TAG: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"</?[\w-]+>").expect("a constant pattern"));
+
+#[cfg(test)]
+mod tests;
