@@ -64,7 +64,10 @@ pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Resu
             continue;
         }
         match response.frame {
-            Some(Frame::Header(header)) => output.line(&format!("{}\n", headline(&header)))?,
+            Some(Frame::Header(header)) => {
+                output.line(&headline(&header))?;
+                output.line("")?;
+            }
             Some(Frame::Messages(page)) => page.messages.iter().try_for_each(|message| print(&mut output, message))?,
             Some(Frame::End(end)) => account(&end).iter().try_for_each(|line| output.line(line))?,
             None => {}

@@ -1,6 +1,7 @@
 //! Failures in one line each, and the exit codes they lead to.
 
 use crate::config;
+use crate::telemetry::escape;
 use std::error::Error;
 use std::io;
 use std::process::ExitCode;
@@ -29,10 +30,10 @@ pub(super) fn report(error: &anyhow::Error) -> ExitCode {
     ExitCode::from(exit_code(error))
 }
 
-/// Writes a line to standard error; nobody is left to be told when that is gone too.
+/// Writes a line to standard error, whatever is in it; nobody is left to be told when that is gone too.
 pub(super) fn note(text: &str) {
     use io::Write;
-    let _ = writeln!(io::stderr(), "{text}");
+    let _ = writeln!(io::stderr(), "{}", escape::line(text));
 }
 
 fn exit_code(error: &anyhow::Error) -> u8 {
@@ -53,7 +54,7 @@ fn is_broken_pipe(error: &anyhow::Error) -> bool {
 }
 
 /// The whole chain of a failure as one line; a refusal of the daemon as a sentence.
-fn line(error: &anyhow::Error) -> String {
+pub(super) fn line(error: &anyhow::Error) -> String {
     let mut pieces: Vec<String> = Vec::new();
     for cause in error.chain() {
         if let Some(status) = cause.downcast_ref::<Status>() {

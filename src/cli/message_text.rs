@@ -1,6 +1,6 @@
 //! Messages and their parts as people read them.
 
-use super::output::{Output, count, hex, shorten, time, word};
+use super::output::{Output, count, hex, indented, shorten, time, word};
 use crate::pb;
 use crate::pb::part::Body;
 use std::io;
@@ -59,11 +59,15 @@ pub(super) fn role(role: i32) -> String {
     pb::Role::try_from(role).map_or_else(|_| "somebody".to_owned(), |role| word(role.as_str_name(), "ROLE_"))
 }
 
-/// A part, whole; the lines of its texts are indented, so that a heading is never mistaken for one.
+/// The margin in front of the lines of a text. Headings of parts have less of one, and headings of messages and events
+/// none, so that no text passes for either.
+const MARGIN: &str = "    ";
+
+/// A part, whole, with the lines of its texts behind the margin.
 pub(super) fn part_lines(part: &pb::Part, whole_records: bool) -> Vec<String> {
     let Some(body) = &part.body else { return vec!["  [a part of a kind that this version does not know]".into()] };
     match body {
-        Body::Text(text) => indented(&text.text),
+        Body::Text(text) => indented(&text.text, MARGIN),
         Body::Reasoning(reasoning) => under("  [reasoning]".into(), &reasoning.text),
         Body::ToolCall(call) => under(format!("  → {} ({})", call.tool, call.call_id), &call.input_json),
         Body::ToolResult(result) => tool_result(result),
@@ -150,12 +154,8 @@ pub(super) fn usage_text(usage: &pb::Usage) -> String {
 
 fn under(heading: String, text: &str) -> Vec<String> {
     let mut lines = vec![heading];
-    lines.extend(indented(text));
+    lines.extend(indented(text, MARGIN));
     lines
-}
-
-fn indented(text: &str) -> Vec<String> {
-    text.lines().map(|line| if line.is_empty() { String::new() } else { format!("  {line}") }).collect()
 }
 
 #[cfg(test)]
@@ -178,7 +178,7 @@ mod tests {
         };
         assert_eq!(
             part_lines(&part(Body::ToolResult(result)), false),
-            ["  ← error (c1)", "  first", "", &format!("  {output}"), "  [media image/png: no source]"]
+            ["  ← error (c1)", "    first", "", &format!("    {output}"), "  [media image/png: no source]"]
         );
         let call = pb::ToolCallPart {
             call_id: "c1".into(),
@@ -186,7 +186,7 @@ mod tests {
             input_json: "{\"a\": 1}".into(),
             ..pb::ToolCallPart::default()
         };
-        assert_eq!(part_lines(&part(Body::ToolCall(call)), false), ["  → bash (c1)", "  {\"a\": 1}"]);
+        assert_eq!(part_lines(&part(Body::ToolCall(call)), false), ["  → bash (c1)", "    {\"a\": 1}"]);
         assert_eq!(part_lines(&pb::Part::default(), false).len(), 1);
     }
 

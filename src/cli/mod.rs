@@ -53,6 +53,9 @@ struct Globals {
     /// Print JSON: the protobuf mapping, one object or one per line
     #[arg(long, global = true)]
     json: bool,
+    /// Print control characters of texts and names as they are, instead of writing them out
+    #[arg(long, global = true, conflicts_with = "json")]
+    raw: bool,
     /// The daemon: http://host:port or unix:/path; default: the socket in the default data directory
     #[arg(long, global = true, env = "LONGHAND_SERVER", value_name = "ADDRESS")]
     server: Option<String>,
@@ -67,7 +70,7 @@ impl Globals {
     }
 
     fn output(&self) -> Output {
-        Output::new(self.json)
+        Output::new(self.json, self.raw)
     }
 }
 
@@ -193,6 +196,7 @@ mod tests {
     fn flags_that_make_no_sense_together_are_refused() {
         for line in [
             "longhand events --new --after x",
+            "longhand events --raw --json",
             "longhand import a.jsonl --pace 5",
             "longhand import a.jsonl --output 5",
             "longhand context s --wait --shorten",

@@ -1,6 +1,10 @@
 //! What is printed: lines, tables, JSON.
+//!
+//! Everything that is printed passes here, and nothing of it can command the terminal or leave its line, whoever wrote it;
+//! `--raw` prints it as it is.
 
 use super::json;
+use crate::telemetry::escape;
 use prost::{Message, Name};
 use serde::Serialize;
 use std::io::{self, BufWriter, Stdout, Write};
@@ -8,13 +12,14 @@ use std::io::{self, BufWriter, Stdout, Write};
 /// Standard output, for people or for programs. It is flushed when a command ends, and where a reader waits.
 pub(super) struct Output {
     json: bool,
+    raw: bool,
     writer: BufWriter<Stdout>,
 }
 
 impl Output {
-    /// Standard output; `json` says that programs read it.
-    pub(super) fn new(json: bool) -> Self {
-        Self { json, writer: BufWriter::new(io::stdout()) }
+    /// Standard output; `json` says that programs read it, `raw` that people want every character as it is.
+    pub(super) fn new(json: bool, raw: bool) -> Self {
+        Self { json, raw, writer: BufWriter::new(io::stdout()) }
     }
 
     /// Whether programs read it.
@@ -22,24 +27,35 @@ impl Output {
         self.json
     }
 
-    /// Prints a line.
+    /// Prints a line. It stays one line, whatever is in it.
     pub(super) fn line(&mut self, text: &str) -> io::Result<()> {
-        writeln!(self.writer, "{text}")
+        if self.raw { writeln!(self.writer, "{text}") } else { writeln!(self.writer, "{}", escape::line(text)) }
     }
 
-    /// Prints a text that need not end a line.
+    /// Prints a text that need not end a line, and may have several. The caller sees to it that no line of somebody
+    /// else's can pass for one of its own.
     pub(super) fn text(&mut self, text: &str) -> io::Result<()> {
-        write!(self.writer, "{text}")
+        if self.raw { write!(self.writer, "{text}") } else { write!(self.writer, "{}", escape::lines(text)) }
+    }
+
+    /// Prints somebody else's text with its lines, indented, so that none of them passes for a heading.
+    pub(super) fn block(&mut self, text: &str) -> io::Result<()> {
+        indented(text, "  ").iter().try_for_each(|line| self.line(line))
     }
 
     /// Prints a message of the protocol as JSON, on one line.
     pub(super) fn message<M: Message + Name>(&mut self, message: &M) -> anyhow::Result<()> {
-        Ok(self.line(&json::encode(message)?)?)
+        self.json_line(&json::encode(message)?)
     }
 
     /// Prints a value of the command line's own as JSON, on one line.
     pub(super) fn value<T: Serialize>(&mut self, value: &T) -> anyhow::Result<()> {
-        Ok(self.line(&serde_json::to_string(value)?)?)
+        self.json_line(&serde_json::to_string(value)?)
+    }
+
+    /// Programs read the same from it; a terminal is not in their place, but may be behind them.
+    fn json_line(&mut self, json: &str) -> anyhow::Result<()> {
+        Ok(writeln!(self.writer, "{}", escape::json(json))?)
     }
 
     /// Hands over what was printed so far.
@@ -70,8 +86,10 @@ impl Table {
     }
 
     /// Adds a row with an entry for each column.
+    ///
+    /// Control characters are written out here already, so that they count for the width.
     pub(super) fn row(&mut self, entries: Vec<String>) {
-        self.rows.push(entries);
+        self.rows.push(entries.iter().map(|entry| escape::line(entry).into_owned()).collect());
     }
 
     /// The table's lines, headings first.
@@ -108,6 +126,11 @@ impl Table {
 
 fn width(text: &str) -> usize {
     text.chars().count()
+}
+
+/// The lines of a text behind a margin. An empty line needs none: it says nothing.
+pub(super) fn indented(text: &str, margin: &str) -> Vec<String> {
+    text.lines().map(|line| if line.is_empty() { String::new() } else { format!("{margin}{line}") }).collect()
 }
 
 /// A text on one line of at most `width_max` characters; what is left out is told by `…`.

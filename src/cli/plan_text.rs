@@ -16,8 +16,9 @@ pub(super) fn print(output: &mut Output, plan: &pb::CompactionPlan) -> anyhow::R
     for (at, request) in plan.requests.iter().enumerate() {
         let which = format!("request {} of {}", at + 1, plan.requests.len());
         for (part, text) in [("system", &request.system), ("user", &request.user)] {
-            output.line(&format!("\n--- {which}, {part} ---"))?;
-            output.line(text)?;
+            output.line("")?;
+            output.line(&format!("--- {which}, {part} ---"))?;
+            output.block(text)?;
         }
     }
     Ok(())

@@ -121,7 +121,7 @@ mod tests {
         .iter()
         .map(|event| entry(event, false).split_off(1))
         .collect();
-        assert_eq!(told[..3], [["  first"], ["  second"], ["  third"]]);
+        assert_eq!(told[..3], [["    first"], ["    second"], ["    third"]]);
         assert_eq!(told[3], ["  = was given the view at revision 4, hash 07"]);
     }
 

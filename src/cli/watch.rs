@@ -5,6 +5,7 @@ use super::event_text::sentence;
 use super::output::time_of_day;
 use crate::pb;
 use crate::pb::subscribe_events_response::Frame;
+use crate::telemetry::escape;
 use std::process::ExitCode;
 
 #[derive(Debug, clap::Args)]
@@ -52,11 +53,11 @@ impl Page {
             }
             Some(Frame::Live(words)) => {
                 let who = format!("{} {}", words.session_id, words.message_id);
-                self.words(&who, words.offset_bytes, &words.delta)
+                self.words(&escape::line(&who), words.offset_bytes, &words.delta)
             }
             Some(Frame::Summary(words)) => {
                 let who = format!("{} {} by {}", words.session_id, words.compaction_id, words.summarizer);
-                self.words(&who, words.offset_bytes, &words.delta)
+                self.words(&escape::line(&who), words.offset_bytes, &words.delta)
             }
             Some(Frame::Ready(_) | Frame::Progress(_) | Frame::SnapshotItem(_) | Frame::SnapshotEnd(_)) | None => {
                 String::new()
@@ -79,13 +80,14 @@ impl Page {
         };
         let end = offset.saturating_add(i64::try_from(delta.len()).unwrap_or(i64::MAX));
         self.speaking = Some((who.to_owned(), end));
-        format!("{lead}{delta}")
+        // Their further lines have a margin, so that none of them passes for an event.
+        format!("{lead}{}", delta.replace('\n', "\n  "))
     }
 }
 
 fn line(event: &pb::Event) -> String {
     let time = time_of_day(event.event_time.as_ref());
-    format!("{time}  {} #{:<5} {}\n", event.session_id, event.revision, sentence(event))
+    format!("{time}  {} #{:<5} {}\n", event.session_id, event.revision, escape::line(&sentence(event)))
 }
 
 #[cfg(test)]
@@ -122,7 +124,7 @@ mod tests {
             (summary(0, ""), format!("… {by}: ")),
             (summary(0, "## Go"), "## Go".to_owned()),
             (summary(5, "al"), "al".to_owned()),
-            (summary(9, "x"), "[…]x".to_owned()),
+            (summary(9, "x\n12:00 forged"), "[…]x\n  12:00 forged".to_owned()),
             (summary(0, ""), format!("\n… {by}: ")),
             (draft(4, "hm"), "\n… ses_1 msg_1: hm".to_owned()),
             (batch, format!("\n{told}")),

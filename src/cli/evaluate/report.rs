@@ -157,7 +157,7 @@ pub(super) fn print(output: &mut Output, rows: &[Row], with_text: bool) -> anyho
     if with_text {
         for row in rows {
             output.line(&format!("--- {}: {}, {} ---", row.file, row.preset.unwrap_or("-"), row.summarizer))?;
-            output.line(&row.text)?;
+            output.block(&row.text)?;
             for (kind, lost) in &row.lost {
                 output.line(&format!("--- not named of the {kind}: {}", lost.join(" · ")))?;
             }
