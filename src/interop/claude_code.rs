@@ -12,9 +12,10 @@ use super::branches::settle;
 use super::draft::Draft;
 use super::ledger::{CLIENT_ID_BYTES, Ledger, Line, record};
 use super::raw::Object;
-use super::{Branch, Entry, Format, ImportedCompaction, Problem, Transcript, title_of};
+use super::{Branch, Entry, Format, ImportedCompaction, Problem, Transcript, title_of, title_of_request};
+use crate::model::harness::is_notice;
 use crate::model::message::{FinishReason, Role};
-use crate::model::part::PartBody;
+use crate::model::part::{Marker, NOTE, PartBody};
 use crate::model::usage::Usage;
 use std::collections::{HashMap, HashSet};
 use tree::Tree;
@@ -86,6 +87,8 @@ struct Row<'a> {
     talks: bool,
     /// Whether it is a message that a person, or a program in a person's place, began a turn with.
     prompts: bool,
+    /// Claude Code wrote it in a person's place: a caveat, the text of a skill.
+    meta: bool,
     /// Whether it is where a compaction cut.
     boundary: bool,
     /// Whether it is the summary of a compaction.
@@ -108,6 +111,7 @@ impl<'a> Row<'a> {
             sidechain: false,
             talks: false,
             prompts: false,
+            meta: false,
             boundary: false,
             summary: false,
         };
@@ -120,8 +124,9 @@ impl<'a> Row<'a> {
                 row.sidechain = object.flag("isSidechain");
                 row.talks = kind == "user" || kind == "assistant";
                 row.summary = kind == "user" && object.flag("isCompactSummary");
-                let meta = object.flag("isMeta") || row.summary;
-                row.prompts = kind == "user" && !meta && !blocks::has_results(&object);
+                // The text of a skill comes from the call of a tool.
+                row.meta = kind == "user" && (object.flag("isMeta") || object.id("sourceToolUseID").is_some());
+                row.prompts = kind == "user" && !row.meta && !row.summary && !blocks::has_results(&object);
                 row.object = Some(object);
                 row.kind = kind;
             }
@@ -250,6 +255,9 @@ impl<'a> Writer<'a, '_> {
         let mut results = said.sibling(Role::Tool);
         if let Err(problem) = blocks::user(&mut said, &mut results, message, self.ledger) {
             return self.malformed(branch, row, problem);
+        }
+        if row.meta || said.parts.iter().all(|part| matches!(&part.body, PartBody::Text(text) if is_notice(text))) {
+            take_for_notes(&mut said);
         }
         let mut client_id = self.claim(row);
         if !results.parts.is_empty() {
@@ -381,6 +389,16 @@ impl<'a> Writer<'a, '_> {
     }
 }
 
+/// Makes notes of the words that Claude Code, and not a person, put on a line of the user's side: a model read them, and
+/// nobody asked for anything.
+fn take_for_notes(said: &mut Draft<'_>) {
+    for part in &mut said.parts {
+        if let PartBody::Text(text) = &mut part.body {
+            part.body = PartBody::Marker(Marker { name: NOTE.to_owned(), text: std::mem::take(text) });
+        }
+    }
+}
+
 /// Gives the parts of a line their ids: the line's own, counted if there are several.
 fn name_parts(draft: &mut Draft<'_>, own: &str) {
     let several = draft.parts.len() > 1;
@@ -442,9 +460,11 @@ fn title(rows: &[Row<'_>], main: &Branch) -> String {
             Entry::Message { line, message } if prompts.contains(line) => Some(message),
             _ => None,
         });
-        messages.find_map(|message| match message.parts.first().map(|part| &part.body) {
-            Some(PartBody::Text(text)) => Some(title_of(text)).filter(|title| !title.is_empty()),
-            _ => None,
+        messages.find_map(|message| {
+            message.parts.iter().find_map(|part| match &part.body {
+                PartBody::Text(text) => title_of_request(text),
+                _ => None,
+            })
         })
     };
     given("custom-title", "customTitle")

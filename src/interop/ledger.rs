@@ -38,14 +38,11 @@ pub(super) fn read_lines(mut reader: impl BufRead) -> io::Result<(Vec<Line>, Vec
         if reader.read_until(b'\n', &mut bytes)? == 0 {
             break;
         }
-        let text = match std::str::from_utf8(&bytes) {
-            Ok(text) => text.to_owned(),
-            Err(error) => {
-                let message = format!("not UTF-8 from byte {} on: what is not was replaced", error.valid_up_to() + 1);
-                problems.push(Problem { line: number, message });
-                String::from_utf8_lossy(&bytes).into_owned()
-            }
-        };
+        let (text, wrong) = decoded(&bytes);
+        if let Some(at) = wrong {
+            let message = format!("not UTF-8 from byte {at} on: what is not was replaced");
+            problems.push(Problem { line: number, message });
+        }
         // A byte order mark is no content, and JSON does not allow it.
         let text = text.trim_end_matches(['\n', '\r']).trim_start_matches('\u{feff}');
         if !text.trim().is_empty() {
@@ -53,6 +50,35 @@ pub(super) fn read_lines(mut reader: impl BufRead) -> io::Result<(Vec<Line>, Vec
         }
     }
     Ok((lines, problems))
+}
+
+/// A line as text, and the first byte, from 1, that is none.
+///
+/// Some writers put half of a surrogate pair down as three bytes, which no text can hold; JSON has an escape that means
+/// the same, so that nothing is lost.
+fn decoded(bytes: &[u8]) -> (String, Option<usize>) {
+    let mut text = String::with_capacity(bytes.len());
+    let (mut rest, mut wrong) = (bytes, None);
+    loop {
+        let error = match std::str::from_utf8(rest) {
+            Ok(valid) => {
+                text.push_str(valid);
+                return (text, wrong);
+            }
+            Err(error) => error,
+        };
+        let (valid, behind) = rest.split_at(error.valid_up_to());
+        text.push_str(&String::from_utf8_lossy(valid));
+        if let [0xed, middle @ 0xa0..=0xbf, last @ 0x80..=0xbf, behind @ ..] = behind {
+            let unit = 0xd000 | (u32::from(middle & 0x3f) << 6) | u32::from(last & 0x3f);
+            text.push_str(&format!("\\u{unit:04x}"));
+            rest = behind;
+            continue;
+        }
+        wrong.get_or_insert(bytes.len() - behind.len() + 1);
+        text.push('\u{fffd}');
+        rest = &behind[error.error_len().unwrap_or(behind.len())..];
+    }
 }
 
 /// What is kept while the lines of a file become entries.
@@ -160,6 +186,20 @@ mod tests {
         assert_eq!(read, [(1, "{}"), (4, "{\"a\":\"\u{fffd}\"}"), (5, "last")]);
         assert_eq!(problems.len(), 1);
         assert_eq!(problems[0].line, 4);
+    }
+
+    #[test]
+    fn halves_of_surrogate_pairs_become_the_escapes_that_mean_the_same() {
+        for (bytes, expected, wrong) in [
+            (&b"\"cut \xed\xa0\xbd\""[..], "\"cut \\ud83d\"", None),
+            (b"\"\xed\xa0\xbd\xed\xb8\x80\"", "\"\\ud83d\\ude00\"", None),
+            (b"a\xff\xed\xa0\xbdb\xc3", "a\u{fffd}\\ud83db\u{fffd}", Some(2)),
+            ("\u{d7ff}\u{e000}".as_bytes(), "\u{d7ff}\u{e000}", None),
+        ] {
+            assert_eq!(decoded(bytes), (expected.to_owned(), wrong));
+        }
+        let (_, problems) = read_lines(&b"\"cut \xed\xa0\xbd\""[..]).unwrap();
+        assert_eq!(problems, [], "it is no problem of the line");
     }
 
     #[test]

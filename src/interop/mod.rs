@@ -21,29 +21,41 @@
 //! would make the metadata larger than the caller allows, it stands in a record of kind [`REST_RECORD`] directly after
 //! the message, in the same form without `cut`. A line whose content became two messages has two items with the same
 //! number, and one of them has the rest.
+//!
+//! A message or a record that would be larger than the daemon takes is made smaller, and its lines stand whole in records
+//! of kind [`LINE_RECORD`] behind it, in pieces; the metadata then names those records instead of cuts and rests.
+//! A string that is no Unicode text, because half of a surrogate pair stands in it, is shown with a replacement for that
+//! half, and stays in the rest as it was written, which is no problem of the line.
 
 mod branches;
 mod claude_code;
 mod content;
 mod draft;
 mod ledger;
+mod outsized;
 mod pi;
 mod raw;
 #[cfg(test)]
 mod tests;
 
+use crate::limits;
+use crate::model::harness;
 use crate::model::message::NewMessage;
 use crate::model::part::{NewPart, PartBody};
 use crate::model::usage::Usage;
 use ledger::Line;
+use regex::Regex;
 use std::collections::HashSet;
 use std::io::{self, BufRead};
+use std::sync::LazyLock;
 
 /// The kind of a record that holds what did not fit into the metadata of the message before it.
 pub const REST_RECORD: &str = "rest";
 
 /// The kind of a record that holds a line which could not be understood.
 pub const MALFORMED_RECORD: &str = "malformed";
+
+pub use outsized::LINE_RECORD;
 
 /// How many lines are looked at to tell a file's format.
 const DETECTION_LINES: usize = 50;
@@ -77,11 +89,14 @@ pub struct Options {
     pub format: Option<Format>,
     /// The most bytes a message's or a part's metadata may have; what would be larger is kept elsewhere.
     pub metadata_bytes: usize,
+    /// The most bytes the parts of a message may have; a message with more is shortened, and its lines are kept whole in
+    /// records.
+    pub message_bytes: usize,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { format: None, metadata_bytes: 64 * 1024 }
+        Self { format: None, metadata_bytes: 64 * 1024, message_bytes: limits::MESSAGE_BYTES_MAX }
     }
 }
 
@@ -268,10 +283,12 @@ pub fn parse(reader: impl BufRead, options: &Options) -> Result<Transcript, Read
     let (lines, problems) = ledger::read_lines(reader)?;
     let format = options.format.or_else(|| detect(lines.iter().map(Line::text)));
     let format = format.ok_or(ReadError::UnknownFormat)?;
-    Ok(match format {
+    let mut transcript = match format {
         Format::Pi => pi::read(&lines, problems, options.metadata_bytes),
         Format::ClaudeCode => claude_code::read(&lines, problems, options.metadata_bytes, false),
-    })
+    };
+    outsized::fit(&mut transcript, &lines, options.message_bytes);
+    Ok(transcript)
 }
 
 /// Reads the transcript of a Claude Code sub-agent, which stands in a file of its own (`<session>/subagents/*.jsonl`).
@@ -281,7 +298,9 @@ pub fn parse(reader: impl BufRead, options: &Options) -> Result<Transcript, Read
 /// The reader failed.
 pub fn parse_child(reader: impl BufRead, options: &Options) -> Result<Transcript, ReadError> {
     let (lines, problems) = ledger::read_lines(reader)?;
-    Ok(claude_code::read(&lines, problems, options.metadata_bytes, true))
+    let mut transcript = claude_code::read(&lines, problems, options.metadata_bytes, true);
+    outsized::fit(&mut transcript, &lines, options.message_bytes);
+    Ok(transcript)
 }
 
 /// Counts what playing a transcript will write.
@@ -335,11 +354,31 @@ fn add_usage(sum: &mut Usage, usage: Option<Usage>) {
     }
 }
 
-/// A title out of a first request: its first line with words in it, cut to a readable length.
+/// A title out of a request, or none if it asks for nothing: a notice, or a command of the agent's own without a subject.
+fn title_of_request(text: &str) -> Option<String> {
+    let spoken = harness::spoken(text);
+    if harness::command(&spoken).is_some_and(|(_, rest)| !rest.contains(char::is_whitespace)) {
+        return None;
+    }
+    Some(title_of(&spoken)).filter(|title| !title.is_empty())
+}
+
+/// Tags in a title that somebody's program put there, by the hyphens or underscores in their names.
+static TAG: LazyLock<Regex> =
+    LazyLock::new(|| Regex::new(r"</?[A-Za-z][A-Za-z0-9]*[-_][A-Za-z0-9_-]*(?: [^<>]*)?/?>").expect("a fixed pattern"));
+
+/// A title out of a text: its first line with words in it, without markup and control characters, cut to a readable
+/// length.
 fn title_of(text: &str) -> String {
-    let line = text.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default();
+    let text = TAG.replace_all(text, " ");
+    let bare = |line: &str| {
+        let line: String = line.chars().map(|letter| if letter.is_control() { ' ' } else { letter }).collect();
+        let words = line.split_whitespace().collect::<Vec<_>>().join(" ");
+        words.trim_start_matches(['#', '>', '*']).trim().to_owned()
+    };
+    let line = text.lines().map(bare).find(|line| line.chars().any(char::is_alphanumeric)).unwrap_or_default();
     match line.char_indices().nth(TITLE_CHARACTERS) {
         Some((end, _)) => format!("{}…", line[..end].trim_end()),
-        None => line.to_owned(),
+        None => line,
     }
 }

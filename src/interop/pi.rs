@@ -13,7 +13,7 @@ use super::content::{self, Output};
 use super::draft::Draft;
 use super::ledger::{Ledger, Line, record};
 use super::raw::{self, Object};
-use super::{Branch, Entry, Format, ImportedCompaction, ImportedEdit, Problem, Transcript, title_of};
+use super::{Branch, Entry, Format, ImportedCompaction, ImportedEdit, Problem, Transcript, title_of, title_of_request};
 use crate::model::message::{FinishReason, Role};
 use crate::model::part::{NewPart, PartBody, ResultStatus};
 use crate::model::usage::Usage;
@@ -501,8 +501,8 @@ fn first_request(branch: &Branch) -> String {
         _ => None,
     });
     let texts = messages.flat_map(|message| &message.parts).filter_map(|part| match &part.body {
-        PartBody::Text(text) => Some(title_of(text)),
+        PartBody::Text(text) => title_of_request(text),
         _ => None,
     });
-    texts.into_iter().find(|title| !title.is_empty()).unwrap_or_default()
+    texts.into_iter().next().unwrap_or_default()
 }

@@ -6,6 +6,7 @@ pub mod compaction;
 pub mod cut;
 pub mod event;
 pub mod fold;
+pub mod harness;
 pub mod ids;
 pub mod layout;
 pub mod mark;

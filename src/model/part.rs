@@ -144,10 +144,25 @@ impl Default for MediaSource {
     }
 }
 
+/// The name of a marker with words that an agent put in a user's place: a model reads them, and nobody asked for anything.
+pub const NOTE: &str = "note";
+
+/// Tells the parts of a user's message that holds notes of an agent and nothing else, but for media that belong to them.
+pub fn are_notes<'a>(bodies: impl IntoIterator<Item = &'a PartBody>) -> bool {
+    let mut any = false;
+    bodies.into_iter().all(|body| match body {
+        PartBody::Marker(marker) if marker.name == NOTE => {
+            any = true;
+            true
+        }
+        body => matches!(body, PartBody::Media(_)),
+    }) && any
+}
+
 /// A point in the conversation that means something to clients.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Marker {
-    /// What it marks, such as `compaction`.
+    /// What it marks, such as `compaction`, or [`NOTE`].
     pub name: String,
     /// What a model reads there; empty keeps it out of views.
     pub text: String,

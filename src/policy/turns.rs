@@ -1,7 +1,7 @@
 //! Where turns begin and end.
 
 use crate::model::message::{Message, MessageKind, Role};
-use crate::model::part::PartBody;
+use crate::model::part::{PartBody, are_notes};
 use crate::model::view::SourceMessage;
 
 /// The name of the marker part by which agents note a compaction in a user message.
@@ -32,13 +32,14 @@ pub fn starts_turn(message: &Message) -> bool {
 }
 
 /// Whether a user speaks here, or Longhand in a user's place. A user message that only brings tool results does not: some
-/// providers put them there.
+/// providers put them there. Nor does one that holds notes of an agent.
 pub fn is_request(message: &Message) -> bool {
     let speaks = match message.kind {
         MessageKind::Normal | MessageKind::Edit | MessageKind::Continuation | MessageKind::Replay => true,
         MessageKind::Record | MessageKind::Summary | MessageKind::Marker | MessageKind::Branch => false,
     };
-    speaks && message.role == Role::User && !only_brings_results(message)
+    let notes = || are_notes(message.parts.iter().map(|part| &part.body));
+    speaks && message.role == Role::User && !only_brings_results(message) && !notes()
 }
 
 /// Whether the message holds tool results and nothing else.
@@ -86,6 +87,13 @@ mod tests {
     #[test]
     fn a_note_of_a_compaction_starts_no_turn() {
         check("u1 \"x\"\na1 \"y\"\nu2\n  marker compaction \"What did we do so far?\"\na2 \"z\"", &[(0, 4)]);
+    }
+
+    #[test]
+    fn notes_of_an_agent_start_no_turn() {
+        check("u1 \"x\"\na1 \"y\"\nu2\n  marker note \"the text of a skill\"\na2 \"z\"", &[(0, 4)]);
+        check("u1\n  marker note \"a\"\n  media image/png\nu2\n  marker note \"a\"\n  text \"b\"", &[(1, 2)]);
+        check("u1\n  media image/png", &[(0, 1)]);
     }
 
     #[test]

@@ -14,7 +14,7 @@ use crate::model::Revision;
 use crate::model::event::EventBody;
 use crate::model::ids::{MessageId, PartId};
 use crate::model::message::{Finish, FinishReason, MessageKind, NewMessage, Role};
-use crate::model::part::{NewPart, Part, PartBody};
+use crate::model::part::{NewPart, Part, PartBody, are_notes};
 use sqlx::Row as _;
 use sqlx::sqlite::SqliteRow;
 use uuid::Uuid;
@@ -283,7 +283,7 @@ fn append_one(tx: &mut Tx<'_>, key: i64, caller: &Caller, rule: &Rule, message: 
         {
             head.spoke(rule, now);
         }
-        if original.role == Role::User {
+        if original.role == Role::User && !are_notes(original.parts.iter().map(|part| &part.body)) {
             head.hold_turns = (head.hold_turns - 1).max(0);
             if head.hold_breaker && head.hold_turns == 0 {
                 head.hold_breaker = false;

@@ -5,6 +5,7 @@ use super::report::{Progress, Report};
 use crate::cli::client::Client;
 use crate::cli::compactions::{self, is_live};
 use crate::cli::failure::{self, note};
+use crate::cli::json;
 use crate::clock::Clock;
 use crate::pb;
 use anyhow::Context;
@@ -17,6 +18,9 @@ use tonic::Status;
 const TRIES_MAX: u32 = 200;
 /// How long to wait before such a request is sent again.
 const RETRY_WAIT: Duration = Duration::from_millis(100);
+
+/// The kind of a record that holds a message which the daemon does not take.
+const REFUSED_RECORD: &str = "refused";
 
 /// The ids of the entries of one file, by the ids they have there.
 pub(super) type Ids = HashMap<String, String>;
@@ -158,8 +162,36 @@ impl Player {
         Ok(session)
     }
 
-    /// Appends messages; those that are there already are not written again.
+    /// Appends messages; those that are there already are not written again. One that the daemon will never take, such as
+    /// a call of a tool whose name is too long, is kept as a record, so that what follows it is written too.
     pub(super) async fn append(
+        &mut self,
+        session_id: &str,
+        messages: Vec<pb::NewMessage>,
+        ids: &mut Ids,
+    ) -> anyhow::Result<()> {
+        let mut waiting = vec![messages];
+        while let Some(mut messages) = waiting.pop() {
+            let Err(error) = self.append_all(session_id, messages.clone(), ids).await else { continue };
+            let reason = error.chain().find_map(|cause| failure::reason(cause.downcast_ref::<Status>()?));
+            if !matches!(reason.as_deref(), Some("INVALID_FIELD" | "LIMIT_EXCEEDED")) {
+                return Err(error);
+            }
+            if messages.len() > 1 {
+                let second = messages.split_off(messages.len() / 2);
+                waiting.push(second);
+                waiting.push(messages);
+            } else if let Some(record) = messages.pop().map(as_record).transpose()?.flatten() {
+                note(&format!("kept as a record: {}", failure::line(&error)));
+                waiting.push(vec![record]);
+            } else {
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    async fn append_all(
         &mut self,
         session_id: &str,
         messages: Vec<pb::NewMessage>,
@@ -201,7 +233,7 @@ impl Player {
         let edited = unless_busy(async || messages.clone().edit_message(request.clone()).await).await;
         let Err(status) = edited else { return Ok(()) };
         match failure::reason(&status).as_deref() {
-            Some("BOUNDARY_INVALID" | "MESSAGE_NOT_FOUND") => {
+            Some("BOUNDARY_INVALID" | "MESSAGE_NOT_FOUND" | "LIMIT_EXCEEDED") => {
                 let why = failure::sentence(&status);
                 note(&format!("line {}: the agent's edit is kept as a record only: {why}", edit.line));
                 Ok(())
@@ -225,7 +257,7 @@ impl Player {
             let Err(status) = self.client.compactions.supply_summary(request.clone()).await else { return Ok(()) };
             match failure::reason(&status).as_deref() {
                 Some("COMPACTION_ACTIVE") => self.wait_for_reductions(session_id).await?,
-                Some("NOTHING_TO_COMPACT" | "BOUNDARY_INVALID" | "MESSAGE_NOT_FOUND") => {
+                Some("NOTHING_TO_COMPACT" | "BOUNDARY_INVALID" | "MESSAGE_NOT_FOUND" | "LIMIT_EXCEEDED") => {
                     let why = failure::sentence(&status);
                     note(&format!("line {}: the agent's summary is kept as a record only: {why}", supply.line));
                     return Ok(());
@@ -251,6 +283,24 @@ impl Player {
         self.report.session(&session, &reductions);
         Ok(())
     }
+}
+
+/// A message as a record that holds all of it, as JSON; none for one that is a record already.
+fn as_record(message: pb::NewMessage) -> anyhow::Result<Option<pb::NewMessage>> {
+    if message.kind() == pb::MessageKind::Record {
+        return Ok(None);
+    }
+    let data = json::encode(&message)?;
+    let body = pb::part::Body::Record(pb::RecordPart { kind: REFUSED_RECORD.to_owned(), data });
+    Ok(Some(pb::NewMessage {
+        client_id: message.client_id,
+        role: pb::Role::System.into(),
+        kind: pb::MessageKind::Record.into(),
+        parts: vec![pb::Part { body: Some(body), ..pb::Part::default() }],
+        finish: Some(pb::Finish::default()),
+        origin_time: message.origin_time,
+        ..pb::NewMessage::default()
+    }))
 }
 
 /// Sends a request, and again as long as the daemon has no room for it.

@@ -2,7 +2,6 @@
 
 use crate::interop::{self, Format, Options, Transcript};
 use anyhow::Context;
-use serde_json::Value;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -67,12 +66,15 @@ fn transcripts_in(folder: &Path) -> io::Result<Vec<PathBuf>> {
 
 /// Whether the first line that names a session names this one.
 fn belongs_to(file: &Path, session: &str) -> bool {
-    let Ok(text) = std::fs::read_to_string(file) else { return false };
-    let named = text.lines().find_map(|line| {
-        let line: Value = serde_json::from_str(line).ok()?;
-        line.get("sessionId")?.as_str().map(|id| id == session)
-    });
-    named.unwrap_or(false)
+    // Whatever else stands on a line is passed over: it need not be text that could be held.
+    #[derive(serde::Deserialize)]
+    struct Named {
+        #[serde(rename = "sessionId")]
+        session: String,
+    }
+    let Ok(bytes) = std::fs::read(file) else { return false };
+    let named = bytes.split(|byte| *byte == b'\n').find_map(|line| serde_json::from_slice::<Named>(line).ok());
+    named.is_some_and(|named| named.session == session)
 }
 
 #[cfg(test)]

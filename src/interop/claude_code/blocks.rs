@@ -153,7 +153,9 @@ fn media<'a>(block: &Object<'a>, pointer: &str) -> Option<(Media, Option<(&'a Ra
         }
         "url" => {
             let source = MediaSource::Uri(source.id("url")?);
-            Some((Media { mime_type: String::new(), name, source }, None))
+            // The line does not say, and media without a type are refused.
+            let mime_type = if block.string("type") == "image" { "image/*" } else { "application/*" };
+            Some((Media { mime_type: mime_type.to_owned(), name, source }, None))
         }
         _ => None,
     }

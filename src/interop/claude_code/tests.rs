@@ -3,7 +3,7 @@
 use crate::interop::tests::{check, compactions, ids, messages, problems, read, record_kinds, texts};
 use crate::interop::{Format, Transcript, parse_child};
 use crate::model::message::{FinishReason, Role};
-use crate::model::part::{MediaSource, Opaque, PartBody, ResultStatus};
+use crate::model::part::{Marker, MediaSource, NOTE, Opaque, PartBody, ResultStatus};
 use crate::model::time::Timestamp;
 use serde_json::{Value, json};
 
@@ -202,7 +202,9 @@ fn other_lines_are_records() {
         record_kinds(&transcript.branches[0]),
         ["summary", "file-history-snapshot", "progress", "system/turn_duration", "custom-title",]
     );
-    assert_eq!(texts(messages(&transcript.branches[0])[0]), ["caveat"]);
+    let note = &messages(&transcript.branches[0])[0].parts[0].body;
+    let expected = PartBody::Marker(Marker { name: NOTE.to_owned(), text: "caveat".to_owned() });
+    assert_eq!(*note, expected, "nobody asked for anything");
     assert_eq!((transcript.title.as_str(), transcript.source_id.as_str()), ("Given", "s"));
 }
 

@@ -523,7 +523,7 @@ fn what_is_too_large_for_metadata_stands_in_a_record_behind_the_message() {
         (350, vec!["session", REST_RECORD], true),
         (150, vec!["session", REST_RECORD], false),
     ] {
-        let options = Options { format: None, metadata_bytes };
+        let options = Options { format: None, metadata_bytes, ..Options::default() };
         let transcript = parse(text.as_bytes(), &options).unwrap();
         check(&text, &transcript);
         assert_eq!(record_kinds(&transcript.branches[0]), kinds);

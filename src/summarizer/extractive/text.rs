@@ -3,6 +3,7 @@
 //! History is data. Whatever is quoted here becomes one line without control characters, and cannot pass for a heading,
 //! for a file tag or for the end of the summary.
 
+use crate::model::harness;
 use regex::Regex;
 use std::borrow::Cow;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -10,35 +11,6 @@ use std::sync::LazyLock;
 
 static ESCAPE: LazyLock<Regex> = LazyLock::new(|| {
     Regex::new(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\^_])").expect("a fixed pattern")
-});
-
-/// Elements that agents put into the user's messages and into tool outputs: theirs, not the user's words.
-static HARNESS: LazyLock<Regex> = LazyLock::new(|| {
-    let names = [
-        "system-reminder",
-        "local-command-stdout",
-        "local-command-stderr",
-        "local-command-caveat",
-        "command-message",
-        "command-contents",
-        "task-notification",
-        "environment_details",
-        "environment_context",
-        "user-prompt-submit-hook",
-        "ide_selection",
-        "ide_opened_file",
-        "bash-stdout",
-        "bash-stderr",
-        "INSTRUCTIONS",
-    ];
-    let elements = names.iter().map(|name| format!("<{name}(?: [^>]*)?>.*?</{name}>")).collect::<Vec<_>>().join("|");
-    Regex::new(&format!("(?s){elements}")).expect("a fixed pattern")
-});
-
-/// Tags of the same kind whose content the user did write.
-static WRAPPER: LazyLock<Regex> = LazyLock::new(|| {
-    Regex::new(r"</?(?:command-name|command-args|bash-input|user_query|user-query|task|feedback)>")
-        .expect("a fixed pattern")
 });
 
 /// What could be taken for structure by whoever reads the summary.
@@ -73,18 +45,9 @@ fn is_invisible(letter: char) -> bool {
         | '\u{e0000}'..='\u{e007f}')
 }
 
-/// What a person wrote, without what an agent put around it. Nothing is left of a notice that an agent sent itself.
+/// What a person wrote, without what an agent put around it.
 pub(super) fn spoken(text: &str) -> String {
-    let text = clean(text);
-    const NOTICES: [&str; 3] = ["<task-notification>", "[Request interrupted", "Caveat: The messages below"];
-    if NOTICES.iter().any(|notice| text.trim_start().starts_with(notice)) {
-        return String::new();
-    }
-    if !text.contains('<') {
-        return text.trim().to_owned();
-    }
-    let text = HARNESS.replace_all(&text, "");
-    WRAPPER.replace_all(&text, "").trim().to_owned()
+    harness::spoken(&clean(text))
 }
 
 /// One line: every run of white space becomes a blank.

@@ -1,0 +1,254 @@
+//! Lines that are larger than a message may be.
+//!
+//! Such a line is kept whole, as records that hold its text in pieces, one behind the other. What it says in the
+//! conversation is shortened in place, with a note that tells where the rest is, so that calls keep their results and
+//! the import goes on.
+
+use super::ledger::{Line, record};
+use super::raw::quote;
+use super::{Entry, Problem, Transcript};
+use crate::model::message::NewMessage;
+use crate::model::part::{MediaSource, NewPart, PartBody, Record};
+use serde_json::Value;
+use std::collections::{HashMap, HashSet};
+
+/// The kind of a record that holds a piece of a line which was too large for its message.
+pub const LINE_RECORD: &str = "line";
+
+/// The beginning of a text that is too large, in bytes, which stays.
+const KEPT_BYTES: usize = 16 * 1024;
+
+/// Makes every message of a transcript, and of the children in it, as small as `message_bytes`.
+pub(super) fn fit(transcript: &mut Transcript, lines: &[Line], message_bytes: usize) {
+    let mut fitting = Fitting {
+        lines: lines.iter().map(|line| (line.number, line)).collect(),
+        message_bytes,
+        taken: HashSet::new(),
+        kept: HashMap::new(),
+        problems: Vec::new(),
+    };
+    fitting.take_ids(transcript);
+    fitting.transcript(transcript);
+    transcript.problems.append(&mut fitting.problems);
+    transcript.problems.sort_by_key(|problem| problem.line);
+}
+
+struct Fitting<'a> {
+    lines: HashMap<usize, &'a Line>,
+    message_bytes: usize,
+    /// The ids of all entries.
+    taken: HashSet<String>,
+    /// The records that hold a line already, by its number.
+    kept: HashMap<usize, Vec<String>>,
+    problems: Vec<Problem>,
+}
+
+impl Fitting<'_> {
+    fn take_ids(&mut self, transcript: &Transcript) {
+        let entries = transcript.branches.iter().flat_map(|branch| &branch.entries);
+        self.taken.extend(entries.map(|entry| entry.client_id().to_owned()));
+        transcript.children.iter().for_each(|child| self.take_ids(child));
+    }
+
+    fn transcript(&mut self, transcript: &mut Transcript) {
+        for branch in &mut transcript.branches {
+            let entries = std::mem::take(&mut branch.entries);
+            for entry in entries {
+                self.entry(entry, &mut branch.entries);
+            }
+        }
+        for child in &mut transcript.children {
+            self.transcript(child);
+        }
+    }
+
+    fn entry(&mut self, entry: Entry, out: &mut Vec<Entry>) {
+        let line = entry.line();
+        let mut more = Vec::new();
+        let entry = match entry {
+            Entry::Message { message, .. } if bytes_of(&message.parts) > self.message_bytes => {
+                let (message, records) = self.shortened(line, message);
+                more = records;
+                Entry::Message { line, message }
+            }
+            Entry::Message { message, .. } => Entry::Message { line, message },
+            Entry::Record { message, .. } => {
+                Entry::Record { line, message: self.first_piece(line, message, &mut more) }
+            }
+            Entry::Compaction(mut compaction) => {
+                compaction.record = self.first_piece(line, compaction.record, &mut more);
+                Entry::Compaction(compaction)
+            }
+            Entry::Edit(mut edit) => {
+                edit.record = self.first_piece(line, edit.record, &mut more);
+                Entry::Edit(edit)
+            }
+        };
+        out.push(entry);
+        out.extend(more.into_iter().map(|message| Entry::Record { line, message }));
+    }
+
+    /// A message whose largest parts are shortened, and the records that hold its lines.
+    fn shortened(&mut self, line: usize, mut message: NewMessage) -> (NewMessage, Vec<NewMessage>) {
+        let before = bytes_of(&message.parts);
+        let (mut records, mut told) = (Vec::new(), Vec::new());
+        let mut places: Vec<String> = Vec::new();
+        for number in lines_of(&message).unwrap_or_else(|| vec![line]) {
+            let ids = self.kept_line(number, &message, &mut records);
+            told.push(format!(
+                "{{\"line\":{number},\"records\":[{}]}}",
+                ids.iter().map(|id| quote(id)).collect::<Vec<_>>().join(",")
+            ));
+            places.extend(ids);
+        }
+        let whole = places.first().cloned().unwrap_or_default();
+        let note = format!(
+            "[{before} bytes are more than a message may have; they are kept whole from the record {whole} on]"
+        );
+        while bytes_of(&message.parts) > self.message_bytes {
+            let largest = message.parts.iter_mut().max_by_key(|part| bytes(part));
+            // A part that is as short as it gets is still the largest: what is left is many parts.
+            let Some(part) = largest.filter(|part| bytes(part) > KEPT_BYTES + 2 * note.len()) else { break };
+            shorten(part, &note);
+        }
+        message.metadata_json = message.metadata_json.as_deref().map(|metadata| {
+            let format =
+                serde_json::from_str::<Value>(metadata).ok().and_then(|value| value["format"].as_str().map(quote));
+            format!("{{\"format\":{},\"lines\":[{}]}}", format.unwrap_or_else(|| "null".to_owned()), told.join(","))
+        });
+        let problem = format!(
+            "its message has {before} bytes, more than one may have: it is shortened, and kept whole in records"
+        );
+        self.problems.push(Problem { line, message: problem });
+        (message, records)
+    }
+
+    /// The ids of the records that hold a line, which are made if it has none yet.
+    fn kept_line(&mut self, number: usize, message: &NewMessage, records: &mut Vec<NewMessage>) -> Vec<String> {
+        if let Some(ids) = self.kept.get(&number) {
+            return ids.clone();
+        }
+        let line = self.lines.get(&number).copied();
+        let text = line.map_or("", Line::text);
+        let pieces = self.pieces(text);
+        let mut ids = Vec::new();
+        for (index, piece) in pieces.iter().enumerate() {
+            let id = self.claim(&format!("line:{number}:whole:{}", index + 1));
+            let mut record = record(id.clone(), LINE_RECORD, (*piece).to_owned(), message.origin_time);
+            record.metadata_json = Some(place(number, index, pieces.len()));
+            records.push(record);
+            ids.push(id);
+        }
+        self.kept.insert(number, ids.clone());
+        ids
+    }
+
+    /// A record that is small enough: itself, or the first piece of it, with the others behind.
+    fn first_piece(&mut self, line: usize, message: NewMessage, more: &mut Vec<NewMessage>) -> NewMessage {
+        let [NewPart { body: PartBody::Record(Record { kind, data }), .. }] = message.parts.as_slice() else {
+            return message;
+        };
+        if kind.len() + data.len() <= self.message_bytes {
+            return message;
+        }
+        let id = message.client_id.clone().unwrap_or_default();
+        let pieces = self.pieces(data);
+        let problem =
+            format!("it has {} bytes, more than a record may have: kept in {} records", data.len(), pieces.len());
+        let mut records = Vec::new();
+        for (index, piece) in pieces.iter().enumerate() {
+            let id = if index == 0 { id.clone() } else { self.claim(&format!("line:{line}:piece:{}", index + 1)) };
+            let mut record = record(id, kind, (*piece).to_owned(), message.origin_time);
+            record.metadata_json = Some(place(line, index, pieces.len()));
+            records.push(record);
+        }
+        self.problems.push(Problem { line, message: problem });
+        let mut records = records.into_iter();
+        let first = records.next().unwrap_or(message);
+        more.extend(records);
+        first
+    }
+
+    /// A text in pieces of half a message each, so that a request holds more than one.
+    fn pieces<'t>(&self, text: &'t str) -> Vec<&'t str> {
+        let mut pieces = Vec::new();
+        let mut rest = text;
+        while !rest.is_empty() {
+            // A character has four bytes at most, so that each piece has one at least.
+            let (piece, more) = rest.split_at(rest.floor_char_boundary((self.message_bytes / 2).max(4)));
+            pieces.push(piece);
+            rest = more;
+        }
+        pieces
+    }
+
+    fn claim(&mut self, wanted: &str) -> String {
+        let mut id = wanted.to_owned();
+        let mut number = 2;
+        while !self.taken.insert(id.clone()) {
+            id = format!("{wanted}:{number}");
+            number += 1;
+        }
+        id
+    }
+}
+
+/// Where a piece of a line belongs, as metadata.
+fn place(line: usize, index: usize, count: usize) -> String {
+    format!("{{\"line\":{line},\"piece\":{},\"pieces\":{count}}}", index + 1)
+}
+
+/// The lines that a message was made of.
+fn lines_of(message: &NewMessage) -> Option<Vec<usize>> {
+    let metadata: Value = serde_json::from_str(message.metadata_json.as_deref()?).ok()?;
+    let numbers = metadata["lines"].as_array()?.iter().map(|line| line["line"].as_u64());
+    numbers.map(|number| usize::try_from(number?).ok()).collect()
+}
+
+/// The size of a message as the daemon counts it.
+fn bytes_of(parts: &[NewPart]) -> usize {
+    parts.iter().map(bytes).sum()
+}
+
+fn bytes(part: &NewPart) -> usize {
+    let source = |source: &MediaSource| match source {
+        MediaSource::Bytes(bytes) => bytes.len(),
+        MediaSource::Uri(uri) => uri.len(),
+    };
+    let body = match &part.body {
+        PartBody::Text(text) | PartBody::Reasoning(text) => text.len(),
+        PartBody::ToolCall(call) => call.input_json.len(),
+        PartBody::ToolResult(result) => {
+            result.output.len() + result.attachments.iter().map(|media| source(&media.source)).sum::<usize>()
+        }
+        PartBody::Media(media) => source(&media.source),
+        PartBody::Marker(marker) => marker.name.len() + marker.text.len(),
+        PartBody::Step(step) => step.finish_reason.len(),
+        PartBody::Opaque(opaque) => opaque.provider.len() + opaque.kind.len() + opaque.data.len(),
+        PartBody::Record(record) => record.kind.len() + record.data.len(),
+    };
+    body + part.metadata_json.as_ref().map_or(0, String::len)
+}
+
+/// Puts the beginning of what a part says and a note in the place of all of it.
+fn shorten(part: &mut NewPart, note: &str) {
+    // The note comes first: views may cut what is left once more.
+    let start = |text: &str| format!("{note}\n{}", &text[..text.floor_char_boundary(KEPT_BYTES)]);
+    // What a block has beside its content belongs to the content.
+    part.metadata_json = None;
+    match &mut part.body {
+        PartBody::Text(text) | PartBody::Reasoning(text) => *text = start(text),
+        PartBody::ToolCall(call) => call.input_json = format!("{{\"note\":{}}}", quote(note)),
+        PartBody::ToolResult(result) => {
+            result.output = start(&result.output);
+            result.attachments.clear();
+        }
+        PartBody::Marker(marker) => marker.text = start(&marker.text),
+        PartBody::Media(_) | PartBody::Opaque(_) => part.body = PartBody::Text(note.to_owned()),
+        PartBody::Step(step) => step.finish_reason.clear(),
+        PartBody::Record(record) => record.data = start(&record.data),
+    }
+}
+
+#[cfg(test)]
+mod tests;
