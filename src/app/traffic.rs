@@ -1,0 +1,92 @@
+//! What clients hold of the daemon's memory and connections, and how often it had to refuse some.
+
+use super::room::Room;
+use crate::limits;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+/// The figures of the transport. They begin anew with the daemon.
+#[derive(Debug)]
+pub struct Traffic {
+    /// Bytes of answers that wait for their clients.
+    pub answers: Arc<Room>,
+    /// Bytes of small requests that are not answered.
+    pub small_requests: Arc<Room>,
+    /// Bytes of the others.
+    pub requests: Arc<Room>,
+    /// Bytes of large views that are made, or read by their clients.
+    pub views: Arc<Room>,
+    /// Open connections.
+    pub connections: Count,
+    /// Connections that were refused, because there were too many.
+    pub refused_connections: Count,
+    /// Connections that the system could not give us, because descriptors or memory had run out.
+    pub failed_accepts: Count,
+    /// Answers that were cut off, because their clients did not take them.
+    pub stalled_answers: Count,
+}
+
+impl Default for Traffic {
+    fn default() -> Self {
+        Self {
+            answers: Room::new(limits::ANSWERS_BYTES_MAX),
+            small_requests: Room::new(limits::SMALL_REQUESTS_BYTES_MAX),
+            requests: Room::new(limits::REQUESTS_BYTES_MAX),
+            views: Room::new(limits::VIEWS_BYTES_MAX),
+            connections: Count::default(),
+            refused_connections: Count::default(),
+            failed_accepts: Count::default(),
+            stalled_answers: Count::default(),
+        }
+    }
+}
+
+/// The figures at one moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct TrafficState {
+    /// Open connections.
+    pub connections: i64,
+    /// Connections that were refused.
+    pub refused_connections: i64,
+    /// Connections that could not be accepted.
+    pub failed_accepts: i64,
+    /// Answers that were cut off.
+    pub stalled_answers: i64,
+    /// Bytes of answers that wait for their clients.
+    pub answer_bytes: usize,
+    /// Bytes of requests that are not answered.
+    pub request_bytes: usize,
+    /// Bytes of large views.
+    pub view_bytes: usize,
+}
+
+impl Traffic {
+    /// The figures now.
+    pub fn state(&self) -> TrafficState {
+        TrafficState {
+            connections: self.connections.get(),
+            refused_connections: self.refused_connections.get(),
+            failed_accepts: self.failed_accepts.get(),
+            stalled_answers: self.stalled_answers.get(),
+            answer_bytes: self.answers.held_bytes(),
+            request_bytes: self.small_requests.held_bytes() + self.requests.held_bytes(),
+            view_bytes: self.views.held_bytes(),
+        }
+    }
+}
+
+/// A figure that many change.
+#[derive(Debug, Default)]
+pub struct Count(AtomicI64);
+
+impl Count {
+    /// Adds to it.
+    pub fn add(&self, number: i64) {
+        self.0.fetch_add(number, Ordering::Relaxed);
+    }
+
+    /// What it is now.
+    pub fn get(&self) -> i64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
