@@ -52,7 +52,9 @@ fn code(reason: Reason) -> Code {
         | Reason::SummaryTasksOff
         | Reason::SummaryLeaseLost
         | Reason::BoundaryInvalid => Code::FailedPrecondition,
-        Reason::ContextTooLarge | Reason::TooManyStreams | Reason::RequestTooLarge => Code::ResourceExhausted,
+        Reason::ContextTooLarge | Reason::TooManyStreams | Reason::TooManyCompactions | Reason::RequestTooLarge => {
+            Code::ResourceExhausted
+        }
         Reason::StoreBusy | Reason::StoreReadOnly | Reason::ShuttingDown => Code::Unavailable,
         Reason::RowCorrupt => Code::DataLoss,
         Reason::Internal => Code::Internal,
