@@ -120,9 +120,10 @@ pub async fn run_with(
 
     let (listener, socket) = socket::listen(&path, &config.data_dir).await?;
     let listening = Listening { socket: path, tcp: tcp.as_ref().and_then(|listener| listener.local_addr().ok()) };
-    let scheduling = tasks.spawn(keep_scheduling(scheduler, stopping.clone()));
+    let scheduling = tasks.spawn(scheduler.run(stopping.clone()));
     let traffic = app.traffic().clone();
-    let (routes, health) = grpc::router(app).await;
+    let (routes, health) = grpc::router(app.clone()).await;
+    tasks.spawn(grpc::report_health(health.clone(), app, stopping.clone()));
     let server = Arc::new(Server {
         routes,
         traffic,
@@ -187,13 +188,6 @@ fn durability(durability: Durability) -> store::Durability {
     match durability {
         Durability::Full => store::Durability::Full,
         Durability::ProcessCrash => store::Durability::ProcessCrash,
-    }
-}
-
-/// Runs the scheduler. Without it nothing is reduced, so its end is told loudly.
-async fn keep_scheduling(scheduler: Scheduler, stopping: CancellationToken) {
-    if let Err(error) = scheduler.run(stopping).await {
-        tracing::error!(%error, "the scheduler stopped: nothing is reduced until the daemon starts again");
     }
 }
 

@@ -208,6 +208,15 @@ pub const ATTEMPTS_UNKNOWN_MAX: i64 = 5;
 /// The longest wait before a finished reduction that the database refused is committed again; it begins with
 /// `RETRY_MS_MIN` and doubles.
 pub const COMMIT_RETRY_MS_MAX: i64 = 16_000;
+/// The longest wait that a provider may ask for before a job is tried again; a job stamped later than that ahead of the
+/// clock was stamped by a clock that was wrong.
+pub const RETRY_AFTER_MS_MAX: i64 = 24 * 60 * 60 * 1_000;
+/// The longest that a policy may have anything wait for: idle time, a cooldown, an answer of somebody who is asked. What
+/// is stored further ahead of the clock was stored by a clock that was wrong.
+pub const POLICY_WAIT_MS_MAX: i64 = 30 * 24 * 60 * 60 * 1_000;
+/// Compactions asked for by hand that wait in one session behind the current one. A client that asks for more than that
+/// asks faster than anything can be compacted, and each request looks at those that wait.
+pub const SESSION_COMPACTIONS_WAITING_MAX: usize = 16;
 /// Jobs that wait between the scheduler and its workers.
 pub const JOB_QUEUE_MAX: usize = 256;
 /// After a summary failed, the next automatic one waits until the view has grown by the window divided by this, and by
@@ -215,6 +224,12 @@ pub const JOB_QUEUE_MAX: usize = 256;
 pub const RETRY_GROWTH_PARTS: i64 = 20;
 /// Sessions that are marked due together because they have been idle; the others follow at once.
 pub const IDLE_SESSIONS_MAX: i64 = 256;
+/// The longest wait before a scheduler that cannot read the store at its start tries again; it begins with
+/// `RETRY_MS_MIN` and doubles.
+pub const SCHEDULER_RETRY_MS_MAX: i64 = 15_000;
+/// Sessions that are put aside because work on them failed; with more, the one whose turn comes first is not put aside any
+/// longer.
+pub const PUT_ASIDE_MAX: usize = 1_024;
 /// How often the scheduler looks for jobs whose time has come, beside being told.
 pub const SCHEDULER_TICK_MS: u64 = 1_000;
 /// How long a stopping daemon waits for its work to end; for its clients it waits `STOP_CLIENTS_MS`.

@@ -9,10 +9,11 @@ use crate::model::Revision;
 use crate::model::ids::SessionId;
 use crate::model::time::Timestamp;
 use crate::policy::presets;
+pub use crate::scheduler::{Health, ReadFailure};
 use crate::store::{Checked, Durability, Finding};
 pub use crate::store::{Fare, Spent, Tally};
 pub use crate::summarizer::{Breaker, Gate};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 
 /// The daemon's state.
 #[derive(Debug, Clone)]
@@ -47,6 +48,10 @@ pub struct ServerInfo {
     pub providers: Vec<Provider>,
     /// What clients hold of the daemon.
     pub traffic: TrafficState,
+    /// Why the scheduler cannot read the store, as long as it cannot: nothing is compacted meanwhile.
+    pub scheduler_failure: Option<ReadFailure>,
+    /// Sessions that the scheduler leaves alone for a while since its last work on them failed, up to a bound.
+    pub failing: Vec<SessionId>,
 }
 
 /// How it stands with the provider of a summarizer.
@@ -100,6 +105,11 @@ impl Longhand {
         // The two are read together, so that what is left of a pause is not counted from another time.
         let gates = self.shared.scheduler.summarizers().gates();
         let now = self.shared.clock.now();
+        let scheduler = self.scheduler_health().borrow().clone();
+        let mut failing = Vec::new();
+        for session in scheduler.failing {
+            failing.push(self.store().session_id(session).await?);
+        }
         let provider = |gate: Gate| {
             let closed_until = (gate.standing.closed_ms > 0).then(|| now.plus_millis(gate.standing.closed_ms));
             Provider { gate, closed_until }
@@ -120,7 +130,14 @@ impl Longhand {
             spent: self.store().spent().await?,
             providers: gates.into_iter().map(provider).collect(),
             traffic: self.traffic().state(),
+            scheduler_failure: scheduler.failure,
+            failing,
         })
+    }
+
+    /// How the scheduler fares, now and from now on.
+    pub fn scheduler_health(&self) -> watch::Receiver<Health> {
+        self.shared.scheduler.health()
     }
 
     /// The presets.

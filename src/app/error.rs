@@ -56,6 +56,8 @@ pub enum Reason {
     RedoOvertaken,
     /// The reduction has ended.
     CompactionEnded,
+    /// As many compactions that were asked for wait in the session as may; the metadata has the limit.
+    TooManyCompactions,
     /// The policy lets nothing happen by itself.
     AutomaticOff,
     /// What the provider said does not mean that the request was too large.
@@ -107,7 +109,7 @@ pub enum Reason {
 
 impl Reason {
     /// Every reason.
-    pub const ALL: [Self; 48] = [
+    pub const ALL: [Self; 49] = [
         Self::SessionNotFound,
         Self::MessageNotFound,
         Self::DraftNotFound,
@@ -133,6 +135,7 @@ impl Reason {
         Self::NothingToRedo,
         Self::RedoOvertaken,
         Self::CompactionEnded,
+        Self::TooManyCompactions,
         Self::AutomaticOff,
         Self::OverflowNotRecognized,
         Self::OverflowAgain,
@@ -186,6 +189,7 @@ impl Reason {
             Self::NothingToRedo => "NOTHING_TO_REDO",
             Self::RedoOvertaken => "REDO_OVERTAKEN",
             Self::CompactionEnded => "COMPACTION_ENDED",
+            Self::TooManyCompactions => "TOO_MANY_COMPACTIONS",
             Self::AutomaticOff => "AUTOMATIC_OFF",
             Self::OverflowNotRecognized => "OVERFLOW_NOT_RECOGNIZED",
             Self::OverflowAgain => "OVERFLOW_AGAIN",
@@ -302,6 +306,7 @@ impl From<store::Error> for Error {
             E::NothingToRedo => plain(Reason::NothingToRedo),
             E::RedoOvertaken(revision) => plain(Reason::RedoOvertaken).with("revision", revision),
             E::CompactionEnded => plain(Reason::CompactionEnded),
+            E::TooManyCompactions { limit } => plain(Reason::TooManyCompactions).with("limit", limit),
             E::BoundaryInvalid(_) => plain(Reason::BoundaryInvalid),
             E::Busy => plain(Reason::StoreBusy),
             E::Poisoned => plain(Reason::StoreReadOnly),

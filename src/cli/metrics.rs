@@ -61,6 +61,12 @@ const GUARDED: Family =
 const READY: Family =
     gauge("longhand_reductions_ready", "Reductions that wait for a worker or for their next attempt.");
 const RUNNING: Family = gauge("longhand_reductions_running", "Reductions that a worker is at.");
+const SCHEDULER: Family =
+    gauge("longhand_scheduler_stopped", "1 while the scheduler cannot read the store, so that nothing is compacted.");
+const FAILING: Family = gauge(
+    "longhand_sessions_failing",
+    "Sessions that the scheduler leaves alone for a while since its last work on them failed, up to 100.",
+);
 /// Labels: `kind`, `level` (`none` for the routine), `trigger` (`unknown` before it was counted), `outcome`.
 const REDUCTIONS: Family = counter("longhand_reductions_total", "Reductions that ended.");
 /// Labels as those of `longhand_reductions_total`.
@@ -203,6 +209,8 @@ pub(super) fn text(info: &pb::GetServerInfoResponse) -> String {
     told.family(HELD, Scale::Whole, held.map(|(what, bytes)| (vec![("what", what.to_owned())], bytes)));
     told.figure(SESSIONS, info.session_count);
     told.figure(DUE, info.due_session_count);
+    told.figure(SCHEDULER, i64::from(info.scheduler_failure.is_some()));
+    told.figure(FAILING, i64::try_from(info.failing_session_ids.len()).unwrap_or(i64::MAX));
     let guards = [
         ("breaker", info.breaker_session_count),
         ("cool_down", info.cooling_session_count),
@@ -361,6 +369,8 @@ mod tests {
                 unknown,
             ],
             cooling_session_count: 7,
+            scheduler_failure: Some(pb::SchedulerFailure::default()),
+            failing_session_ids: vec!["ses_1".to_owned()],
             spendings: vec![spending],
             providers: vec![provider, open],
             ..pb::GetServerInfoResponse::default()
@@ -379,6 +389,8 @@ mod tests {
             ("longhand_start_timestamp_seconds".to_owned(), 1_700_000_000.25),
             ("longhand_writable".to_owned(), 1.0),
             ("longhand_events_total".to_owned(), 12.0),
+            ("longhand_scheduler_stopped".to_owned(), 1.0),
+            ("longhand_sessions_failing".to_owned(), 1.0),
             (r#"longhand_sessions_guarded{guard="cool_down"}"#.to_owned(), 7.0),
             (format!("longhand_reductions_total{}", of("summary", "auto", "done")), 2.0),
             (format!("longhand_reductions_total{}", of("summary", "auto", "failed")), 4.0),

@@ -84,6 +84,8 @@ fn lines(info: &pb::GetServerInfoResponse) -> Vec<(&'static str, String)> {
             ),
         ),
     ];
+    lines.extend(info.scheduler_failure.as_ref().map(|failure| ("scheduler", scheduler_text(failure))));
+    lines.extend(info.failing_session_ids.iter().map(|id| ("failing", id.clone())));
     lines.extend(info.stopped_session_ids.iter().map(|id| ("stopped", id.clone())));
     lines.extend(info.reductions.iter().map(|tally| ("ended", ended(tally))));
     let freed: i64 = info.reductions.iter().map(|tally| tally.freed_tokens).sum();
@@ -107,6 +109,12 @@ fn clients(traffic: pb::TrafficState) -> String {
         }
     }
     words
+}
+
+/// Why the scheduler cannot go on, in words.
+fn scheduler_text(failure: &pb::SchedulerFailure) -> String {
+    let (since, tries) = (time(failure.since_time.as_ref()), count(failure.attempt_count, "try"));
+    format!("STOPPED since {since}, {tries} in vain: {}", failure.message)
 }
 
 /// Reductions that ended in the same way, in words.
@@ -203,6 +211,28 @@ mod tests {
         assert!(!text(&lines(&info)).contains("REFUSED"));
         info.writable = false;
         assert!(text(&lines(&info)).contains("REFUSED"));
+    }
+
+    #[test]
+    fn a_scheduler_that_cannot_read_the_store_is_told_loudly() {
+        let failure = pb::SchedulerFailure {
+            message: "no such table".to_owned(),
+            since_time: Some(instant(9)),
+            attempt_count: 1,
+        };
+        let info = pb::GetServerInfoResponse {
+            scheduler_failure: Some(failure),
+            failing_session_ids: vec!["ses_1".to_owned()],
+            ..pb::GetServerInfoResponse::default()
+        };
+        let said = text(&lines(&info));
+        assert!(
+            said.contains("scheduler: STOPPED since 1970-01-01 00:00:09Z, 1 try in vain: no such table\n"),
+            "{said}"
+        );
+        assert!(said.contains("failing: ses_1\n"), "{said}");
+        let said = text(&lines(&pb::GetServerInfoResponse::default()));
+        assert!(!said.contains("STOPPED") && !said.contains("failing"), "{said}");
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use super::convert::compaction::{kind, level, state, trigger};
 use super::convert::session::durability;
 use super::convert::{count, time, usage};
-use crate::app::admin::{Breaker, ChainHead, CheckItem, PresetInfo, Provider, Spent, Tally};
+use crate::app::admin::{Breaker, ChainHead, CheckItem, PresetInfo, Provider, ReadFailure, Spent, Tally};
 use crate::app::traffic::TrafficState;
 use crate::app::{Error, Longhand, Reason};
 use crate::pb;
@@ -93,6 +93,11 @@ fn traffic(traffic: TrafficState) -> pb::TrafficState {
     }
 }
 
+fn scheduler_failure(failure: ReadFailure) -> pb::SchedulerFailure {
+    let ReadFailure { message, since, attempts } = failure;
+    pb::SchedulerFailure { message, since_time: Some(time(since)), attempt_count: attempts }
+}
+
 fn head(head: ChainHead) -> pb::Head {
     pb::Head { session_id: head.session.to_string(), revision: head.revision, hash: head.hash.unwrap_or_default() }
 }
@@ -165,6 +170,8 @@ impl AdminService for Admin {
             spendings: info.spent.into_iter().map(spending).collect(),
             providers: info.providers.into_iter().map(provider).collect(),
             traffic: Some(traffic(info.traffic)),
+            scheduler_failure: info.scheduler_failure.map(scheduler_failure),
+            failing_session_ids: info.failing.iter().map(ToString::to_string).collect(),
         }))
     }
 

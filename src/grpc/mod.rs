@@ -21,6 +21,7 @@ pub use status::{explain, refuse, too_late};
 use crate::app::{self, Caller, Longhand, RequestKey};
 use crate::limits;
 use crate::pb;
+use tokio_util::sync::CancellationToken;
 use tonic::codec::CompressionEncoding;
 use tonic::service::Routes;
 use tonic_health::ServingStatus;
@@ -95,6 +96,23 @@ pub async fn router(app: Longhand) -> (Routes, HealthReporter) {
         .add_service(limited!(pb::event_service_server::EventServiceServer<_>, events::Events::new(app.clone())))
         .add_service(limited!(pb::admin_service_server::AdminServiceServer<_>, admin::Admin::new(app)));
     (routes, reporter)
+}
+
+/// Tells whoever watches health when compactions do not go on because the scheduler cannot read the store, until the
+/// daemon stops.
+pub async fn report_health(reporter: HealthReporter, app: Longhand, stopping: CancellationToken) {
+    let mut scheduler = app.scheduler_health();
+    loop {
+        let status = match scheduler.borrow_and_update().failure {
+            None => ServingStatus::Serving,
+            Some(_) => ServingStatus::NotServing,
+        };
+        reporter.set_service_status(pb::compaction_service_server::SERVICE_NAME, status).await;
+        tokio::select! {
+            () = stopping.cancelled() => return,
+            changed = scheduler.changed() => if changed.is_err() { return },
+        }
+    }
 }
 
 /// Tells whoever watches health that the daemon stops, and ends their streams: a watch has no end of its own, and would

@@ -57,6 +57,7 @@ fn code(reason: Reason) -> Code {
         | Reason::BoundaryInvalid => Code::FailedPrecondition,
         Reason::ContextTooLarge
         | Reason::TooManyStreams
+        | Reason::TooManyCompactions
         | Reason::ReaderStalled
         | Reason::TooManyViews
         | Reason::TooManyRequests

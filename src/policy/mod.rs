@@ -94,6 +94,9 @@ impl Policy {
     }
 }
 
+/// The longest that anything in a policy waits, in seconds: 30 days.
+pub const WAIT_SECONDS_MAX: u32 = 30 * 24 * 60 * 60;
+
 /// Whether and how often anything happens without being asked for.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -1,7 +1,10 @@
 //! What makes a policy unusable.
 
 use super::overflow;
-use super::{Fit, Limit, Policy, Rung, Section, Step, Summarize, Summary, SummaryFormat, Tail, Truncate};
+use super::{
+    Fit, Limit, Notice, Policy, Rung, Section, Step, Summarize, Summary, SummaryFormat, Tail, Truncate,
+    WAIT_SECONDS_MAX,
+};
 use crate::model::usage::ModelWindow;
 use std::collections::HashSet;
 
@@ -24,6 +27,7 @@ pub fn validate(policy: &Policy) -> Vec<Violation> {
     if let Some(rule) = &policy.truncate {
         check_truncate(&mut check, rule, "truncate");
     }
+    check.wait(policy.trigger.cool_down_seconds, "trigger.cool_down_seconds");
     check_steps(&mut check, &policy.routine, "routine");
     for (level, rung) in policy.ladder() {
         check_rung(&mut check, rung, level.name());
@@ -91,6 +95,12 @@ impl Check {
         self.that(value >= 0, field, "must not be negative");
     }
 
+    /// Notes a violation if a wait is longer than any may be.
+    pub(super) fn wait(&mut self, seconds: u32, field: &str) {
+        let message = format!("must be at most {WAIT_SECONDS_MAX} seconds");
+        self.that(seconds <= WAIT_SECONDS_MAX, field, &message);
+    }
+
     /// Notes a violation unless a number is a share of something.
     pub(super) fn share(&mut self, value: f64, field: &str) {
         self.that((0.0..=1.0).contains(&value), field, "must be between 0 and 1");
@@ -105,6 +115,9 @@ fn check_rung(check: &mut Check, rung: &Rung, path: &str) {
     let threshold = format!("{path}.threshold");
     check.not_negative(rung.threshold.minimum_tokens, &format!("{threshold}.minimum_tokens"));
     check_limit(check, &rung.threshold.limit, &format!("{threshold}.limit"));
+    if let Notice::Confirm { wait_seconds, .. } = &rung.notice {
+        check.wait(*wait_seconds, &format!("{path}.notice.confirm.wait_seconds"));
+    }
     check.that(!rung.steps.is_empty(), &format!("{path}.steps"), "must have a step");
     check_steps(check, &rung.steps, &format!("{path}.steps"));
 }

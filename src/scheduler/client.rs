@@ -123,7 +123,11 @@ impl Worker {
         while let Some(request) = offer.next().await {
             match request {
                 Request::Edit(edit, answer) => {
-                    let changed = edited.edited(here, edit).map_err(Refused::Plan).map(|changed| {
+                    let changed = edited.edited(here, edit).map_err(Refused::Plan);
+                    if let Ok(changed) = &changed {
+                        self.announce(claim, &changed.plan).await?;
+                    }
+                    let changed = changed.map(|changed| {
                         edited = changed;
                         offer.renew(edited.task(claim, session.id, &cut))
                     });
@@ -142,6 +146,7 @@ impl Worker {
                 Request::Release(Release::Permanent) => break,
                 Request::Release(Release::Transient) => {
                     edited = assignment.clone();
+                    self.announce(claim, &edited.plan).await?;
                     offer.renew(task.clone());
                     if !offer.reopen() {
                         break;

@@ -7,6 +7,7 @@ mod books;
 mod client;
 mod counts;
 mod guard;
+mod health;
 mod hooks;
 mod index;
 mod live;
@@ -33,11 +34,13 @@ use std::sync::Arc;
 use std::time::Duration;
 use step::{Input, State, Work, step};
 use tokio::sync::{Notify, mpsc};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use worker::Worker;
 
 pub use books::Books;
+pub use health::{Health, ReadFailure};
 pub use index::index;
 pub use live::SummaryDelta;
 pub use preview::Preview;
@@ -91,6 +94,7 @@ pub struct SchedulerHandle {
     woken: Arc<Notify>,
     noted: index::Noted,
     live: live::Live,
+    reports: health::Reports,
     tasks: Tasks,
     summarizers: Levels,
 }
@@ -119,6 +123,7 @@ impl Scheduler {
             woken: Arc::default(),
             noted: index::Noted::default(),
             live: live::Live::default(),
+            reports: health::Reports::default(),
             tasks: Tasks::new(options.client_wait),
             summarizers: summarizers.clone(),
         };
@@ -130,11 +135,59 @@ impl Scheduler {
         self.handle.clone()
     }
 
-    /// Takes up what an earlier daemon left, then hands out work until it is cancelled; then waits for the workers.
-    pub async fn run(self, cancel: CancellationToken) -> Result<(), Error> {
-        recover::take_up(&self.store, &self.clock).await?;
+    /// Takes up what an earlier daemon left, then hands out work until it is cancelled; then waits for the workers. A store
+    /// that cannot be read is read again until it can; `SchedulerHandle::health` says so meanwhile.
+    pub async fn run(self, cancel: CancellationToken) {
+        if !self.take_up(&cancel).await {
+            return;
+        }
         let queues = Queues::new();
-        let (finished, mut results) = mpsc::channel(limits::JOB_QUEUE_MAX);
+        let (finished, results) = mpsc::channel(limits::JOB_QUEUE_MAX);
+        let workers = self.start_workers(&queues, &finished, &cancel);
+        drop(finished);
+        self.hand_out(&queues, results, &cancel).await;
+        queues.close();
+        workers.wait().await;
+        if let Err(error) = recover::hand_back(&self.store, &self.clock).await {
+            tracing::info!(%error, "what was in hand is taken up at the next start");
+        }
+    }
+
+    /// Takes up what an earlier daemon left, however often that takes; false when the scheduler is to end instead.
+    async fn take_up(&self, cancel: &CancellationToken) -> bool {
+        let mut attempt = 1;
+        loop {
+            let taken = tokio::select! {
+                () = cancel.cancelled() => return false,
+                taken = recover::take_up(&self.store, &self.clock) => taken,
+            };
+            match taken {
+                Ok(()) => {
+                    self.handle.reports.readable();
+                    return true;
+                }
+                Err(Error::Store(store::Error::Closed)) => return false,
+                Err(error) => {
+                    tracing::error!(%error, attempt, "the scheduler cannot read the store, and tries again");
+                    self.handle.reports.unreadable(&error, self.clock.now());
+                }
+            }
+            let wait = worker::backoff(attempt).min(limits::SCHEDULER_RETRY_MS_MAX);
+            tokio::select! {
+                () = cancel.cancelled() => return false,
+                () = tokio::time::sleep(Duration::from_millis(wait.unsigned_abs())) => attempt += 1,
+            }
+        }
+    }
+
+    /// Starts the workers: as many for jobs as the configuration says, one that looks at sessions, and one that fills the
+    /// index of old dialogue.
+    fn start_workers(
+        &self,
+        queues: &Queues,
+        finished: &mpsc::Sender<Input>,
+        cancel: &CancellationToken,
+    ) -> TaskTracker {
         let workers = TaskTracker::new();
         let worker = Worker {
             store: self.store.clone(),
@@ -147,22 +200,30 @@ impl Scheduler {
             hooks: self.options.hooks.clone().into(),
             books: Arc::new(Books::new(self.clock.clone(), 0)),
         };
-        for _ in 0..self.options.workers.get() {
-            workers.spawn(work_off(worker.clone(), queues.runs.1.clone(), finished.clone(), cancel.clone()));
-        }
-        workers.spawn(work_off(worker, queues.looks.1.clone(), finished, cancel.clone()));
+        let start = |queue: &async_channel::Receiver<Work>| {
+            let (worker, stop) = (worker.clone(), cancel.clone());
+            let act = move |work| carry_out(worker.clone(), work, stop.clone());
+            workers.spawn(work_off(act, queue.clone(), finished.clone(), cancel.clone()));
+        };
+        (0..self.options.workers.get()).for_each(|_| start(&queues.runs.1));
+        start(&queues.looks.1);
         workers.spawn(index::fill(self.store.clone(), self.handle.noted.clone(), cancel.clone()));
         workers.close();
+        workers
+    }
+
+    /// Hands out work until it is cancelled.
+    async fn hand_out(&self, queues: &Queues, mut results: mpsc::Receiver<Input>, cancel: &CancellationToken) {
         let mut state = State::default();
         let mut head = self.store.watch_head();
         let mut tick = tokio::time::interval(Duration::from_millis(limits::SCHEDULER_TICK_MS));
         // When the first session will have been idle for long enough; what is found anew each time.
         let mut next_idle = None;
         loop {
-            let input = tokio::select! {
+            let found = tokio::select! {
                 () = cancel.cancelled() => break,
                 Some(done) = results.recv() => {
-                    step(&mut state, Input::Finished(done));
+                    step(&mut state, done);
                     self.look(&state).await
                 }
                 changed = head.changed() => {
@@ -179,31 +240,27 @@ impl Scheduler {
                 }
             };
             next_idle = None;
-            let input = match input {
+            let input = match found {
                 Ok((input, idle)) => {
                     next_idle = idle;
+                    self.handle.reports.readable();
                     input
                 }
                 Err(store::Error::Closed) => break,
                 Err(error) => {
                     tracing::error!(%error, "the scheduler cannot read the store");
+                    self.handle.reports.unreadable(&error, self.clock.now());
                     continue;
                 }
             };
             for effect in step(&mut state, input) {
                 // A full queue is no loss: what does not fit is found again.
                 if let Some(effect) = queues.hand_out(effect) {
-                    step(&mut state, Input::Finished(effect));
+                    step(&mut state, Input::Returned(effect));
                 }
             }
+            self.handle.reports.failing(state.failing());
         }
-        step(&mut state, Input::Drain);
-        queues.close();
-        workers.wait().await;
-        if let Err(error) = recover::hand_back(&self.store, &self.clock).await {
-            tracing::info!(%error, "what was in hand is taken up at the next start");
-        }
-        Ok(())
     }
 
     async fn release_expired(&self, state: &State) {
@@ -233,10 +290,10 @@ impl Scheduler {
             self.store.wake_idle().await?;
             next_idle = self.store.next_idle().await?;
         }
-        let many = i64::try_from(limits::JOB_QUEUE_MAX / 4 + state.in_hand()).unwrap_or(i64::MAX);
+        let many = i64::try_from(limits::JOB_QUEUE_MAX / 4 + state.passed_over()).unwrap_or(i64::MAX);
         let due = self.store.due_sessions(many).await?;
         let ready = self.store.ready_jobs(self.clock.now(), many).await?;
-        Ok((Input::Found { due, ready }, next_idle))
+        Ok((Input::Found { due, ready, now: Instant::now() }, next_idle))
     }
 }
 
@@ -271,43 +328,76 @@ impl Queues {
     }
 }
 
-/// One worker's life. Work in hand is dropped when the daemon stops, and its claim is given back; a job's books are kept
-/// first.
-async fn work_off(
-    worker: Worker,
+/// Does one piece of work. A job's books are kept before it is dropped because the daemon stops.
+async fn carry_out(worker: Worker, work: Work, cancel: CancellationToken) -> Result<(), Error> {
+    match work {
+        Work::Evaluate(due) => tokio::select! {
+            () = cancel.cancelled() => Ok(()),
+            done = worker.evaluate(&due) => done,
+        },
+        Work::Run { job, .. } => worker.run(job, &cancel).await,
+    }
+}
+
+/// One worker's life. Work in hand is dropped when the daemon stops, and its claim is given back. A worker that fails or
+/// panics over one piece of work goes on with the next; a job's lease runs out then, and it is taken up again.
+async fn work_off<F: Future<Output = Result<(), Error>>>(
+    act: impl Fn(Work) -> F,
     queue: async_channel::Receiver<Work>,
-    finished: mpsc::Sender<Work>,
+    finished: mpsc::Sender<Input>,
     cancel: CancellationToken,
 ) {
     while let Ok(work) = queue.recv().await {
-        let done = async {
-            match &work {
-                Work::Evaluate(due) => tokio::select! {
-                    () = cancel.cancelled() => Ok(()),
-                    done = worker.evaluate(due) => done,
-                },
-                Work::Run { job, .. } => worker.run(*job, &cancel).await,
-            }
-        };
-        // A worker that panics over one job goes on with the next; the job's lease runs out and it is taken up again.
-        let done = AssertUnwindSafe(done).catch_unwind().await;
+        let done = AssertUnwindSafe(async { act(work.clone()).await }).catch_unwind().await;
         if cancel.is_cancelled() {
             break;
         }
-        match done {
-            Err(_) => tracing::error!(?work, "a worker panicked"),
-            Ok(Ok(()) | Err(Error::Store(store::Error::LeaseLost | store::Error::Closed))) => {}
+        let told = match done {
+            Ok(Ok(()) | Err(Error::Store(store::Error::LeaseLost | store::Error::Closed))) => Input::Finished(work),
             Ok(Err(error)) => {
-                tracing::warn!(%error, ?work, "work failed and will be found again");
-                // At once it would only fail again.
-                tokio::select! {
-                    () = cancel.cancelled() => break,
-                    () = tokio::time::sleep(Duration::from_millis(limits::SCHEDULER_TICK_MS)) => {}
-                }
+                tracing::warn!(%error, ?work, "work failed and is tried again later");
+                Input::Failed(work, Instant::now())
             }
-        }
-        if finished.send(work).await.is_err() {
+            Err(_) => {
+                tracing::error!(?work, "a worker panicked");
+                Input::Failed(work, Instant::now())
+            }
+        };
+        if finished.send(told).await.is_err() {
             break;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::SessionKey;
+
+    #[tokio::test]
+    async fn work_that_panics_or_fails_is_put_aside_and_its_worker_goes_on() {
+        let (work, queue) = async_channel::bounded(3);
+        for job in 1..=3 {
+            work.try_send(Work::Run { job, session: SessionKey(job) }).expect("there is room");
+        }
+        work.close();
+        let (finished, mut results) = mpsc::channel(3);
+        let act = |work: Work| async move {
+            match work {
+                Work::Run { job: 1, .. } => panic!("over the first"),
+                Work::Run { job: 2, .. } => Err(Error::Store(store::Error::Busy)),
+                _ => Ok(()),
+            }
+        };
+        work_off(act, queue, finished, CancellationToken::new()).await;
+        let mut state = State::default();
+        let all = || (1..=3).map(|job| (job, SessionKey(job))).collect();
+        let found = || Input::Found { due: Vec::new(), ready: all(), now: Instant::now() };
+        assert_eq!(step(&mut state, found()).len(), 3);
+        while let Some(input) = results.recv().await {
+            step(&mut state, input);
+        }
+        let again = step(&mut state, found());
+        assert!(matches!(again[..], [Work::Run { job: 3, .. }]), "{again:?}");
     }
 }

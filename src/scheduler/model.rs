@@ -339,12 +339,12 @@ impl World {
     }
 
     async fn look(&mut self) {
-        let many = i64::try_from(1 + self.state.in_hand()).expect("few");
+        let many = i64::try_from(1 + self.state.passed_over()).expect("few");
         let due = self.store.due_sessions(many).await.expect("due");
         let ready = self.store.ready_jobs(self.clock.now(), many).await.expect("ready");
         let is_new = |key: &SessionKey| !self.in_hand().contains(key);
         let expected = usize::from(due.iter().any(|due| is_new(&due.session)));
-        let effects = step(&mut self.state, Input::Found { due, ready });
+        let effects = step(&mut self.state, Input::Found { due, ready, now: tokio::time::Instant::now() });
         assert!(effects.len() >= expected, "what is in hand never hides what is not");
         self.queue.extend(effects);
     }
@@ -594,6 +594,9 @@ impl World {
             let live = self.jobs.values().filter(|job| job.session == session && job.state.is_live() && !job.queued);
             assert!(live.count() <= 1, "two at a time");
         }
+        for Hands { claim, .. } in self.hands.iter().flatten() {
+            assert_eq!(claim.has_ended(), !self.holds(claim), "whoever holds a job hears when somebody ends it");
+        }
         let due = self.store.due_sessions(i64::MAX).await.expect("due");
         assert_eq!(due.len(), self.due.len(), "nothing due is forgotten, and nothing is due twice");
         assert_eq!(self.store.running_jobs().await.expect("read").len(), self.running().len());
@@ -685,7 +688,7 @@ proptest! {
         let mut state = State::default();
         let mut out: Vec<Work> = Vec::new();
         for (found, finished) in rounds {
-            let window = ModelWindow::default();
+            let window = Some(ModelWindow::default());
             let due = |key: i64| DueSession {
                 session: SessionKey(key), revision: 1, appended_tokens: 0, usage_tokens: None, held: false,
                 cool_until: None, overhead_tokens: None, reduced: None, rest_tokens: None, reduction_revision: 0,
@@ -694,12 +697,12 @@ proptest! {
             let ready: Vec<_> = found.iter().filter(|(_, is_job)| *is_job).map(|(key, _)| (100 + key, SessionKey(*key))).collect();
             let due: Vec<_> = found.iter().filter(|(_, is_job)| !is_job).map(|(key, _)| due(*key)).collect();
             let all: HashSet<SessionKey> = found.iter().map(|(key, _)| SessionKey(*key)).collect();
-            out.extend(step(&mut state, Input::Found { due, ready }));
+            out.extend(step(&mut state, Input::Found { due, ready, now: tokio::time::Instant::now() }));
             let hands: Vec<SessionKey> = out.iter().map(session_of).collect();
             let distinct: HashSet<SessionKey> = hands.iter().copied().collect();
             prop_assert_eq!(hands.len(), distinct.len(), "a session is in two pairs of hands");
             prop_assert!(all.is_subset(&distinct), "something found is in nobody's hands");
-            prop_assert_eq!(state.in_hand(), out.len());
+            prop_assert_eq!(state.passed_over(), out.len());
             for _ in 0..finished.min(out.len()) {
                 step(&mut state, Input::Finished(out.remove(0)));
             }

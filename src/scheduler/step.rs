@@ -1,7 +1,10 @@
 //! What the scheduler does next: a pure function of what it knows and what it was told.
 
+use crate::limits;
 use crate::store::{DueSession, SessionKey};
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
+use std::time::Duration;
+use tokio::time::Instant;
 
 /// What the scheduler knows. The database has everything else.
 #[derive(Debug, Default)]
@@ -10,8 +13,16 @@ pub(super) struct State {
     jobs: HashSet<i64>,
     /// Sessions that a worker is looking at, or whose job a worker runs.
     sessions: HashSet<SessionKey>,
-    /// No more work is handed out.
-    draining: bool,
+    /// Sessions that get no work for a while, since the last work on them failed.
+    put_aside: HashMap<SessionKey, PutAside>,
+}
+
+/// How long a session gets no work.
+#[derive(Debug)]
+struct PutAside {
+    /// How often work on it has failed in a row.
+    failures: u32,
+    until: Instant,
 }
 
 /// What the scheduler is told.
@@ -23,11 +34,15 @@ pub(super) enum Input {
         due: Vec<DueSession>,
         /// Jobs that are ready, with their sessions.
         ready: Vec<(i64, SessionKey)>,
+        /// When it was found.
+        now: Instant,
     },
     /// A worker is done with this.
     Finished(Work),
-    /// The daemon is stopping.
-    Drain,
+    /// A worker failed at this, or panicked over it: at once it would only fail again.
+    Failed(Work, Instant),
+    /// No worker could be given this: as much as may waits already.
+    Returned(Work),
 }
 
 /// What a worker can be given.
@@ -49,30 +64,32 @@ pub(super) enum Work {
 pub(super) fn step(state: &mut State, input: Input) -> Vec<Work> {
     let mut effects = Vec::new();
     match input {
-        Input::Found { due, ready } => {
-            if state.draining {
-                return effects;
-            }
+        Input::Found { due, ready, now } => {
+            state.take_back(&due, &ready, now);
             for (job, session) in ready {
-                if !state.sessions.contains(&session) && state.jobs.insert(job) {
+                if state.is_free(session, now) && state.jobs.insert(job) {
                     state.sessions.insert(session);
                     effects.push(Work::Run { job, session });
                 }
             }
             for due in due {
-                if state.sessions.insert(due.session) {
+                if state.is_free(due.session, now) {
+                    state.sessions.insert(due.session);
                     effects.push(Work::Evaluate(due));
                 }
             }
         }
-        Input::Finished(Work::Evaluate(due)) => {
-            state.sessions.remove(&due.session);
+        Input::Finished(work) => {
+            let session = state.release(&work);
+            state.put_aside.remove(&session);
         }
-        Input::Finished(Work::Run { job, session }) => {
-            state.jobs.remove(&job);
-            state.sessions.remove(&session);
+        Input::Failed(work, now) => {
+            let session = state.release(&work);
+            state.put_aside(session, now);
         }
-        Input::Drain => state.draining = true,
+        Input::Returned(work) => {
+            state.release(&work);
+        }
     }
     effects
 }
@@ -83,9 +100,52 @@ impl State {
         self.jobs.contains(&job)
     }
 
-    /// How many sessions are in a worker's hands, or on their way there.
-    pub(super) fn in_hand(&self) -> usize {
-        self.sessions.len()
+    /// How many sessions are in a worker's hands or on their way there, or put aside: what is listed of them is not handed
+    /// out.
+    pub(super) fn passed_over(&self) -> usize {
+        self.sessions.len() + self.put_aside.len()
+    }
+
+    /// The sessions that are put aside.
+    pub(super) fn failing(&self) -> impl Iterator<Item = SessionKey> {
+        self.put_aside.keys().copied()
+    }
+
+    fn is_free(&self, session: SessionKey, now: Instant) -> bool {
+        !self.sessions.contains(&session) && self.put_aside.get(&session).is_none_or(|aside| aside.until <= now)
+    }
+
+    /// Takes work out of its worker's hands; whose session it is.
+    fn release(&mut self, work: &Work) -> SessionKey {
+        let session = match work {
+            Work::Evaluate(due) => due.session,
+            Work::Run { job, session } => {
+                self.jobs.remove(job);
+                *session
+            }
+        };
+        self.sessions.remove(&session);
+        session
+    }
+
+    /// Gives a session no work for a while, twice as long with each failure.
+    fn put_aside(&mut self, session: SessionKey, now: Instant) {
+        let aside = self.put_aside.entry(session).or_insert(PutAside { failures: 0, until: now });
+        let wait = (limits::RETRY_MS_MIN << aside.failures.min(16)).min(limits::RETRY_MS_MAX);
+        aside.failures = aside.failures.saturating_add(1);
+        aside.until = now + Duration::from_millis(wait.unsigned_abs());
+        if self.put_aside.len() > limits::PUT_ASIDE_MAX {
+            let first = self.put_aside.iter().min_by_key(|(_, aside)| aside.until).map(|(session, _)| *session);
+            self.put_aside.retain(|session, _| Some(*session) != first);
+        }
+    }
+
+    /// Forgets sessions whose time aside is over and that want nothing any more.
+    fn take_back(&mut self, due: &[DueSession], ready: &[(i64, SessionKey)], now: Instant) {
+        let wants = |key: SessionKey| {
+            due.iter().any(|due| due.session == key) || ready.iter().any(|(_, session)| *session == key)
+        };
+        self.put_aside.retain(|session, aside| aside.until > now || wants(*session));
     }
 }
 
@@ -106,7 +166,7 @@ mod tests {
             reduced: None,
             rest_tokens: None,
             reduction_revision: 0,
-            window: ModelWindow::default(),
+            window: Some(ModelWindow::default()),
         }
     }
 
@@ -119,9 +179,14 @@ mod tests {
     }
 
     fn found(due_sessions: &[i64], ready: &[(i64, i64)]) -> Input {
+        found_at(due_sessions, ready, Instant::now())
+    }
+
+    fn found_at(due_sessions: &[i64], ready: &[(i64, i64)], now: Instant) -> Input {
         Input::Found {
             due: due_sessions.iter().map(|session| due(*session)).collect(),
             ready: ready.iter().map(|(job, session)| (*job, SessionKey(*session))).collect(),
+            now,
         }
     }
 
@@ -143,12 +208,39 @@ mod tests {
     }
 
     #[test]
-    fn a_draining_scheduler_hands_nothing_out() {
-        let mut state = State::default();
-        step(&mut state, found(&[1], &[]));
-        step(&mut state, Input::Drain);
-        assert_eq!(names(&step(&mut state, found(&[2], &[(7, 3)]))), Vec::<String>::new());
+    fn what_failed_is_put_aside_for_longer_each_time_and_holds_up_nobody() {
+        let (mut state, start) = (State::default(), Instant::now());
+        let at = |millis: i64| start + Duration::from_millis(millis.unsigned_abs());
+        let (mut now, mut waits) = (0, Vec::new());
+        for _ in 0..12 {
+            assert_eq!(names(&step(&mut state, found_at(&[1], &[], at(now)))), ["evaluate 1"]);
+            step(&mut state, Input::Failed(Work::Evaluate(due(1)), at(now)));
+            assert_eq!(names(&step(&mut state, found_at(&[1, 2], &[(7, 1)], at(now)))), ["evaluate 2"], "not at once");
+            step(&mut state, Input::Finished(Work::Evaluate(due(2))));
+            assert_eq!(state.failing().collect::<Vec<_>>(), [SessionKey(1)]);
+            let wait = state.put_aside[&SessionKey(1)].until - at(now);
+            waits.push(i64::try_from(wait.as_millis()).expect("short"));
+            now += waits[waits.len() - 1];
+        }
+        assert_eq!(waits[..3], [1_000, 2_000, 4_000].map(|times| times * limits::RETRY_MS_MIN / 1_000));
+        assert_eq!(waits[11], limits::RETRY_MS_MAX);
+        step(&mut state, found_at(&[1], &[], at(now)));
         step(&mut state, Input::Finished(Work::Evaluate(due(1))));
-        assert_eq!(names(&step(&mut state, found(&[1], &[]))), Vec::<String>::new());
+        assert_eq!(state.failing().count(), 0, "it went well");
+        assert_eq!(names(&step(&mut state, found_at(&[1], &[], at(now)))), ["evaluate 1"]);
+    }
+
+    #[test]
+    fn only_so_many_are_put_aside_and_none_for_longer_than_it_wants_something() {
+        let (mut state, now) = (State::default(), Instant::now());
+        for session in 0..=limits::PUT_ASIDE_MAX {
+            let session = i64::try_from(session).expect("few");
+            step(&mut state, found_at(&[session], &[], now));
+            step(&mut state, Input::Failed(Work::Evaluate(due(session)), now));
+        }
+        assert_eq!(state.failing().count(), limits::PUT_ASIDE_MAX);
+        let later = now + Duration::from_millis(limits::RETRY_MS_MAX.unsigned_abs());
+        step(&mut state, found_at(&[9], &[], later));
+        assert_eq!(state.failing().collect::<Vec<_>>(), [SessionKey(9)]);
     }
 }

@@ -13,6 +13,7 @@ use crate::model::compaction::{Bounds, Compaction, CompactionRequest, Failure, L
 use crate::model::cut::Cuts;
 use crate::model::message::MessageKind;
 use crate::model::time::Timestamp;
+use crate::model::usage::ModelWindow;
 use crate::model::view::SourceMessage;
 use crate::policy::bpe::Vocabulary;
 use crate::policy::overhead::{is_filled, overhead};
@@ -21,7 +22,7 @@ use crate::policy::replay::Overflow;
 use crate::policy::{Notice, Policy, Rung, continuing, overflow, replay, tokens, upgrade};
 use crate::store::{
     self, Breaker, Caller, Claim, Commit, Committed, Condition, ContinuationCommit, DueSession, Evaluation, Loss,
-    Reduction, ReplayCommit, RoutineTotals, SessionKey, Source, Store, SummaryCommit,
+    Planned, Reduction, ReplayCommit, RoutineTotals, SessionKey, Source, Store, SummaryCommit,
 };
 use crate::summarizer::{self, Extractive, Levels, Summarizer, SummaryInput, SummaryOutput, Tasks, Witness};
 use crate::telemetry::failpoint;
@@ -125,39 +126,44 @@ impl Worker {
 
     /// Looks at a due session: asks for the reduction that its policy wants, or finds that nothing is to be done.
     pub(super) async fn evaluate(&self, due: &DueSession) -> Result<(), Error> {
+        let window = due.window.as_ref().ok_or_else(|| store::Error::Corrupt {
+            table: "session",
+            detail: "the window by which a session is judged cannot be read".to_owned(),
+        })?;
         let (source, policy) = self.source(due.session, due.revision).await?;
         let now = self.clock.now();
-        let scene = scene(&policy, &due.window, &source, now);
+        let scene = scene(&policy, window, &source, now);
         let estimated = plan::view(&policy, &source.messages).estimated_tokens;
-        let tokens = due.usage_tokens.unwrap_or(estimated + due.window.overhead);
+        let tokens = due.usage_tokens.unwrap_or(estimated + window.overhead);
         // A view that does not fit its window does not wait until the ladder has rested.
-        let exceeds = overflow::room(&due.window).is_some_and(|room| tokens > room);
+        let exceeds = overflow::room(window).is_some_and(|room| tokens > room);
         let cools = due.cool_until.is_some_and(|until| now < until);
-        let rearm_tokens = overflow::rearm_tokens(&policy, &due.window);
+        let rearm_tokens = overflow::rearm_tokens(&policy, window);
         let rests = (cools || due.rest_tokens.is_some_and(|rest| estimated < rest + rearm_tokens)) && !exceeds;
         // What was found to be filled by what no reduction takes away is not tried again; what is found now is told.
-        let allowed = |level| !rests && !is_filled(&policy, &due.window, level, due.overhead_tokens);
+        let allowed = |level| !rests && !is_filled(&policy, window, level, due.overhead_tokens);
         self.relieve(due, scene, tokens, allowed).await?;
         let filled = guard::filled(scene, due, estimated, allowed).filter(|_| !due.held);
         let decision = if due.held { None } else { filled.or_else(|| plan::decide(scene, tokens, allowed)) };
         let (acts, climbs) = (decision.is_some(), decision.is_some_and(|decision| decision.level().is_some()));
         if let Some(decision) = decision {
-            let (request, confirm_until) = request(&policy, decision.level(), percent(tokens, due), now);
+            let (request, confirm_until) = request(&policy, decision.level(), percent(tokens, window), now);
             // Nobody is asked to agree to what cannot be done.
             let confirm_until = confirm_until.filter(|_| filled.is_none());
-            let window = due.window.clone();
             let condition = Condition::Due { at: due.revision };
-            self.store.enqueue(due.session, Caller::default(), request, window, condition, confirm_until).await?;
+            self.store
+                .enqueue(due.session, Caller::default(), request, window.clone(), condition, confirm_until)
+                .await?;
         }
-        let is_reached = overflow::reached(&policy, &due.window, tokens).next().is_some();
-        let is_full = rule(&policy, &due.window).routine_tokens.is_some_and(|least| tokens > least);
+        let is_reached = overflow::reached(&policy, window, tokens).next().is_some();
+        let is_full = rule(&policy, window).routine_tokens.is_some_and(|least| tokens > least);
         let quiet = ((is_reached && !climbs) || (is_full && !acts)) && !rests && !due.held;
         let evaluation = Evaluation {
             at: due.revision,
             appended_tokens: due.appended_tokens,
             view_tokens: estimated,
             routine: totals(&policy, &source.messages),
-            quiet_tokens: quiet.then(|| plan::quiet_until(&policy, &due.window, tokens)),
+            quiet_tokens: quiet.then(|| plan::quiet_until(&policy, window, tokens)),
             held: due.held,
         };
         self.store.evaluated(due.session, evaluation).await?;
@@ -192,7 +198,7 @@ impl Worker {
             },
             replay::Answer::GiveUp => (replay::of_media(), Condition::Possible(true)),
         };
-        let window = due.window.clone();
+        let window = scene.window.clone();
         match self.store.enqueue(due.session, Caller::default(), request, window, condition, None).await {
             Ok(_) | Err(store::Error::Archived) => Ok(()),
             Err(error) => Err(error.into()),
@@ -252,13 +258,19 @@ impl Worker {
         beat.tick().await;
         loop {
             tokio::select! {
+                biased;
                 done = &mut work => {
                     done?;
                     return Ok(self.post_compact(claim).await?);
                 }
+                // With the work its request to a model, its task for clients and the operator's program are dropped.
+                () = claim.ended() => {
+                    tracing::info!(compaction = %claim.compaction, "somebody ended a compaction that ran");
+                    return Ok(());
+                }
                 _ = beat.tick() => {
                     let until = self.clock.now().plus_millis(limits::LEASE_MS);
-                    // Somebody cancelled it, or took it over: what this worker has is worth nothing.
+                    // Somebody took it over: what this worker has is worth nothing.
                     if !is_held(self.store.heartbeat(claim.clone(), until).await)? {
                         return Ok(());
                     }
@@ -394,6 +406,7 @@ impl Worker {
         first: Option<&mut bool>,
     ) -> Result<Option<Draft>, Refusal> {
         let Some(planned) = &work.summary else { return Ok(Draft::of(scene, &work.cuts, None)) };
+        self.announce(claim, planned).await?;
         let mut assignment = Assignment::of(scene, planned, &claim.request.instructions);
         assignment.input.previous_is_supplied = self.previous_is_supplied(claim, scene, planned).await?;
         if let Some(vetoed) = first {
@@ -416,6 +429,20 @@ impl Worker {
         // Before the reduction is in force, so that whoever hears of it finds them.
         self.keep_books(claim).await;
         Ok(measure(&output?).map(|draft| draft.with_details(details_json)))
+    }
+
+    /// Tells the store what is about to be summarized, so that a change of it ends the job at once.
+    pub(super) async fn announce(&self, claim: &Claim, plan: &SummaryPlan) -> Result<(), Refusal> {
+        let planned = Planned { covered: plan.covered.clone(), tail_start: plan.tail_start };
+        match self.store.plan(claim.clone(), planned).await {
+            Ok(()) => Ok(()),
+            Err(error @ store::Error::LeaseLost) => Err(Refusal::Retry(failure("STORE", error.to_string()), None)),
+            Err(error) => {
+                // It is checked again when the summary is there.
+                tracing::debug!(%error, compaction = %claim.compaction, "the store does not know the plan");
+                Ok(())
+            }
+        }
     }
 
     /// Has a summary written, and refuses one that is empty or frees too little. The built-in summarizer is tried again
@@ -521,18 +548,13 @@ impl Worker {
 }
 
 /// What a decision about a session's view is made about.
-fn scene<'a>(
-    policy: &'a Policy,
-    window: &'a crate::model::usage::ModelWindow,
-    source: &'a Source,
-    now: Timestamp,
-) -> Scene<'a> {
+fn scene<'a>(policy: &'a Policy, window: &'a ModelWindow, source: &'a Source, now: Timestamp) -> Scene<'a> {
     Scene { policy, window, layout: &source.layout, sources: &source.messages, base: source.at, now }
 }
 
 /// How full a window is, in whole percent.
-fn percent(tokens: i64, due: &DueSession) -> i64 {
-    if due.window.context > 0 { tokens.saturating_mul(100) / due.window.context } else { 0 }
+fn percent(tokens: i64, window: &ModelWindow) -> i64 {
+    if window.context > 0 { tokens.saturating_mul(100) / window.context } else { 0 }
 }
 
 /// Whether a rung waits for somebody to agree.

@@ -1,14 +1,12 @@
 //! What people do with a reduction that waits or runs: agree to it, hurry it, stop it.
 
 use super::append::answered;
-use super::chain::Digest;
 use super::error::{Error, Result};
 use super::head::Receipt;
-use super::jobs::{Finish, by_id, finish};
+use super::jobs::{by_id, give_up};
 use super::lineage::Reader;
 use super::tx::{Caller, Tx};
 use crate::model::compaction::{CompactionState, Failure, Trigger};
-use crate::model::event::EventBody;
 use crate::model::ids::CompactionId;
 
 const CONFIRM: &str = "update job set proposed = 2, run_at = $2 where id = $1 and state = 1 and proposed = 1";
@@ -45,7 +43,7 @@ pub(crate) async fn hurry(tx: &mut Tx<'_>, id: CompactionId, caller: &Caller) ->
     Ok(())
 }
 
-/// Stops a reduction that waits or runs. A worker that runs it finds its claim gone.
+/// Stops a reduction that waits or runs. A worker that runs it is told at once.
 pub(crate) async fn cancel(tx: &mut Tx<'_>, id: CompactionId, caller: &Caller) -> Result<()> {
     tx.flush().await?;
     let job = by_id(&mut Reader::new(tx.conn), id).await?;
@@ -54,26 +52,8 @@ pub(crate) async fn cancel(tx: &mut Tx<'_>, id: CompactionId, caller: &Caller) -
     }
     let key = job.session;
     tx.head(key).await?;
-    let live = tx.loaded(key)?.live_job;
     let failure = Failure { reason: "REQUESTED".to_owned(), message: "it was cancelled on request".to_owned() };
-    // A reduction that nobody was told of has nothing to end in the log.
-    let revision = if job.is_told { Some(tx.next_revision(key)?) } else { None };
-    let end = Finish {
-        job: job.row,
-        epoch: job.epoch,
-        state: CompactionState::Cancelled,
-        revision,
-        outcome: None,
-        failure: Some(&failure),
-    };
-    finish(tx, key, end).await?;
-    if live != Some(id) && live.is_some() {
-        tx.loaded(key)?.live_job = live;
-    }
-    if job.is_told {
-        let body = EventBody::CompactionCancelled { compaction: id, failure };
-        tx.event(key, caller, &body, &Digest::default())?;
-    }
+    give_up(tx, caller, &job, CompactionState::Cancelled, failure).await?;
     let head = tx.loaded(key)?;
     // Whoever refuses what a threshold asked for is not asked the same again before the session goes on.
     head.missed &= job.compaction.request.trigger != Trigger::Threshold;

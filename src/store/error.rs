@@ -86,6 +86,12 @@ pub enum Error {
     /// The reduction has ended.
     #[error("the reduction has ended")]
     CompactionEnded,
+    /// As many compactions wait in the session as may.
+    #[error("{limit} compactions that were asked for wait in the session already")]
+    TooManyCompactions {
+        /// How many may.
+        limit: usize,
+    },
     /// Somebody else holds the job, or it has ended.
     #[error("the lease of the job is lost")]
     LeaseLost,

@@ -476,6 +476,11 @@ impl Head {
 
     /// Sets the due mark because the session has been idle for long enough. One that is being reduced waits.
     pub(crate) fn rested(&mut self, now: Timestamp) {
+        if self.state == SessionState::Archived {
+            // The scheduler looks at it when it is taken out.
+            self.idle_until = None;
+            return;
+        }
         if self.live_job.is_some() {
             self.idle_until = Some(now.plus_millis(limits::LEASE_MS));
             return;
@@ -483,6 +488,12 @@ impl Head {
         self.idle_until = None;
         self.due_revision = Some(self.revision);
         self.due_window = None;
+    }
+
+    /// Takes away the due mark of a session that is put away: nothing is looked at in it until it is taken out again.
+    pub(crate) fn put_away(&mut self) {
+        self.due_revision = None;
+        self.missed = false;
     }
 
     /// Whether the rungs that so many tokens reach had nothing to do when they were last looked at.

@@ -3,6 +3,7 @@
 use super::append::answered;
 use super::breaker::{Breaker, no_progress, stops};
 use super::chain::Digest;
+use super::claims::{Claim, holds};
 use super::codec::{self, Number as _};
 use super::error::{Error, Kind, Result};
 use super::head::{Receipt, RoutineTotals, SessionKey, reading};
@@ -22,7 +23,6 @@ use crate::model::time::Timestamp;
 use crate::model::usage::{ModelWindow, Reading};
 use sqlx::sqlite::SqliteRow;
 use sqlx::{Row as _, SqliteConnection};
-use uuid::Uuid;
 
 /// Asks for a reduction.
 #[derive(Clone)]
@@ -64,41 +64,6 @@ pub struct Enqueued {
     pub compaction: CompactionId,
     /// Whether it was there already.
     pub joined: bool,
-}
-
-/// A claim on a job. Whoever holds it may commit the job's result, as long as nobody claims it again.
-#[derive(Debug, Clone)]
-pub struct Claim {
-    /// The job's row.
-    pub(crate) job: i64,
-    /// The fencing token.
-    pub(crate) epoch: i64,
-    /// The reduction.
-    pub compaction: CompactionId,
-    /// The session.
-    pub session: SessionKey,
-    /// What was asked.
-    pub request: CompactionRequest,
-    /// The revision whose view is to be reduced.
-    pub base: Revision,
-    /// Which attempt this is, from 1.
-    pub attempt: i64,
-    /// How often the job was lost before, see [`Loss::Lost`].
-    pub lost: i64,
-    /// The window it is judged by.
-    pub window: ModelWindow,
-    /// Tokens of a request with the view at `base`, as `Session::context_tokens` counts them.
-    pub context_tokens: i64,
-    /// Whether usage is trusted there, or all of it is an estimate.
-    pub measured: bool,
-    /// How large the context was before the newest reduction that trusted usage measured.
-    pub reduced: Option<Reading>,
-    /// The session's running total at `base`, to measure what came since.
-    pub(crate) appended_at_base: i64,
-    /// What the routine could act on at `base` as the session counts it, for the same end.
-    pub(crate) counted_at_base: RoutineTotals,
-    /// When the first attempt began.
-    pub start_time: Timestamp,
 }
 
 /// What an attempt that is followed by another one counts as.
@@ -175,8 +140,8 @@ pub struct DueSession {
     pub rest_tokens: Option<i64>,
     /// The newest reduction, edit, rewind or undo: usage of a view from before says nothing of the view now.
     pub reduction_revision: Revision,
-    /// The window it is judged by.
-    pub window: ModelWindow,
+    /// The window it is judged by; none where the one that is stored cannot be read, which holds up no other session.
+    pub window: Option<ModelWindow>,
 }
 
 macro_rules! select_job {
@@ -208,6 +173,7 @@ const DUE: &str = "select id, revision, appended_tokens, usage_tokens, usage_at,
 const NEXT_IDLE: &str = "select idle_until from session where idle_until is not null order by idle_until limit 1";
 const IDLE: &str =
     "select id from session where idle_until is not null and idle_until <= $1 order by idle_until limit $2";
+const FORGET_IDLE: &str = "update session set idle_until = null where id = $1";
 const TRUSTED: &str = "select usage_tokens is not null from session where id = $1";
 const COUNTS: &str = "select (select count(*) from job where state = 1 and queued = 0) \
      + (select count(*) from job where state = 1 and queued = 1), \
@@ -220,10 +186,6 @@ const HASTEN: &str = "update job set proposed = iif(proposed = 1, 2, proposed), 
      where id = $1 and state = 1 and queued = 0 and run_at > $2";
 const END_REST: &str = "update job set run_at = $2 \
      where session_id = $1 and state = 1 and queued = 0 and proposed = 0 and run_at > $2 and window = $3";
-const CLAIM: &str = "update job set state = 2, attempt = attempt + 1, lease_epoch = lease_epoch + 1, \
-     lease_owner = $2, lease_until = $3, proposed = 0, base_revision = $4, started_revision = coalesce(started_revision, $5), \
-     start_time = coalesce(start_time, $6) where id = $1 and state = 1 and queued = 0 and run_at <= $6";
-const HEARTBEAT: &str = "update job set lease_until = $3 where id = $1 and lease_epoch = $2 and state = 2";
 const RETRY: &str = "update job set state = 1, run_at = $3, lease_owner = null, lease_until = null, lost = lost + $4, \
      attempt = attempt - $5 \
      where id = $1 and lease_epoch = $2 and state = 2";
@@ -238,8 +200,27 @@ const UNDONE: &str = "update job set undone_revision = $3 where session_id = $1 
 /// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
 pub(crate) const STATEMENTS: &[&str] = &[
-    BY_ID, BY_ROW, OF_SESSION, LIVE, QUEUED, READY, NEXT_RUN, RUNNING, DUE, NEXT_IDLE, IDLE, TRUSTED, COUNTS, INSERT,
-    HASTEN, END_REST, CLAIM, HEARTBEAT, RETRY, FINISH, PROMOTE, UNDONE,
+    BY_ID,
+    BY_ROW,
+    OF_SESSION,
+    LIVE,
+    QUEUED,
+    READY,
+    NEXT_RUN,
+    RUNNING,
+    DUE,
+    NEXT_IDLE,
+    IDLE,
+    FORGET_IDLE,
+    TRUSTED,
+    COUNTS,
+    INSERT,
+    HASTEN,
+    END_REST,
+    RETRY,
+    FINISH,
+    PROMOTE,
+    UNDONE,
 ];
 
 /// A job's row: the reduction, and what only the store knows.
@@ -254,6 +235,13 @@ pub(crate) struct JobRow {
     /// Whether somebody was told that it begins, or asked to agree: then its end is told too.
     pub(crate) is_told: bool,
     pub(crate) compaction: Compaction,
+}
+
+impl JobRow {
+    /// Whether nobody asked for it but a trigger.
+    pub(super) fn is_automatic(&self) -> bool {
+        matches!(self.compaction.request.trigger, Trigger::Threshold | Trigger::Routine)
+    }
 }
 
 fn from_row(row: &SqliteRow) -> Result<JobRow> {
@@ -308,7 +296,7 @@ pub(crate) async fn by_id(reader: &mut Reader<'_>, id: CompactionId) -> Result<J
     from_row(&row.ok_or_else(|| Error::not_found(Kind::Compaction, id))?)
 }
 
-async fn by_row(reader: &mut Reader<'_>, row: i64) -> Result<JobRow> {
+pub(super) async fn by_row(reader: &mut Reader<'_>, row: i64) -> Result<JobRow> {
     let found = reader.one(sqlx::query(BY_ROW).bind(row)).await?;
     from_row(&found.ok_or_else(|| Error::not_found(Kind::Compaction, row))?)
 }
@@ -360,7 +348,8 @@ pub(crate) async fn due(reader: &mut Reader<'_>, limit: i64) -> Result<Vec<DueSe
                 held: row.try_get(5)?,
                 window: codec::decode_window(
                     &row.try_get::<Option<Vec<u8>>, _>(6)?.map_or_else(|| row.try_get(7), Ok)?,
-                )?,
+                )
+                .ok(),
                 cool_until: row.try_get::<Option<i64>, _>(8)?.map(Timestamp),
                 overhead_tokens: row.try_get(9)?,
                 reduced: reading(row.try_get(10)?, row.try_get(11)?),
@@ -384,7 +373,15 @@ pub(crate) async fn wake_idle(tx: &mut Tx<'_>) -> Result<()> {
     let query = sqlx::query_scalar(IDLE).bind(now.0).bind(limits::IDLE_SESSIONS_MAX);
     let keys: Vec<i64> = query.fetch_all(&mut *tx.conn).await?;
     for key in keys {
-        tx.head(key).await?.rested(now);
+        match tx.head(key).await {
+            Ok(head) => head.rested(now),
+            // It would be first in line for ever, and hold up all others.
+            Err(Error::Corrupt { table, detail }) => {
+                tracing::error!(table, detail, "a session that was idle cannot be read, and is left alone");
+                sqlx::query(FORGET_IDLE).bind(key).execute(&mut *tx.conn).await?;
+            }
+            Err(error) => return Err(error),
+        }
     }
     Ok(())
 }
@@ -393,6 +390,16 @@ pub(crate) async fn wake_idle(tx: &mut Tx<'_>) -> Result<()> {
 pub(crate) async fn live(reader: &mut Reader<'_>, key: i64) -> Result<Option<CompactionId>> {
     let row = reader.one(sqlx::query(LIVE).bind(key)).await?;
     row.map(|row| from_row(&row).map(|job| job.compaction.id)).transpose()
+}
+
+/// The job of a session that waits or runs, for whoever is about to change the session. It looks at the row of the head,
+/// so that a session without one costs nothing.
+pub(super) async fn live_row(tx: &mut Tx<'_>, key: i64) -> Result<Option<JobRow>> {
+    if tx.loaded(key)?.live_job.is_none() {
+        return Ok(None);
+    }
+    let row = Reader::new(tx.conn).one(sqlx::query(LIVE).bind(key)).await?;
+    row.map(|row| from_row(&row)).transpose()
 }
 
 /// Whether a session's newest usage is trusted.
@@ -474,6 +481,10 @@ impl Enqueue {
                 return Ok(Some(Enqueued { compaction: job.compaction.id, joined: true }));
             }
         }
+        // Others cannot pile up: a trigger asks only while nothing is live, and reports of overflows are all the same.
+        if self.request.trigger == Trigger::Manual && others.len() > limits::SESSION_COMPACTIONS_WAITING_MAX {
+            return Err(Error::TooManyCompactions { limit: limits::SESSION_COMPACTIONS_WAITING_MAX });
+        }
         let id = CompactionId(fresh_id());
         sqlx::query(INSERT)
             .bind(id.0.as_bytes().to_vec())
@@ -512,123 +523,6 @@ impl Enqueue {
     }
 }
 
-/// Claims a job whose time has come; none when somebody was faster. The first claim says that the reduction began.
-pub(crate) async fn claim(tx: &mut Tx<'_>, row: i64, owner: Uuid, until: Timestamp) -> Result<Option<Claim>> {
-    tx.flush().await?;
-    let job = by_row(&mut Reader::new(tx.conn), row).await?;
-    let key = job.session;
-    let now = tx.now;
-    let head = tx.head(key).await?;
-    let automatic = matches!(job.compaction.request.trigger, Trigger::Threshold | Trigger::Routine);
-    let judged_at = job.compaction.base_revision.unwrap_or(job.asked_revision);
-    if automatic && head.reduction_revision > judged_at {
-        overtaken(tx, key, &job).await?;
-        return Ok(None);
-    }
-    let head = tx.loaded(key)?;
-    let (base, appended_at_base, context_tokens) =
-        (head.revision, head.appended_tokens, head.context_tokens(&job.window));
-    let (measured, reduced) = (head.usage_tokens.is_some(), head.reduced);
-    let counted_at_base = head.counted();
-    let claimed = sqlx::query(CLAIM)
-        .bind(row)
-        .bind(owner.as_bytes().to_vec())
-        .bind(until.0)
-        .bind(base)
-        .bind(base + 1)
-        .bind(now.0)
-        .execute(&mut *tx.conn)
-        .await?;
-    if claimed.rows_affected() == 0 {
-        return Ok(None);
-    }
-    let caller = Caller { actor: job.compaction.actor.clone(), request: None };
-    if job.start_time.is_none() {
-        let body = EventBody::CompactionStarted {
-            compaction: job.compaction.id,
-            level: job.compaction.request.level,
-            kind: job.compaction.request.kind,
-            trigger: job.compaction.request.trigger,
-            base,
-            context_tokens,
-            window_tokens: job.compaction.window_tokens,
-        };
-        tx.event(key, &caller, &body, &Digest::default())?;
-        tx.end_mutation(key, &caller, Receipt::default())?;
-    }
-    Ok(Some(Claim {
-        job: row,
-        epoch: job.epoch + 1,
-        compaction: job.compaction.id,
-        session: SessionKey(key),
-        request: job.compaction.request,
-        base,
-        attempt: job.compaction.attempt + 1,
-        lost: job.lost,
-        window: job.window,
-        context_tokens,
-        measured,
-        reduced,
-        appended_at_base,
-        counted_at_base,
-        start_time: job.start_time.unwrap_or(now),
-    }))
-}
-
-/// Drops an automatic reduction that another change of the view has overtaken before it began, or before it was tried
-/// again: what asked for it may hold no longer, so the session is looked at anew.
-async fn overtaken(tx: &mut Tx<'_>, key: i64, job: &JobRow) -> Result<()> {
-    let failure =
-        Failure { reason: "SUPERSEDED".to_owned(), message: "the view changed before it was tried".to_owned() };
-    let end = Finish {
-        job: job.row,
-        epoch: job.epoch,
-        state: CompactionState::Superseded,
-        revision: if job.is_told { Some(tx.next_revision(key)?) } else { None },
-        outcome: None,
-        failure: Some(&failure),
-    };
-    finish(tx, key, end).await?;
-    if job.is_told {
-        let caller = Caller::default();
-        let body = EventBody::CompactionCancelled { compaction: job.compaction.id, failure };
-        tx.event(key, &caller, &body, &Digest::default())?;
-        tx.end_mutation(key, &caller, Receipt::default())?;
-    }
-    let head = tx.loaded(key)?;
-    head.look_again(head.revision);
-    Ok(())
-}
-
-/// The claim that a daemon which is gone held on a job.
-pub(crate) async fn lost_claim(tx: &mut Tx<'_>, row: i64) -> Result<Claim> {
-    tx.flush().await?;
-    let job = by_row(&mut Reader::new(tx.conn), row).await?;
-    Ok(Claim {
-        job: row,
-        epoch: job.epoch,
-        compaction: job.compaction.id,
-        session: SessionKey(job.session),
-        request: job.compaction.request,
-        base: job.compaction.base_revision.unwrap_or_default(),
-        attempt: job.compaction.attempt,
-        lost: job.lost,
-        window: job.window,
-        context_tokens: 0,
-        measured: false,
-        reduced: None,
-        appended_at_base: 0,
-        counted_at_base: RoutineTotals::default(),
-        start_time: job.start_time.unwrap_or_default(),
-    })
-}
-
-/// Keeps a claim alive.
-pub(crate) async fn heartbeat(tx: &mut Tx<'_>, claim: &Claim, until: Timestamp) -> Result<()> {
-    let done = sqlx::query(HEARTBEAT).bind(claim.job).bind(claim.epoch).bind(until.0).execute(&mut *tx.conn).await?;
-    if done.rows_affected() == 1 { Ok(()) } else { Err(Error::LeaseLost) }
-}
-
 /// How a job's row ends.
 pub(super) struct Finish<'a> {
     pub(super) job: i64,
@@ -640,7 +534,8 @@ pub(super) struct Finish<'a> {
     pub(super) failure: Option<&'a Failure>,
 }
 
-/// Ends a job's row, fenced by its epoch, and lets the next one of the session come forward.
+/// Ends a job's row, fenced by its epoch, and lets the next one of the session come forward. A worker that holds it still
+/// is told once that is committed: whoever ends a job of its own has released it before.
 pub(super) async fn finish(tx: &mut Tx<'_>, key: i64, end: Finish<'_>) -> Result<()> {
     let done = sqlx::query(FINISH)
         .bind(end.job)
@@ -655,6 +550,7 @@ pub(super) async fn finish(tx: &mut Tx<'_>, key: i64, end: Finish<'_>) -> Result
     if done.rows_affected() != 1 {
         return Err(Error::LeaseLost);
     }
+    tx.interrupted.extend(tx.claims.interrupt(end.job));
     let freed = end.outcome.map_or(0, |outcome| (outcome.tokens_before - outcome.tokens_after).max(0));
     tally::add(tx.conn, end.job, freed).await?;
     let next: Option<Vec<u8>> =
@@ -664,15 +560,41 @@ pub(super) async fn finish(tx: &mut Tx<'_>, key: i64, end: Finish<'_>) -> Result
     Ok(())
 }
 
-/// Whether a claim still holds. Checked before anything is written: an error leaves nothing behind.
-pub(super) async fn holds(tx: &mut Tx<'_>, claim: &Claim) -> Result<()> {
-    tx.flush().await?;
-    let job = by_row(&mut Reader::new(tx.conn), claim.job).await?;
-    if job.epoch == claim.epoch && job.compaction.state == CompactionState::Running {
-        Ok(())
-    } else {
-        Err(Error::LeaseLost)
+/// Ends a job that waits or runs before it has done anything, and says so where anybody was told of it. The caller ends
+/// the mutation.
+pub(super) async fn give_up(
+    tx: &mut Tx<'_>,
+    caller: &Caller,
+    job: &JobRow,
+    state: CompactionState,
+    failure: Failure,
+) -> Result<()> {
+    let key = job.session;
+    let compaction = job.compaction.id;
+    let current = tx.loaded(key)?.live_job;
+    // A reduction that nobody was told of has nothing to end in the log.
+    let revision = if job.is_told { Some(tx.next_revision(key)?) } else { None };
+    let end = Finish { job: job.row, epoch: job.epoch, state, revision, outcome: None, failure: Some(&failure) };
+    finish(tx, key, end).await?;
+    if current.is_some() && current != Some(compaction) {
+        tx.loaded(key)?.live_job = current;
     }
+    if job.is_told {
+        let body = EventBody::CompactionCancelled { compaction, failure };
+        tx.event(key, caller, &body, &Digest::default())?;
+    }
+    Ok(())
+}
+
+/// Ends everything that waits or runs for a session, those that wait behind another one first, so that none comes
+/// forward. The caller ends the mutation.
+pub(super) async fn give_up_all(tx: &mut Tx<'_>, key: i64, caller: &Caller, failure: &Failure) -> Result<()> {
+    for query in [QUEUED, LIVE] {
+        for row in Reader::new(tx.conn).all(sqlx::query(query).bind(key)).await? {
+            give_up(tx, caller, &from_row(&row)?, CompactionState::Cancelled, failure.clone()).await?;
+        }
+    }
+    Ok(())
 }
 
 impl EndJob {
@@ -681,6 +603,7 @@ impl EndJob {
         let key = self.claim.session.0;
         tx.head(key).await?;
         holds(tx, &self.claim).await?;
+        tx.claims.release(self.claim.job);
         let caller = Caller::default();
         let compaction = self.claim.compaction;
         let revision = tx.next_revision(key)?;

@@ -3,6 +3,7 @@
 
 use super::append::admitted;
 use super::chain::{self, Digest};
+use super::claims;
 use super::codec;
 use super::error::{Error, Result};
 use super::head::{Receipt, SessionKey};
@@ -137,6 +138,7 @@ impl Rewrite {
             Change::Undo => reversals::undo(tx, &lineage, caller, &mut marks).await?,
             Change::Redo => reversals::redo(tx, &lineage, caller, &mut marks).await?,
         };
+        claims::recheck(tx, key, caller, &marks).await?;
         tx.end_mutation(key, &self.caller, Receipt { ids, ..Receipt::default() })
     }
 }

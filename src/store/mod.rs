@@ -2,10 +2,12 @@
 //!
 //! The store records and reads; it decides nothing. Start at `migrations/`, then `writer`, then `messages`.
 
+mod ahead;
 mod append;
 mod breaker;
 mod by_hand;
 mod chain;
+mod claims;
 mod codec;
 mod counts;
 mod drafts;
@@ -35,13 +37,14 @@ mod writer;
 
 pub use append::{Seal, Weigh, Weighed, Weight};
 pub use breaker::Breaker;
+pub use claims::{Claim, Planned};
 pub use counts::Counted;
 pub use drafts::{DraftReceipt, DraftWordsToAdd};
 pub use error::{Error, Kind, Result};
 pub use events::{EventFilter, EventPage, Looked, Moment, PagedEvent, SessionMoment};
 pub use files::paths;
 pub use head::{Fill, Receipt, RoutineTotals, Rule, SessionKey, UsageReading};
-pub use jobs::{Claim, Condition, DueSession, Enqueued, Evaluation, Loss};
+pub use jobs::{Condition, DueSession, Enqueued, Evaluation, Loss};
 pub use marks::BranchSummary;
 pub use messages::{PageOf, VIEW_BYTES, weigh_body, weigh_bytes};
 pub use open::{Durability, Options};
@@ -56,7 +59,7 @@ pub use verify::{Checked, Finding};
 use crate::limits;
 use crate::model::compaction::{Compaction, CompactionRequest, Failure, RevisionRange};
 use crate::model::event::{Event, EventKind};
-use crate::model::ids::{CompactionId, MessageId, PartId};
+use crate::model::ids::{CompactionId, MessageId, PartId, SessionId};
 use crate::model::layout::Layout;
 use crate::model::message::Message;
 use crate::model::part::NewPart;
@@ -194,6 +197,11 @@ impl Store {
             Ok((session, policy))
         })
         .await
+    }
+
+    /// A session's id.
+    pub async fn session_id(&self, key: SessionKey) -> Result<SessionId> {
+        self.reading(async |reader| lineage::public_id(reader.conn, key.0).await).await
     }
 
     /// A page of sessions, newest first, each with the number that continues behind it.

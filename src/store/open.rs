@@ -1,5 +1,6 @@
 //! Opening: lock, version, pragmas, migrations. All pragmas are here, each with its reason.
 
+use super::ahead;
 use super::error::{Error, Result};
 use super::files::{self, DATABASE, Standing};
 use super::writer::Writer;
@@ -163,6 +164,7 @@ impl Store {
         }
         failpoint::reach("migrated");
         files::sync_directory(&held, &directory)?;
+        ahead::settle(&mut conn, &clock).await?;
         let id = store_id(&mut conn, &clock).await?;
         let readers = SqlitePoolOptions::new()
             .max_connections(limits::READERS)

@@ -24,7 +24,7 @@ impl Store {
     /// Claims a job; none when somebody was faster.
     pub async fn claim(&self, job: i64, owner: Uuid, until: Timestamp) -> Result<Option<Claim>> {
         match self.shared.writer.send(Command::Claim(job, owner, until)).await? {
-            Reply::Claim(claim) => Ok(claim),
+            Reply::Claim(claim) => Ok(claim.map(|claim| *claim)),
             _ => unexpected(),
         }
     }
@@ -32,7 +32,7 @@ impl Store {
     /// The claim that a daemon which is gone held on a job.
     pub async fn lost_claim(&self, job: i64) -> Result<Claim> {
         match self.shared.writer.send(Command::LostClaim(job)).await? {
-            Reply::Claim(Some(claim)) => Ok(claim),
+            Reply::Claim(Some(claim)) => Ok(*claim),
             _ => unexpected(),
         }
     }
@@ -40,6 +40,12 @@ impl Store {
     /// Keeps a claim alive.
     pub async fn heartbeat(&self, claim: Claim, until: Timestamp) -> Result<()> {
         self.done(Command::Heartbeat(claim, until)).await
+    }
+
+    /// Notes what the holder of a claim is about to have summarized: whoever changes it ends the job at once, and the claim
+    /// says so. An error if the claim is gone.
+    pub async fn plan(&self, claim: Claim, planned: Planned) -> Result<()> {
+        self.done(Command::Plan(claim, planned)).await
     }
 
     /// Puts a reduction in force.

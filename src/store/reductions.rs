@@ -3,17 +3,18 @@
 use super::append::admitted;
 use super::breaker::{Breaker, no_progress, stops};
 use super::chain::{self, Digest};
+use super::claims::{Claim, history_changed, holds, recheck};
 use super::codec;
 use super::error::{Error, Result};
 use super::head::{Receipt, RoutineTotals, Rule, SessionKey};
-use super::jobs::{Claim, Finish, finish, holds};
+use super::jobs::{Finish, finish};
 use super::lineage::Reader;
 use super::marks;
 use super::tally;
 use super::tx::{Caller, MessageInput, Tx};
 use crate::clock::fresh_id;
 use crate::model::Revision;
-use crate::model::compaction::{CompactionKind, CompactionState, Failure, Level, Outcome, RevisionRange, Trigger};
+use crate::model::compaction::{CompactionKind, CompactionState, Level, Outcome, RevisionRange, Trigger};
 use crate::model::cut::Cut;
 use crate::model::event::EventBody;
 use crate::model::fold;
@@ -241,6 +242,9 @@ impl Commit {
         let key = self.claim.session.0;
         tx.head(key).await?;
         holds(tx, &self.claim).await?;
+        // Archiving ends every job of a session, so this refuses nothing but a mistake of ours.
+        tx.loaded(key)?.writable()?;
+        tx.claims.release(self.claim.job);
         let lineage = marks::lineage_of(tx, key).await?;
         let mut all_marks = marks::all(&mut Reader::new(tx.conn), &lineage).await?;
         let caller = Caller::default();
@@ -260,7 +264,7 @@ impl Commit {
         let continues = self.reduction.continuation.is_some();
         let is_progress = self.progress || self.claim.request.kind == CompactionKind::Prune;
         let stopped = if is_progress { None } else { stops(tx, key, self.breaker)? };
-        let duration = (tx.now.0 - self.claim.start_time.0) / 1_000;
+        let duration = (tx.now.0 - self.claim.start_time.0).max(0) / 1_000;
         let outcome = Outcome {
             tokens_before: self.tokens_before,
             tokens_after: self.tokens_after,
@@ -320,10 +324,7 @@ impl Commit {
 
     async fn supersede(self, tx: &mut Tx<'_>, caller: &Caller) -> Result<Committed> {
         let key = self.claim.session.0;
-        let failure = Failure {
-            reason: "SUPERSEDED".to_owned(),
-            message: "history in front of the boundary changed meanwhile".to_owned(),
-        };
+        let failure = history_changed();
         let revision = tx.next_revision(key)?;
         let end = Finish {
             job: self.claim.job,
@@ -491,6 +492,7 @@ impl Supply {
         head.view_tokens = self.tokens_after;
         head.measured(self.routine, RoutineTotals::default(), false);
         head.look_again(at);
+        recheck(tx, key, &self.caller, &all_marks).await?;
         tx.end_mutation(key, &self.caller, Receipt { ids: vec![id.0], ..Receipt::default() })
     }
 }

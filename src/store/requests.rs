@@ -1,10 +1,11 @@
 //! The books on requests to models: written while their reduction runs, never changed.
 
 use super::Store;
+use super::claims::Claim;
 use super::codec;
 use super::error::{Error, Result};
 use super::head::SessionKey;
-use super::jobs::{self, Claim};
+use super::jobs;
 use super::lineage::Reader;
 use super::spending;
 use super::tx::Tx;

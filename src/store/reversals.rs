@@ -1,6 +1,7 @@
 //! Undo and redo as rewrites: one mark each, with the event that says what it takes back or brings back.
 
 use super::chain::Digest;
+use super::claims;
 use super::error::{Error, Result};
 use super::jobs;
 use super::lineage::{Lineage, Reader};
@@ -26,6 +27,8 @@ pub(super) async fn undo(tx: &mut Tx<'_>, lineage: &Lineage, caller: &Caller, ma
         Change::Reduction(compaction) => (EventBody::CompactionUndone { compaction }, Some(compaction)),
         Change::Rewrite(rewrite) => (EventBody::RewriteUndone(rewrite), None),
     };
+    // In front of the event of the undo, which is the one that the receipt names.
+    claims::taken_back(tx, lineage.key, caller).await?;
     let at = reverse(tx, lineage, caller, marks, reversal, &body).await?;
     if let Some(compaction) = compaction {
         jobs::undone(tx, lineage.key, compaction, Some(at)).await?;

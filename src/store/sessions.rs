@@ -2,9 +2,11 @@
 
 use super::append::answered;
 use super::chain::{self, Digest};
+use super::claims;
 use super::codec::{self, Number as _};
 use super::error::{Error, Kind, Result};
 use super::head::{Receipt, SessionKey};
+use super::jobs::give_up_all;
 use super::lineage::{Lineage, Reader};
 use super::messages;
 use super::tx::{Caller, Tx};
@@ -329,7 +331,8 @@ impl UpdateSession {
     }
 }
 
-/// Puts a session away, or takes it out again. Doing it twice changes nothing.
+/// Puts a session away, or takes it out again. Doing it twice changes nothing. Nothing changes a session that is put away:
+/// its reductions end with it, and the scheduler looks again when it is taken out.
 pub(crate) async fn archive(tx: &mut Tx<'_>, key: SessionKey, restore: bool, caller: &Caller) -> Result<Receipt> {
     let key = key.0;
     tx.head(key).await?;
@@ -342,8 +345,13 @@ pub(crate) async fn archive(tx: &mut Tx<'_>, key: SessionKey, restore: bool, cal
         (SessionState::Archived, EventBody::SessionArchived)
     };
     if tx.loaded(key)?.state != state {
-        tx.loaded(key)?.state = state;
-        tx.event(key, caller, &body, &Digest::default())?;
+        if !restore {
+            give_up_all(tx, key, caller, &claims::archived()).await?;
+        }
+        let at = tx.event(key, caller, &body, &Digest::default())?;
+        let head = tx.loaded(key)?;
+        head.state = state;
+        if restore { head.look_again(at) } else { head.put_away() }
     }
     tx.end_mutation(key, caller, Receipt::default())
 }

@@ -15,8 +15,10 @@ const WHOLE: [&str; 4] = [
 
 fn statements() -> Vec<&'static str> {
     let files = [
+        ahead::STATEMENTS,
         append::STATEMENTS,
         by_hand::STATEMENTS,
+        claims::STATEMENTS,
         counts::STATEMENTS,
         drafts::STATEMENTS,
         events::STATEMENTS,

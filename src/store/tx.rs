@@ -1,6 +1,7 @@
 //! One write transaction: rows gather in memory, in the order of their events, and go to disk in a few wide statements.
 
 use super::chain::{self, Digest};
+use super::claims::Claims;
 use super::codec::{self, EncodedBlob, EncodedPart, Number as _};
 use super::counts::{self, Counted};
 use super::error::{Error, Result};
@@ -16,6 +17,7 @@ use crate::model::{Revision, Seq};
 use prost::Message as _;
 use sqlx::{QueryBuilder, Sqlite, SqliteConnection};
 use std::collections::{BTreeSet, HashMap};
+use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 /// Who asks, and how often it may ask again.
@@ -184,6 +186,10 @@ pub(crate) struct Tx<'a> {
     pub(crate) conn: &'a mut SqliteConnection,
     pub(crate) heads: &'a mut Heads,
     pub(crate) counters: Counters,
+    /// The claims that workers hold, as they are once this is committed.
+    pub(super) claims: Claims,
+    /// Whoever holds a job that ends here, to be told once that is committed.
+    pub(super) interrupted: Vec<CancellationToken>,
     pub(crate) now: Timestamp,
     rows: Rows,
     /// Index into `rows.events` where the current mutation began.
@@ -200,12 +206,15 @@ impl<'a> Tx<'a> {
         conn: &'a mut SqliteConnection,
         heads: &'a mut Heads,
         counters: Counters,
+        claims: Claims,
         now: Timestamp,
     ) -> Self {
         Self {
             conn,
             heads,
             counters,
+            claims,
+            interrupted: Vec::new(),
             now,
             rows: Rows::default(),
             mutation_start: 0,
@@ -215,14 +224,20 @@ impl<'a> Tx<'a> {
         }
     }
 
-    /// The head of a session, loaded when it is not in memory.
+    /// The head of a session, loaded when it is not in memory; it is written when the transaction ends.
     pub(crate) async fn head(&mut self, key: i64) -> Result<&mut Head> {
+        self.read_head(key).await?;
+        self.dirty.insert(key);
+        self.loaded(key)
+    }
+
+    /// The head of a session for whoever may have nothing to change in it.
+    pub(super) async fn read_head(&mut self, key: i64) -> Result<&Head> {
         if !self.heads.contains_key(&key) {
             let head = Head::load(self.conn, key).await?;
             self.heads.insert(key, head);
         }
-        self.dirty.insert(key);
-        self.heads.get_mut(&key).ok_or_else(|| Error::corrupt("session", "a head was lost"))
+        self.loaded(key).map(|head| &*head)
     }
 
     /// The head of a session that this transaction has loaded.
@@ -427,7 +442,7 @@ impl<'a> Tx<'a> {
     }
 
     /// Writes everything that is left, heads included.
-    pub(crate) async fn finish(mut self) -> Result<Counters> {
+    pub(crate) async fn finish(mut self) -> Result<Finished> {
         self.flush().await?;
         for key in &self.dirty {
             if let Some(head) = self.heads.get_mut(key) {
@@ -439,8 +454,15 @@ impl<'a> Tx<'a> {
                 }
             }
         }
-        Ok(self.counters)
+        Ok(Finished { counters: self.counters, claims: self.claims, interrupted: self.interrupted })
     }
+}
+
+/// What a transaction leaves for the writer's memory, once it is committed.
+pub(crate) struct Finished {
+    pub(crate) counters: Counters,
+    pub(crate) claims: Claims,
+    pub(crate) interrupted: Vec<CancellationToken>,
 }
 
 /// Rows of one statement. Few enough for SQLite's limit on bound values, and a fixed number, so that the statement for

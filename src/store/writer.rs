@@ -2,17 +2,18 @@
 
 use super::append::{Append, AppendParts, FinishMessage};
 use super::by_hand;
+use super::claims::{self, Claim, Claims, Planned};
 use super::counts::KeepCounts;
 use super::drafts::{AppendDraft, DraftReceipt};
 use super::error::{Error, Result};
 use super::head::{Receipt, SessionKey};
-use super::jobs::{self, Claim, EndJob, Enqueue, Enqueued, Evaluation};
+use super::jobs::{self, EndJob, Enqueue, Enqueued, Evaluation};
 use super::marks::Rewrite;
 use super::reductions::{Commit, Committed, Supply};
 use super::requests::AddRequests;
 use super::search::AddWords;
 use super::sessions::{self, CreateSession, ForkSession, UpdateSession};
-use super::tx::{Caller, Counters, Heads, Tx};
+use super::tx::{Caller, Counters, Finished, Heads, Tx};
 use crate::clock::Clock;
 use crate::limits;
 use crate::model::Seq;
@@ -23,6 +24,7 @@ use sqlx::{Connection as _, SqliteConnection};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::sync::{Semaphore, mpsc, oneshot, watch};
+use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 /// What the writer can be asked. The set is closed.
@@ -56,6 +58,8 @@ pub(crate) enum Command {
     LostClaim(i64),
     /// Keep a claim alive.
     Heartbeat(Claim, Timestamp),
+    /// Note what a summary is about to be written of.
+    Plan(Claim, Planned),
     /// Put a reduction in force.
     Commit(Box<Commit>),
     /// End a job without effect.
@@ -84,7 +88,7 @@ pub(crate) enum Reply {
     Draft(DraftReceipt),
     Session(SessionKey, bool),
     Enqueued(Option<Enqueued>),
-    Claim(Option<Claim>),
+    Claim(Option<Box<Claim>>),
     Committed(Committed),
     Done,
 }
@@ -123,6 +127,7 @@ pub(crate) struct Writer {
     clock: Clock,
     heads: Heads,
     counters: Counters,
+    claims: Claims,
     commands: mpsc::Receiver<Envelope>,
     head_seq: watch::Sender<Seq>,
     poisoned: Arc<AtomicBool>,
@@ -147,7 +152,16 @@ impl Writer {
         let counters = Counters { next_seq, next_message, next_part };
         let (sender, commands) = mpsc::channel(limits::WRITER_QUEUE_MAX);
         let (head_seq, watcher) = watch::channel(next_seq - 1);
-        let writer = Self { conn, clock, heads: Heads::new(), counters, commands, head_seq, poisoned };
+        let writer = Self {
+            conn,
+            clock,
+            heads: Heads::new(),
+            counters,
+            claims: Claims::default(),
+            commands,
+            head_seq,
+            poisoned,
+        };
         let room = Arc::new(Semaphore::new(limits::WRITER_QUEUE_BYTES_MAX / 1_024));
         Ok((writer, WriterHandle { commands: sender, room }, watcher))
     }
@@ -202,8 +216,9 @@ impl Writer {
         }
         let done = self.attempt(commands).await;
         match done {
-            Ok((answers, counters)) => {
-                self.counters = counters;
+            Ok((answers, Finished { counters, claims, interrupted })) => {
+                (self.counters, self.claims) = (counters, claims);
+                interrupted.iter().for_each(CancellationToken::cancel);
                 self.head_seq.send_replace(self.counters.next_seq - 1);
                 Ok(answers)
             }
@@ -222,10 +237,10 @@ impl Writer {
         }
     }
 
-    async fn attempt(&mut self, commands: Vec<Command>) -> Result<(Vec<Result<Reply>>, Counters)> {
+    async fn attempt(&mut self, commands: Vec<Command>) -> Result<(Vec<Result<Reply>>, Finished)> {
         sqlx::query("begin immediate").execute(&mut self.conn).await?;
         let now = self.clock.now();
-        let mut tx = Tx::new(&mut self.conn, &mut self.heads, self.counters.clone(), now);
+        let mut tx = Tx::new(&mut self.conn, &mut self.heads, self.counters.clone(), self.claims.clone(), now);
         let mut answers = Vec::with_capacity(commands.len());
         let points: Vec<Points> = commands.iter().filter_map(Command::points).collect();
         for command in commands {
@@ -235,14 +250,14 @@ impl Writer {
             }
             answers.push(answer);
         }
-        let counters = tx.finish().await?;
+        let finished = tx.finish().await?;
         points.iter().for_each(|points| failpoint::reach(points.uncommitted));
         if points.iter().any(|points| failpoint::fails(points.refused)) {
             return Err(Error::Database(sqlx::Error::WorkerCrashed));
         }
         sqlx::query("commit").execute(&mut self.conn).await?;
         points.iter().for_each(|points| failpoint::reach(points.committed));
-        Ok((answers, counters))
+        Ok((answers, finished))
     }
 }
 
@@ -323,10 +338,14 @@ impl Command {
             Self::Rewrite(rewrite) => Reply::Receipt(rewrite.apply(tx).await?),
             Self::Supply(supply) => Reply::Receipt(supply.apply(tx).await?),
             Self::Enqueue(enqueue) => Reply::Enqueued(enqueue.apply(tx).await?),
-            Self::Claim(row, owner, until) => Reply::Claim(jobs::claim(tx, row, owner, until).await?),
-            Self::LostClaim(row) => Reply::Claim(Some(jobs::lost_claim(tx, row).await?)),
+            Self::Claim(row, owner, until) => Reply::Claim(claims::claim(tx, row, owner, until).await?.map(Box::new)),
+            Self::LostClaim(row) => Reply::Claim(Some(Box::new(claims::lost_claim(tx, row).await?))),
             Self::Heartbeat(claim, until) => {
-                jobs::heartbeat(tx, &claim, until).await?;
+                claims::heartbeat(tx, &claim, until).await?;
+                Reply::Done
+            }
+            Self::Plan(claim, planned) => {
+                claims::plan(tx, &claim, planned).await?;
                 Reply::Done
             }
             Self::Commit(commit) => Reply::Committed(commit.apply(tx).await?),

@@ -354,7 +354,7 @@ async fn a_cancelled_reduction_takes_its_task_along() {
     scene.test.app.cancel_compaction(&id, Caller::default()).await.expect("cancelled");
     scene.watch.wait_for(EventKind::CompactionCancelled).await;
     let late = scene.complete(&task, says(SUMMARY)).await;
-    // The worker hears of it at its next heartbeat; until then the summary is taken, and comes to nothing.
+    // Until the worker has heard of it the summary is taken, and comes to nothing.
     assert!(late.is_ok() || late.is_err_and(|error| error.reason == Reason::SummaryTaskNotFound));
     scene.test.settled().await;
     assert_eq!(scene.watch.count(EventKind::Compacted), 0);

@@ -138,7 +138,7 @@ impl TestApp {
         let wake = scheduler.handle();
         let app = Longhand::new(store, wake.clone(), &clock, options);
         let cancel = stopping.clone();
-        let scheduler = tokio::spawn(async move { scheduler.run(cancel).await.expect("the scheduler runs") });
+        let scheduler = tokio::spawn(async move { scheduler.run(cancel).await });
         Self { app, clock, wake, directory, summarizer, options: kept, stopping, scheduler, writer }
     }
 
@@ -162,6 +162,11 @@ impl TestApp {
         let (summarizer, options) = (self.summarizer.clone(), self.options.clone());
         let directory = self.stop().await;
         Self::open_with(directory, summarizer, options).await
+    }
+
+    /// Starts on the files of a store that was stopped.
+    pub(crate) async fn reopen(directory: Arc<TempDir>, summarizer: Arc<dyn Summarizer>) -> Self {
+        Self::open(directory, summarizer).await
     }
 
     /// Dies in the middle of whatever it is doing, and starts again on the same files.

@@ -86,7 +86,8 @@ impl Count {
 impl When {
     pub(super) fn check(&self, check: &mut Check, path: &str) {
         match self {
-            Self::Always | Self::Idle { .. } => {}
+            Self::Always => {}
+            Self::Idle { seconds } => check.wait(*seconds, &format!("{path}.idle.seconds")),
             Self::Items { above } => above.check(check, &format!("{path}.items.above")),
             Self::Units { above, down_to } => {
                 check.that(down_to <= above, &format!("{path}.units.down_to"), "must not be more than above");

@@ -1,12 +1,13 @@
 //! How long a provider asks to be left alone.
 
+use crate::limits;
 use crate::model::time::Timestamp;
 use jiff::fmt::rfc2822::DateTimeParser;
 use reqwest::header::{HeaderMap, RETRY_AFTER};
 use serde_json::Value;
 
-/// The longest wait that is believed, in milliseconds; who asks for more is taken to ask for this.
-const WAIT_MS_MAX: i64 = 24 * 60 * 60 * 1_000;
+/// The longest wait that is believed; who asks for more is taken to ask for this.
+const WAIT_MS_MAX: i64 = limits::RETRY_AFTER_MS_MAX;
 
 /// The wait that the headers ask for, in milliseconds: `retry-after-ms`, else `retry-after` in seconds or as a date.
 pub(super) fn of_headers(headers: &HeaderMap, now: Timestamp) -> Option<i64> {

@@ -1,0 +1,92 @@
+//! How the scheduler fares: whether it can read the store, and which sessions it fails at.
+
+use super::SchedulerHandle;
+use crate::limits;
+use crate::model::time::Timestamp;
+use crate::store::SessionKey;
+use std::sync::Arc;
+use tokio::sync::watch;
+
+/// How the scheduler fares.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Health {
+    /// Set while it cannot read the store, so that nothing is compacted.
+    pub failure: Option<ReadFailure>,
+    /// Sessions that get no work for a while since the last work on them failed; `limits::STATUS_SESSIONS_MAX` of them.
+    pub failing: Vec<SessionKey>,
+}
+
+/// Why the scheduler cannot read the store.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ReadFailure {
+    /// What the store said last.
+    pub message: String,
+    /// Since when.
+    pub since: Timestamp,
+    /// How often it has tried since then.
+    pub attempts: i64,
+}
+
+/// What the scheduler writes and others read.
+#[derive(Clone, Default)]
+pub(super) struct Reports {
+    health: Arc<watch::Sender<Health>>,
+}
+
+impl Reports {
+    /// The store could not be read.
+    pub(super) fn unreadable(&self, why: &impl std::fmt::Display, now: Timestamp) {
+        self.health.send_modify(|health| {
+            let (since, attempts) =
+                health.failure.as_ref().map_or((now, 0), |failure| (failure.since, failure.attempts));
+            health.failure = Some(ReadFailure { message: why.to_string(), since, attempts: attempts + 1 });
+        });
+    }
+
+    /// The store was read.
+    pub(super) fn readable(&self) {
+        self.health.send_if_modified(|health| health.failure.take().is_some());
+    }
+
+    /// These sessions are put aside.
+    pub(super) fn failing(&self, sessions: impl Iterator<Item = SessionKey>) {
+        let most = usize::try_from(limits::STATUS_SESSIONS_MAX).unwrap_or(usize::MAX);
+        let mut failing: Vec<SessionKey> = sessions.collect();
+        failing.sort_unstable();
+        failing.truncate(most);
+        self.health.send_if_modified(|health| {
+            let is_news = health.failing != failing;
+            health.failing = failing;
+            is_news
+        });
+    }
+}
+
+impl SchedulerHandle {
+    /// How the scheduler fares, now and from now on.
+    pub fn health(&self) -> watch::Receiver<Health> {
+        self.reports.health.subscribe()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_fails_is_said_as_long_as_it_does() {
+        let reports = Reports::default();
+        let health = || reports.health.borrow().clone();
+        reports.unreadable(&"no such table", Timestamp(5));
+        reports.unreadable(&"disk I/O error", Timestamp(9));
+        let failure = ReadFailure { message: "disk I/O error".to_owned(), since: Timestamp(5), attempts: 2 };
+        assert_eq!(health().failure, Some(failure));
+        reports.readable();
+        assert_eq!(health(), Health::default());
+        let many = 2 * limits::STATUS_SESSIONS_MAX;
+        reports.failing((1..=many).rev().map(SessionKey));
+        assert_eq!(health().failing, (1..=limits::STATUS_SESSIONS_MAX).map(SessionKey).collect::<Vec<_>>());
+        reports.failing(std::iter::empty());
+        assert_eq!(health(), Health::default());
+    }
+}

@@ -1,0 +1,60 @@
+//! Instants that are stored further ahead of the clock than anything waits. They come from a system clock that was wrong,
+//! or from somebody with a database tool, and what waits for them would wait until real time has caught up.
+//!
+//! Within one process the clock never goes back. Over a restart it goes on from the newest event, so that history is never
+//! in the future either; what is left are instants that were stored without an event.
+
+use super::error::Result;
+use crate::clock::Clock;
+use crate::limits;
+use crate::model::time::Timestamp;
+use sqlx::SqliteConnection;
+
+const NEWEST_EVENT: &str = "select time from event order by seq desc limit 1";
+/// A job that was never tried waits for nothing, unless somebody was asked first.
+const FRESH_JOBS: &str =
+    "update job set run_at = $1 where state = 1 and queued = 0 and run_at > $1 and attempt = 0 and proposed <> 1";
+const PROPOSALS: &str = "update job set run_at = $1 where state = 1 and queued = 0 and run_at > $1 and proposed = 1";
+const RETRIES: &str = "update job set run_at = $1 where state = 1 and queued = 0 and run_at > $1 and proposed <> 1";
+const IDLE: &str = "update session set idle_until = $1 where idle_until > $1";
+const COOLDOWNS: &str = "update session set cool_until = $1 where cool_until > $1";
+/// Sessions are looked at in this order: one from the future would come behind all others.
+const DUE: &str = "update session set due_time = $1 where due_revision is not null and due_time > $1";
+
+/// The statements of this file, for the test that prepares them all.
+#[cfg(test)]
+pub(crate) const STATEMENTS: &[&str] = &[NEWEST_EVENT, FRESH_JOBS, PROPOSALS, RETRIES, IDLE, COOLDOWNS, DUE];
+
+/// How far the newest event may be ahead of the system's clock before an operator is told, in milliseconds.
+const TOLD_MS: i64 = 60_000;
+
+/// Lets the clock go on from the newest event, and brings down what is stored further ahead of it than it can have been
+/// meant. For a store that nobody reads or writes yet.
+pub(super) async fn settle(conn: &mut SqliteConnection, clock: &Clock) -> Result<()> {
+    let newest: Option<i64> = sqlx::query_scalar(NEWEST_EVENT).fetch_optional(&mut *conn).await?;
+    let newest = newest.map(Timestamp).unwrap_or_default();
+    if newest > clock.system().plus_millis(TOLD_MS) {
+        let newest = newest.to_iso_8601();
+        tracing::warn!(newest, "the newest event is ahead of the system's clock: times go on from there");
+    }
+    clock.skip_to(newest);
+    let now = clock.now();
+    for (statement, longest_ms) in [
+        (FRESH_JOBS, 0),
+        (PROPOSALS, limits::POLICY_WAIT_MS_MAX),
+        (RETRIES, limits::RETRY_AFTER_MS_MAX),
+        (IDLE, limits::POLICY_WAIT_MS_MAX),
+        (COOLDOWNS, limits::POLICY_WAIT_MS_MAX),
+        (DUE, 0),
+    ] {
+        let done = sqlx::query(statement).bind(now.plus_millis(longest_ms).0).execute(&mut *conn).await?;
+        if done.rows_affected() > 0 {
+            tracing::warn!(
+                rows = done.rows_affected(),
+                statement,
+                "instants that were stored in the future are brought down"
+            );
+        }
+    }
+    Ok(())
+}

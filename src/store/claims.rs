@@ -1,0 +1,306 @@
+//! Claims on jobs: made, kept alive, and ended from outside. Whoever carries out a job hears at once when somebody else
+//! ends it, so that nobody works on, or pays, for a result that is not wanted any more.
+
+use super::chain::Digest;
+use super::error::{Error, Result};
+use super::head::{Receipt, RoutineTotals, SessionKey};
+use super::jobs::{JobRow, by_row, give_up, live_row};
+use super::lineage::Reader;
+use super::marks;
+use super::tx::{Caller, Tx};
+use crate::model::Revision;
+use crate::model::compaction::{CompactionRequest, CompactionState, Failure, RevisionRange};
+use crate::model::event::EventBody;
+use crate::model::fold;
+use crate::model::ids::CompactionId;
+use crate::model::mark::Mark;
+use crate::model::session::SessionState;
+use crate::model::time::Timestamp;
+use crate::model::usage::{ModelWindow, Reading};
+use std::collections::HashMap;
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
+
+const CLAIM: &str = "update job set state = 2, attempt = attempt + 1, lease_epoch = lease_epoch + 1, \
+     lease_owner = $2, lease_until = $3, proposed = 0, base_revision = $4, started_revision = coalesce(started_revision, $5), \
+     start_time = coalesce(start_time, $6) where id = $1 and state = 1 and queued = 0 and run_at <= $6";
+const HEARTBEAT: &str = "update job set lease_until = $3 where id = $1 and lease_epoch = $2 and state = 2";
+
+/// The statements of this file, for the test that prepares them all.
+#[cfg(test)]
+pub(crate) const STATEMENTS: &[&str] = &[CLAIM, HEARTBEAT];
+
+/// A claim on a job. Whoever holds it may commit the job's result, as long as nobody claims it again.
+#[derive(Debug, Clone)]
+pub struct Claim {
+    /// The job's row.
+    pub(crate) job: i64,
+    /// The fencing token.
+    pub(crate) epoch: i64,
+    /// The reduction.
+    pub compaction: CompactionId,
+    /// The session.
+    pub session: SessionKey,
+    /// What was asked.
+    pub request: CompactionRequest,
+    /// The revision whose view is to be reduced.
+    pub base: Revision,
+    /// Which attempt this is, from 1.
+    pub attempt: i64,
+    /// How often the job was lost before, see [`Loss::Lost`].
+    pub lost: i64,
+    /// The window it is judged by.
+    pub window: ModelWindow,
+    /// Tokens of a request with the view at `base`, as `Session::context_tokens` counts them.
+    pub context_tokens: i64,
+    /// Whether usage is trusted there, or all of it is an estimate.
+    pub measured: bool,
+    /// How large the context was before the newest reduction that trusted usage measured.
+    pub reduced: Option<Reading>,
+    /// The session's running total at `base`, to measure what came since.
+    pub(crate) appended_at_base: i64,
+    /// What the routine could act on at `base` as the session counts it, for the same end.
+    pub(crate) counted_at_base: RoutineTotals,
+    /// When the first attempt began.
+    pub start_time: Timestamp,
+    /// Cancelled when somebody else ends the job.
+    pub(crate) ended: CancellationToken,
+}
+
+impl Claim {
+    /// Waits until somebody else ends the job: what its worker still does is worth nothing then.
+    pub async fn ended(&self) {
+        self.ended.cancelled().await;
+    }
+
+    /// Whether somebody else has ended the job.
+    pub fn has_ended(&self) -> bool {
+        self.ended.is_cancelled()
+    }
+}
+
+/// The range that a summary in the making is to cover.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Planned {
+    /// Everything that the summary will stand for.
+    pub covered: Vec<RevisionRange>,
+    /// The first message kept verbatim, by its place in the view.
+    pub tail_start: Revision,
+}
+
+/// The claims that workers hold, by the job's row. Memory only: after a restart nobody holds any, and a claim that is not
+/// listed is noticed to be gone with its next heartbeat. As many as there are workers.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Claims {
+    held: HashMap<i64, Held>,
+}
+
+#[derive(Debug, Clone)]
+struct Held {
+    ended: CancellationToken,
+    planned: Option<Planned>,
+}
+
+impl Claims {
+    /// Lists a claim; what is cancelled when somebody else ends the job.
+    fn add(&mut self, job: i64) -> CancellationToken {
+        let ended = CancellationToken::new();
+        self.held.insert(job, Held { ended: ended.clone(), planned: None });
+        ended
+    }
+
+    /// Forgets a claim that its holder gives up, or that is released because its holder is gone.
+    pub(super) fn release(&mut self, job: i64) {
+        self.held.remove(&job);
+    }
+
+    /// Forgets a claim on a job that ends under its holder; what tells the holder.
+    pub(super) fn interrupt(&mut self, job: i64) -> Option<CancellationToken> {
+        self.held.remove(&job).map(|held| held.ended)
+    }
+}
+
+/// Claims a job whose time has come; none when somebody was faster. The first claim says that the reduction began.
+pub(crate) async fn claim(tx: &mut Tx<'_>, row: i64, owner: Uuid, until: Timestamp) -> Result<Option<Claim>> {
+    tx.flush().await?;
+    let job = by_row(&mut Reader::new(tx.conn), row).await?;
+    let key = job.session;
+    let now = tx.now;
+    let head = tx.head(key).await?;
+    let judged_at = job.compaction.base_revision.unwrap_or(job.asked_revision);
+    if head.state == SessionState::Archived || (job.is_automatic() && head.reduction_revision > judged_at) {
+        overtaken(tx, key, &job).await?;
+        return Ok(None);
+    }
+    let head = tx.loaded(key)?;
+    let (base, appended_at_base, context_tokens) =
+        (head.revision, head.appended_tokens, head.context_tokens(&job.window));
+    let (measured, reduced) = (head.usage_tokens.is_some(), head.reduced);
+    let counted_at_base = head.counted();
+    let claimed = sqlx::query(CLAIM)
+        .bind(row)
+        .bind(owner.as_bytes().to_vec())
+        .bind(until.0)
+        .bind(base)
+        .bind(base + 1)
+        .bind(now.0)
+        .execute(&mut *tx.conn)
+        .await?;
+    if claimed.rows_affected() == 0 {
+        return Ok(None);
+    }
+    let caller = Caller { actor: job.compaction.actor.clone(), request: None };
+    if job.start_time.is_none() {
+        let body = EventBody::CompactionStarted {
+            compaction: job.compaction.id,
+            level: job.compaction.request.level,
+            kind: job.compaction.request.kind,
+            trigger: job.compaction.request.trigger,
+            base,
+            context_tokens,
+            window_tokens: job.compaction.window_tokens,
+        };
+        tx.event(key, &caller, &body, &Digest::default())?;
+        tx.end_mutation(key, &caller, Receipt::default())?;
+    }
+    Ok(Some(Claim {
+        job: row,
+        epoch: job.epoch + 1,
+        compaction: job.compaction.id,
+        session: SessionKey(key),
+        request: job.compaction.request,
+        base,
+        attempt: job.compaction.attempt + 1,
+        lost: job.lost,
+        window: job.window,
+        context_tokens,
+        measured,
+        reduced,
+        appended_at_base,
+        counted_at_base,
+        start_time: job.start_time.unwrap_or(now),
+        ended: tx.claims.add(row),
+    }))
+}
+
+/// Drops a reduction that may not begin any more, or not be tried again: an automatic one that another change of the view
+/// has overtaken, since what asked for it may hold no longer, so the session is looked at anew; and any in an archived
+/// session.
+async fn overtaken(tx: &mut Tx<'_>, key: i64, job: &JobRow) -> Result<()> {
+    let is_archived = tx.loaded(key)?.state == SessionState::Archived;
+    let (state, why) = if is_archived {
+        (CompactionState::Cancelled, archived())
+    } else {
+        (CompactionState::Superseded, superseded("the view changed before it was tried"))
+    };
+    let caller = Caller::default();
+    give_up(tx, &caller, job, state, why).await?;
+    tx.end_mutation(key, &caller, Receipt::default())?;
+    let head = tx.loaded(key)?;
+    if !is_archived {
+        head.look_again(head.revision);
+    }
+    Ok(())
+}
+
+/// The claim that a daemon which is gone held on a job.
+pub(crate) async fn lost_claim(tx: &mut Tx<'_>, row: i64) -> Result<Claim> {
+    tx.flush().await?;
+    let job = by_row(&mut Reader::new(tx.conn), row).await?;
+    Ok(Claim {
+        job: row,
+        epoch: job.epoch,
+        compaction: job.compaction.id,
+        session: SessionKey(job.session),
+        request: job.compaction.request,
+        base: job.compaction.base_revision.unwrap_or_default(),
+        attempt: job.compaction.attempt,
+        lost: job.lost,
+        window: job.window,
+        context_tokens: 0,
+        measured: false,
+        reduced: None,
+        appended_at_base: 0,
+        counted_at_base: RoutineTotals::default(),
+        start_time: job.start_time.unwrap_or_default(),
+        ended: CancellationToken::new(),
+    })
+}
+
+/// Keeps a claim alive.
+pub(crate) async fn heartbeat(tx: &mut Tx<'_>, claim: &Claim, until: Timestamp) -> Result<()> {
+    let done = sqlx::query(HEARTBEAT).bind(claim.job).bind(claim.epoch).bind(until.0).execute(&mut *tx.conn).await?;
+    if done.rows_affected() == 1 { Ok(()) } else { Err(Error::LeaseLost) }
+}
+
+/// Whether a claim still holds. Checked before anything is written: an error leaves nothing behind.
+pub(super) async fn holds(tx: &mut Tx<'_>, claim: &Claim) -> Result<()> {
+    tx.flush().await?;
+    let job = by_row(&mut Reader::new(tx.conn), claim.job).await?;
+    if job.epoch == claim.epoch && job.compaction.state == CompactionState::Running {
+        Ok(())
+    } else {
+        Err(Error::LeaseLost)
+    }
+}
+
+/// Keeps the range that the holder of a claim is about to have summarized, so that a change of it ends the job at once.
+/// One that was changed already ends it here.
+pub(crate) async fn plan(tx: &mut Tx<'_>, claim: &Claim, planned: Planned) -> Result<()> {
+    let key = claim.session.0;
+    holds(tx, claim).await?;
+    if let Some(held) = tx.claims.held.get_mut(&claim.job) {
+        held.planned = Some(planned);
+    }
+    // Mostly nothing has changed, and then nothing is written.
+    if tx.read_head(key).await?.reduction_revision > claim.base {
+        let lineage = marks::lineage_of(tx, key).await?;
+        let all = marks::all(&mut Reader::new(tx.conn), &lineage).await?;
+        let caller = Caller::default();
+        recheck(tx, key, &caller, &all).await?;
+        tx.end_mutation(key, &caller, Receipt::default())?;
+    }
+    Ok(())
+}
+
+/// Ends the job that runs for a session when what it is to summarize is not what it was any more. The session's marks are
+/// given as they are now; the caller ends the mutation.
+pub(super) async fn recheck(tx: &mut Tx<'_>, key: i64, caller: &Caller, all: &[Mark]) -> Result<()> {
+    let Some(job) = live_row(tx, key).await? else { return Ok(()) };
+    let Some(Held { planned: Some(planned), .. }) = tx.claims.held.get(&job.row) else { return Ok(()) };
+    let base = job.compaction.base_revision.unwrap_or(job.asked_revision);
+    let Planned { covered, tail_start } = planned.clone();
+    let now = tx.loaded(key)?.revision;
+    if fold::still_applies(all, base, &covered, tail_start, now) {
+        return Ok(());
+    }
+    give_up(tx, caller, &job, CompactionState::Superseded, history_changed()).await?;
+    let head = tx.loaded(key)?;
+    head.look_again(head.revision);
+    Ok(())
+}
+
+/// Ends the job that runs for a session, or that a trigger asked for, since somebody takes a change back: no reduction is
+/// to come right behind that. The caller ends the mutation.
+pub(super) async fn taken_back(tx: &mut Tx<'_>, key: i64, caller: &Caller) -> Result<()> {
+    let Some(job) = live_row(tx, key).await? else { return Ok(()) };
+    if job.compaction.state == CompactionState::Running || job.is_automatic() {
+        let why = superseded("a change was taken back meanwhile");
+        give_up(tx, caller, &job, CompactionState::Superseded, why).await?;
+    }
+    Ok(())
+}
+
+/// Why a reduction ends whose range was changed.
+pub(super) fn history_changed() -> Failure {
+    superseded("history in front of the boundary changed meanwhile")
+}
+
+fn superseded(message: &str) -> Failure {
+    Failure { reason: "SUPERSEDED".to_owned(), message: message.to_owned() }
+}
+
+/// Why a reduction ends whose session is archived.
+pub(super) fn archived() -> Failure {
+    Failure { reason: "SESSION_ARCHIVED".to_owned(), message: "the session was archived".to_owned() }
+}

@@ -1,0 +1,311 @@
+//! Whoever ends a compaction that runs reaches its worker at once: the request to the model is dropped, the client's task
+//! withdrawn, and the worker free. Nobody waits for the next heartbeat.
+
+use crate::provider::fake::{FakeProvider, Protocol, Scene};
+use crate::provider::{PATIENT, configured};
+use crate::support::{Line, ScriptedSummarizer, TestApp, Watch, conversation, filler, shown, soon, text, turns};
+use futures::future::BoxFuture;
+use longhand::app::Reason;
+use longhand::app::compactions::{NewSummary, Wanted};
+use longhand::limits;
+use longhand::model::compaction::{Compaction, CompactionKind, CompactionState};
+use longhand::model::event::{Event, EventBody, EventKind};
+use longhand::scheduler;
+use longhand::store::Caller;
+use longhand::summarizer::{Error, Filter, Refused, Summarizer, SummaryInput, SummaryOutput};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::Semaphore;
+
+const WORDS: usize = 1_100;
+
+/// Before anybody could hear of anything by a heartbeat.
+async fn before_a_beat<T>(what: &str, future: impl Future<Output = T>) -> T {
+    let limit = Duration::from_millis(limits::HEARTBEAT_MS * 4 / 5);
+    tokio::time::timeout(limit, future).await.unwrap_or_else(|_| panic!("{what} was waited for until a heartbeat"))
+}
+
+/// A summarizer that never answers, and notices when nobody waits for its answer any more.
+struct Silent {
+    asked: Semaphore,
+    left: Semaphore,
+}
+
+struct Left<'a>(&'a Semaphore);
+
+impl Drop for Left<'_> {
+    fn drop(&mut self) {
+        self.0.add_permits(1);
+    }
+}
+
+impl Silent {
+    fn new() -> Arc<Self> {
+        Arc::new(Self { asked: Semaphore::new(0), left: Semaphore::new(0) })
+    }
+
+    async fn is_asked(&self) {
+        soon("a summary to be asked for", self.asked.acquire()).await.expect("never closed").forget();
+    }
+
+    async fn is_left(&self) {
+        before_a_beat("the end of a request", self.left.acquire()).await.expect("never closed").forget();
+    }
+}
+
+impl Summarizer for Silent {
+    fn name(&self) -> &str {
+        "silent"
+    }
+
+    fn summarize<'a>(&'a self, _input: &'a SummaryInput) -> BoxFuture<'a, Result<SummaryOutput, Error>> {
+        Box::pin(async {
+            let _left = Left(&self.left);
+            self.asked.add_permits(1);
+            std::future::pending().await
+        })
+    }
+}
+
+/// A session that is due.
+async fn due(test: &TestApp) -> String {
+    let session = test.session("opencode@seed", 6_000, 1_000).await;
+    test.append(&session, &turns(1, 9, WORDS)).await;
+    session
+}
+
+async fn ask(test: &TestApp, session: &str, instructions: &str) -> Compaction {
+    let wanted = Wanted { instructions: instructions.to_owned(), ..Wanted::of(CompactionKind::Summary) };
+    test.app.start_compaction(session, wanted, Caller::default()).await.expect("there is something to compact").0
+}
+
+async fn pending(test: &TestApp, session: &str) -> String {
+    test.context(session).await.pending.expect("a compaction").to_string()
+}
+
+async fn state(test: &TestApp, compaction: &str) -> CompactionState {
+    test.app.get_compaction(compaction).await.expect("it is listed").state
+}
+
+/// The kinds of a session's events behind a revision.
+async fn kinds_behind(test: &TestApp, session: &str, revision: i64) -> Vec<EventKind> {
+    let events = test.events().await.into_iter();
+    let of = events.filter(|event| event.session_id.to_string() == session && event.revision > revision);
+    of.map(|event| event.body.kind()).collect()
+}
+
+fn reason(event: Event) -> String {
+    let EventBody::CompactionCancelled { failure, .. } = event.body else { panic!("another body") };
+    failure.reason
+}
+
+#[tokio::test]
+async fn two_cancels_free_both_workers_at_once() {
+    let silent = Silent::new();
+    let test = TestApp::with(silent.clone()).await;
+    let sessions = [due(&test).await, due(&test).await];
+    silent.is_asked().await;
+    silent.is_asked().await;
+    due(&test).await;
+    for session in &sessions {
+        let compaction = pending(&test, session).await;
+        test.app.cancel_compaction(&compaction, Caller::default()).await.expect("cancelled");
+    }
+    silent.is_left().await;
+    silent.is_left().await;
+    before_a_beat("the third session's turn", silent.is_asked()).await;
+    // The first one's session is free too.
+    ask(&test, &sessions[0], "once more").await;
+    before_a_beat("the first session's second turn", silent.is_asked()).await;
+    assert_eq!(test.findings().await, []);
+}
+
+#[tokio::test]
+async fn a_cancelled_compaction_drops_its_paid_request_and_keeps_it_in_the_log() {
+    let fake = FakeProvider::playing(Protocol::Chat, [Scene::Stall("## Go".to_owned())]).await;
+    let test = TestApp::with(configured(&fake, Protocol::Chat, PATIENT, 20_000, "").auto).await;
+    let session = due(&test).await;
+    soon("a request", fake.hangs()).await;
+    let compaction = pending(&test, &session).await;
+    test.app.cancel_compaction(&compaction, Caller::default()).await.expect("cancelled");
+    before_a_beat("the connection's end", fake.is_left()).await;
+    let given_up = "select count(*) from summary_request where failure = 'the request was given up'";
+    let logged = async {
+        while test.number(given_up).await == 0 {
+            tokio::task::yield_now().await;
+        }
+    };
+    before_a_beat("the request in the log", logged).await;
+    assert_eq!(test.app.get_compaction(&compaction).await.expect("it is listed").requests.len(), 1);
+}
+
+#[tokio::test]
+async fn a_cancelled_compaction_withdraws_its_task_from_the_client_at_once() {
+    let options = scheduler::Options { client_wait: Duration::from_secs(3_600), ..scheduler::Options::default() };
+    let test = TestApp::with_options(Silent::new(), options).await;
+    let session = due(&test).await;
+    let tasks = test.wake.tasks();
+    let leased = soon("a task", tasks.lease(&Filter::default(), Duration::from_secs(600))).await;
+    let compaction = leased.task.compaction;
+    test.app.cancel_compaction(&compaction.to_string(), Caller::default()).await.expect("cancelled");
+    let withdrawn = async {
+        while tasks.leased(compaction, leased.token).is_ok() {
+            tokio::task::yield_now().await;
+        }
+    };
+    before_a_beat("the end of the task", withdrawn).await;
+    assert_eq!(tasks.leased(compaction, leased.token).err(), Some(Refused::NotFound));
+    ask(&test, &session, "once more").await;
+    before_a_beat("the next task", tasks.lease(&Filter::default(), Duration::from_secs(600))).await;
+}
+
+#[tokio::test]
+async fn archiving_ends_every_compaction_of_a_session_once_and_nothing_changes_it_afterwards() {
+    let silent = Silent::new();
+    let test = TestApp::with(silent.clone()).await;
+    let session = due(&test).await;
+    silent.is_asked().await;
+    let running = pending(&test, &session).await;
+    let waiting = [ask(&test, &session, "one").await, ask(&test, &session, "two").await];
+    let mut watch = test.watch().await;
+    let before = test.revision(&session).await;
+    let receipt = test.app.archive_session(&session, false, Caller::default()).await.expect("archived");
+    silent.is_left().await;
+    assert_eq!(reason(watch.wait_for(EventKind::CompactionCancelled).await), "SESSION_ARCHIVED");
+    assert_eq!(
+        kinds_behind(&test, &session, before).await,
+        [EventKind::CompactionCancelled, EventKind::SessionArchived],
+        "each that was told of ends once, before the session is put away"
+    );
+    for ended in [running, waiting[0].id.to_string(), waiting[1].id.to_string()] {
+        assert_eq!(state(&test, &ended).await, CompactionState::Cancelled);
+        let error = test.app.retry_compaction(&ended, Caller::default()).await.expect_err("it is archived");
+        assert_eq!(error.reason, Reason::SessionArchived);
+        assert!(test.app.confirm_compaction(&ended).await.is_err());
+    }
+    let supplied = NewSummary { text: "mine".to_owned(), tail_start: "u5".to_owned(), ..NewSummary::default() };
+    let error = test.app.supply_summary(&session, supplied, Caller::default()).await.expect_err("it is archived");
+    assert_eq!(error.reason, Reason::SessionArchived);
+    // Both workers have had another turn since, so that nothing of the first is left.
+    due(&test).await;
+    silent.is_asked().await;
+    due(&test).await;
+    silent.is_asked().await;
+    test.wake.wake();
+    assert_eq!(test.revision(&session).await, receipt.revision, "nothing changed it");
+    assert_eq!(test.findings().await, []);
+}
+
+#[tokio::test]
+async fn a_session_that_is_restored_is_looked_at_again() {
+    let script = ScriptedSummarizer::new([Line::Hold("S1".to_owned()), Line::Say("S2".to_owned())]);
+    let test = TestApp::with(script.clone()).await;
+    let session = due(&test).await;
+    script.held().await;
+    test.app.archive_session(&session, false, Caller::default()).await.expect("archived");
+    script.release();
+    test.settled().await;
+    let mut watch = test.watch().await;
+    let restored = test.app.archive_session(&session, true, Caller::default()).await.expect("restored");
+    watch.wait_for(EventKind::Compacted).await;
+    test.settled().await;
+    assert_eq!(kinds_behind(&test, &session, restored.revision).await[0], EventKind::CompactionStarted);
+    assert!(shown(&test.context(&session).await).contains(&"assistant summary: s2".to_owned()));
+    assert_eq!(test.findings().await, []);
+}
+
+#[tokio::test]
+async fn a_session_that_is_archived_while_it_is_due_is_left_alone() {
+    let silent = Silent::new();
+    let test = TestApp::with(silent.clone()).await;
+    // Both workers are busy, and what is due waits.
+    for _ in 0..2 {
+        due(&test).await;
+        silent.is_asked().await;
+    }
+    let session = due(&test).await;
+    let compaction = ask(&test, &session, "").await;
+    let receipt = test.app.archive_session(&session, false, Caller::default()).await.expect("archived");
+    assert_eq!(state(&test, &compaction.id.to_string()).await, CompactionState::Cancelled);
+    assert_eq!(test.app.store().due_sessions(9).await.expect("read").len(), 0);
+    assert_eq!(test.revision(&session).await, receipt.revision);
+    assert_eq!(test.context(&session).await.pending, None);
+}
+
+/// A session with a compaction in force and another one that runs.
+async fn compacted_and_running(test: &TestApp, script: &ScriptedSummarizer) -> (String, Watch, String) {
+    let session = due(test).await;
+    let mut watch = test.watch().await;
+    watch.wait_for(EventKind::Compacted).await;
+    test.settled().await;
+    test.append(&session, &turns(10, 16, WORDS)).await;
+    script.held().await;
+    let compaction = pending(test, &session).await;
+    (session, watch, compaction)
+}
+
+#[tokio::test]
+async fn an_undo_ends_the_compaction_that_runs() {
+    let lines = [Line::Say("S1".to_owned()), Line::Hold("S2".to_owned()), Line::Hold("S3".to_owned())];
+    let script = ScriptedSummarizer::new(lines);
+    let test = TestApp::with(script.clone()).await;
+    let (session, mut watch, running) = compacted_and_running(&test, &script).await;
+    test.app.undo(&session, None, Caller::default()).await.expect("undone");
+    assert_eq!(reason(watch.wait_for(EventKind::CompactionCancelled).await), "SUPERSEDED");
+    watch.wait_for(EventKind::CompactionUndone).await;
+    assert_eq!(state(&test, &running).await, CompactionState::Superseded);
+    // An undo holds triggers; who asks by hand finds a worker, and the session free.
+    ask(&test, &session, "by hand").await;
+    before_a_beat("the next compaction", script.held()).await;
+    test.app.undo(&session, None, Caller::default()).await.expect_err("nothing is left to undo");
+    assert!(test.context(&session).await.pending.is_some(), "what could not be undone ended nothing");
+    assert_eq!(test.findings().await, []);
+}
+
+#[tokio::test]
+async fn a_change_in_front_of_the_boundary_ends_the_compaction_that_runs_at_once() {
+    for change in ["rewind", "edit", "supply"] {
+        let silent = Silent::new();
+        let test = TestApp::with(silent.clone()).await;
+        let session = due(&test).await;
+        silent.is_asked().await;
+        let running = pending(&test, &session).await;
+        let mut watch = test.watch().await;
+        match change {
+            "rewind" => drop(test.app.rewind(&session, "a2", None, Caller::default()).await.expect("rewound")),
+            "edit" => {
+                let better = [text(&format!("better {}", filler("u2", WORDS)))];
+                drop(test.app.edit(&session, "u2", &better, None, Caller::default()).await.expect("edited"));
+            }
+            _ => {
+                let tail_start = "u9".to_owned();
+                let new = NewSummary { text: "mine".to_owned(), tail_start, ..NewSummary::default() };
+                drop(test.app.supply_summary(&session, new, Caller::default()).await.expect("supplied"));
+            }
+        }
+        silent.is_left().await;
+        assert_eq!(reason(watch.wait_for(EventKind::CompactionCancelled).await), "SUPERSEDED", "{change}");
+        assert_eq!(state(&test, &running).await, CompactionState::Superseded, "{change}");
+        assert_eq!(test.findings().await, [], "{change}");
+    }
+}
+
+#[tokio::test]
+async fn a_change_in_the_tail_leaves_the_compaction_that_runs_alone() {
+    let script = ScriptedSummarizer::new([Line::Hold("S1".to_owned())]);
+    let test = TestApp::with(script.clone()).await;
+    let session = due(&test).await;
+    script.held().await;
+    let running = pending(&test, &session).await;
+    let mut watch = test.watch().await;
+    test.app.pin(&session, "u1", false, Caller::default()).await.expect("pinned");
+    test.app.edit(&session, "a9", &[text("in other words")], None, Caller::default()).await.expect("edited");
+    let messages = conversation("u10 \"on\"");
+    test.app.append(&session, messages, None, None, Caller::default()).await.expect("appended");
+    script.release();
+    watch.wait_for(EventKind::Compacted).await;
+    assert_eq!(state(&test, &running).await, CompactionState::Done);
+    test.settled().await;
+    assert_eq!(watch.count(EventKind::CompactionCancelled), 0);
+    assert_eq!(test.findings().await, []);
+}

@@ -1,0 +1,127 @@
+//! What keeps the scheduler going: nothing that it cannot read or do once stops it for good, or holds up a session that it
+//! has nothing to do with.
+
+use crate::support::{Line, ScriptedSummarizer, TestApp, connect, once, soon, turns};
+use longhand::app::Reason;
+use longhand::app::compactions::Wanted;
+use longhand::limits;
+use longhand::model::compaction::{Compaction, CompactionKind};
+use longhand::model::event::EventKind;
+use longhand::store::Caller;
+use sqlx::Connection as _;
+use std::path::Path;
+use tokio_util::sync::CancellationToken;
+use tonic::Streaming;
+use tonic_health::pb::health_check_response::ServingStatus;
+use tonic_health::pb::health_client::HealthClient;
+use tonic_health::pb::{HealthCheckRequest, HealthCheckResponse};
+
+const WORDS: usize = 1_100;
+
+async fn alter(directory: &Path, sql: &'static str) {
+    let mut database = connect(directory).await;
+    sqlx::query(sql).execute(&mut database).await.expect(sql);
+    database.close().await.expect("closed");
+}
+
+async fn health(test: &TestApp, what: &str, is_so: impl FnMut(&longhand::scheduler::Health) -> bool) {
+    let mut health = test.app.scheduler_health();
+    soon(what, health.wait_for(is_so)).await.expect("the scheduler is there");
+}
+
+/// What health says of compactions.
+async fn served(test: &TestApp) -> Streaming<HealthCheckResponse> {
+    let (routes, reporter) = longhand::grpc::router(test.app.clone()).await;
+    tokio::spawn(longhand::grpc::report_health(reporter, test.app.clone(), CancellationToken::new()));
+    let request = HealthCheckRequest { service: "longhand.v1.CompactionService".to_owned() };
+    HealthClient::new(routes).watch(request).await.expect("a watch").into_inner()
+}
+
+#[tokio::test]
+async fn a_read_error_at_the_start_is_told_and_outlived() {
+    let test = TestApp::with(ScriptedSummarizer::new([])).await;
+    let session = test.session("opencode@seed", 6_000, 1_000).await;
+    let directory = test.stop().await;
+    alter(directory.path(), "alter table job rename column lease_until to away").await;
+    let script = ScriptedSummarizer::new([Line::Say("S1".to_owned())]);
+    let test = TestApp::reopen(directory, script).await;
+    let mut served = served(&test).await;
+    health(&test, "the failure", |health| health.failure.as_ref().is_some_and(|failure| failure.attempts > 1)).await;
+    let failure = test.app.server_info().await.expect("the state").scheduler_failure.expect("it is told");
+    assert!(failure.message.contains("lease_until"), "{failure:?}");
+    assert!(failure.since <= test.clock.now() && failure.attempts > 1, "{failure:?}");
+    let said = async |served: &mut Streaming<HealthCheckResponse>, status: ServingStatus| {
+        while soon("a word on health", served.message()).await.expect("a status").expect("no end").status() != status {}
+    };
+    said(&mut served, ServingStatus::NotServing).await;
+    alter(test.directory(), "alter table job rename column away to lease_until").await;
+    health(&test, "the recovery", |health| health.failure.is_none()).await;
+    said(&mut served, ServingStatus::Serving).await;
+    assert_eq!(test.app.server_info().await.expect("the state").scheduler_failure, None);
+    let mut watch = test.watch().await;
+    test.append(&session, &turns(1, 9, WORDS)).await;
+    watch.wait_for(EventKind::Compacted).await;
+}
+
+#[tokio::test]
+async fn a_session_that_cannot_be_read_is_named_and_holds_up_no_other() {
+    let test = TestApp::with(ScriptedSummarizer::new([])).await;
+    let broken = test.session("opencode@seed", 6_000, 1_000).await;
+    let sound = test.session("opencode@seed", 6_000, 1_000).await;
+    let directory = test.stop().await;
+    alter(
+        directory.path(),
+        "update session set window = x'ffffffff', due_revision = revision, due_time = 0, idle_until = 1 where id = 1",
+    )
+    .await;
+    let script = ScriptedSummarizer::new([Line::Say("S1".to_owned())]);
+    let test = TestApp::reopen(directory, script).await;
+    health(&test, "the failing session", |health| health.failing.len() == 1 && health.failure.is_none()).await;
+    let mut watch = test.watch().await;
+    test.append(&sound, &turns(1, 9, WORDS)).await;
+    assert_eq!(watch.wait_for(EventKind::Compacted).await.session_id.to_string(), sound);
+    let info = test.app.server_info().await.expect("the state");
+    assert_eq!(info.failing.iter().map(ToString::to_string).collect::<Vec<_>>(), [broken]);
+}
+
+async fn ask(test: &TestApp, session: &str, name: &str) -> Result<(Compaction, bool), Reason> {
+    let wanted = Wanted { instructions: name.to_owned(), ..Wanted::of(CompactionKind::Summary) };
+    test.app.start_compaction(session, wanted, once(name, "")).await.map_err(|error| error.reason)
+}
+
+#[tokio::test]
+async fn only_so_many_compactions_by_hand_wait_in_a_session() {
+    let most = limits::SESSION_COMPACTIONS_WAITING_MAX;
+    let script = ScriptedSummarizer::new([Line::Hold("S1".to_owned()), Line::Say("S2".to_owned())]);
+    let test = TestApp::with(script.clone()).await;
+    let session = test.session("opencode@seed", 60_000, 1_000).await;
+    test.append(&session, &turns(1, 9, WORDS)).await;
+    ask(&test, &session, "the current one").await.expect("taken");
+    script.held().await;
+    let mut waiting = Vec::new();
+    for number in 0..most {
+        waiting.push(ask(&test, &session, &format!("{number}")).await.expect("taken").0.id);
+    }
+    let (revision, jobs) = (test.revision(&session).await, test.number("select count(*) from job").await);
+    for _ in 0..3 {
+        assert_eq!(ask(&test, &session, "one too many").await, Err(Reason::TooManyCompactions));
+    }
+    let wanted = Wanted { instructions: "one too many".to_owned(), ..Wanted::of(CompactionKind::Summary) };
+    let refused = test.app.start_compaction(&session, wanted, Caller::default()).await.expect_err("too many");
+    assert_eq!(refused.metadata["limit"], most.to_string());
+    assert_eq!(test.number("select count(*) from job").await, jobs, "nothing was written");
+    assert_eq!(test.revision(&session).await, revision);
+    // What was answered is answered again, what waits is joined, and other sessions are not concerned.
+    assert_eq!(ask(&test, &session, "3").await.map(|(compaction, _)| compaction.id), Ok(waiting[3]));
+    let wanted = Wanted { instructions: "4".to_owned(), ..Wanted::of(CompactionKind::Summary) };
+    let (joined, is_joined) = test.app.start_compaction(&session, wanted, Caller::default()).await.expect("joined");
+    assert_eq!((joined.id, is_joined), (waiting[4], true));
+    let other = test.session("opencode@seed", 60_000, 1_000).await;
+    test.append(&other, &turns(1, 9, WORDS)).await;
+    ask(&test, &other, "").await.expect("taken");
+    // One that goes makes room for one.
+    test.app.cancel_compaction(&waiting[0].to_string(), Caller::default()).await.expect("cancelled");
+    ask(&test, &session, "in its place").await.expect("taken");
+    assert_eq!(ask(&test, &session, "one too many").await, Err(Reason::TooManyCompactions));
+    assert_eq!(test.findings().await, []);
+}
