@@ -120,7 +120,9 @@ pub async fn run_with(
     let (listener, socket) = socket::listen(&path, &config.data_dir).await?;
     let listening = Listening { socket: path, tcp: tcp.as_ref().and_then(|listener| listener.local_addr().ok()) };
     let scheduling = tasks.spawn(keep_scheduling(scheduler, stopping.clone()));
-    let (routes, health) = grpc::router(app).await;
+    let (routes, health) = grpc::router(app.clone()).await;
+    let telling = grpc::follow_store(app, health.clone());
+    tasks.spawn(stopping.clone().run_until_cancelled_owned(telling));
     let mut serving = tasks.spawn(serve(routes, listener, tcp, stopping.clone()));
     tasks.close();
     tracing::info!(socket = %listening.socket.display(), tcp = ?listening.tcp, "listening");

@@ -90,6 +90,26 @@ pub async fn router(app: Longhand) -> (Routes, HealthReporter) {
     (routes, reporter)
 }
 
+/// The services that write, and the daemon as a whole: a restart is what mends a store that takes no writes.
+const WRITING_NAMES: [&str; 5] = [
+    "",
+    pb::session_service_server::SERVICE_NAME,
+    pb::message_service_server::SERVICE_NAME,
+    pb::compaction_service_server::SERVICE_NAME,
+    pb::summary_task_service_server::SERVICE_NAME,
+];
+
+/// Tells health when the store takes no writes any more until the daemon starts again. Services that only read go on
+/// serving. A full disk and a read-only file system are not told here: a restart mends neither, and writes are taken
+/// again by themselves.
+pub async fn follow_store(app: Longhand, reporter: HealthReporter) {
+    let why = app.writes_stopped().await;
+    tracing::error!(cause = why.as_str(), "health says that the services that write do not serve");
+    for name in WRITING_NAMES {
+        reporter.set_service_status(name, ServingStatus::NotServing).await;
+    }
+}
+
 /// Tells whoever watches health that the daemon stops, and ends their streams: a watch has no end of its own, and would
 /// hold the daemon up.
 pub async fn not_serving(reporter: &HealthReporter) {

@@ -52,8 +52,14 @@ fn code(reason: Reason) -> Code {
         | Reason::SummaryTasksOff
         | Reason::SummaryLeaseLost
         | Reason::BoundaryInvalid => Code::FailedPrecondition,
-        Reason::ContextTooLarge | Reason::TooManyStreams | Reason::RequestTooLarge => Code::ResourceExhausted,
-        Reason::StoreBusy | Reason::StoreReadOnly | Reason::ShuttingDown => Code::Unavailable,
+        Reason::ContextTooLarge | Reason::TooManyStreams | Reason::RequestTooLarge | Reason::StorageFull => {
+            Code::ResourceExhausted
+        }
+        Reason::StoreBusy
+        | Reason::OutcomeUncertain
+        | Reason::StoreStopped
+        | Reason::StorageReadOnly
+        | Reason::ShuttingDown => Code::Unavailable,
         Reason::RowCorrupt => Code::DataLoss,
         Reason::Internal => Code::Internal,
     }
