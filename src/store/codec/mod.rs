@@ -6,7 +6,9 @@ mod parts;
 
 pub(crate) use events::{decode_event, encode_event};
 pub(crate) use marks::{decode_cut, decode_layout, decode_mark, encode_cut, encode_layout, encode_mark, mark_kind};
-pub(crate) use parts::{EncodedBlob, EncodedPart, commitment, decode_part, decompress, encode_part, inline_body, media_blobs};
+pub(crate) use parts::{
+    EncodedBlob, EncodedPart, commitment, decode_part, decompress, encode_part, inline_body, media_blobs,
+};
 
 use crate::limits;
 use crate::model::compaction::{CompactionKind, CompactionState, Failure, Level, Outcome, RevisionRange, Trigger};
@@ -17,7 +19,6 @@ use crate::model::part::ResultStatus;
 use crate::model::session::SessionState;
 use crate::model::usage::{ModelWindow, Usage};
 use crate::store::error::{Error, Result};
-use prost::Message as _;
 use uuid::Uuid;
 
 /// Gives every closed enum a fixed number on disk, and refuses unknown ones.
