@@ -74,6 +74,18 @@ pub const WRITER_QUEUE_MAX: usize = 1_024;
 pub const WRITER_QUEUE_BYTES_MAX: usize = 256 * 1024 * 1024;
 /// Commands that the writer commits together.
 pub const WRITER_BATCH_MAX: usize = 256;
+/// Batches after which the writer looks how long the log is …
+pub const CHECKPOINT_LOOK_BATCHES: usize = 16;
+/// … and content after which it does.
+pub const CHECKPOINT_LOOK_BYTES: usize = 4 * 1024 * 1024;
+/// The log is folded into the database from this length on: fewer checkpoints halve the longest commits.
+pub const CHECKPOINT_BYTES_MIN: i64 = 16 * 1024 * 1024;
+/// A log of this length is told of: something keeps it from being folded.
+pub const CHECKPOINT_BEHIND_BYTES: i64 = 128 * 1024 * 1024;
+/// The length that the log's file is cut to when it begins anew; a file that need not grow is written faster.
+pub const LOG_BYTES_KEPT: u64 = 64 * 1024 * 1024;
+/// How often an idle writer looks whether its files are still there.
+pub const FILES_CHECK_MS: u64 = 1_000;
 /// Session heads that the writer keeps in memory.
 pub const HEADS_MAX: usize = 10_000;
 /// Hashes of views shortened for one call that are kept, so that the usage of their replies is not taken for the whole

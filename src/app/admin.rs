@@ -11,7 +11,7 @@ use crate::model::time::Timestamp;
 use crate::policy::presets;
 pub use crate::scheduler::{Health, ReadFailure};
 use crate::store::{Checked, Durability, Finding};
-pub use crate::store::{Fare, Spent, Tally};
+pub use crate::store::{Checkpoints, Fare, Spent, Tally, WriteState};
 pub use crate::summarizer::{Breaker, Gate};
 use tokio::sync::{mpsc, watch};
 
@@ -38,8 +38,10 @@ pub struct ServerInfo {
     pub stream_count: usize,
     /// Bytes of the database and its log.
     pub database_bytes: i64,
-    /// Whether writes are taken.
-    pub writable: bool,
+    /// Whether writes are taken, and why not.
+    pub writes: WriteState,
+    /// How folding the log into the database goes.
+    pub checkpoints: Checkpoints,
     /// How reductions fare.
     pub fare: Fare,
     /// What requests to models came to.
@@ -99,6 +101,11 @@ pub enum CheckItem {
 }
 
 impl Longhand {
+    /// Waits until no write is taken any more before the daemon starts again, and says why.
+    pub async fn writes_stopped(&self) -> WriteState {
+        self.store().stopped().await
+    }
+
     /// The daemon's state.
     pub async fn server_info(&self) -> Result<ServerInfo> {
         let (ready_count, running_count) = self.store().job_counts().await?;
@@ -125,7 +132,8 @@ impl Longhand {
             running_count,
             stream_count: self.stream_count(),
             database_bytes: self.store().bytes_on_disk(),
-            writable: self.store().is_writable(),
+            writes: self.store().write_state(),
+            checkpoints: self.store().checkpoints(),
             fare: self.store().fare(now).await?,
             spent: self.store().spent().await?,
             providers: gates.into_iter().map(provider).collect(),

@@ -91,8 +91,16 @@ pub enum Reason {
     EncodingUnknown,
     /// Too many writes wait; try again.
     StoreBusy,
-    /// The disk failed to sync: the store serves reads only.
-    StoreReadOnly,
+    /// The disk failed while this was written: it may be there once the daemon has started again, or not. Ask again
+    /// then, with the same request id.
+    OutcomeUncertain,
+    /// The disk failed, or files of the store were removed: it serves reads only until the daemon starts again. The
+    /// metadata's `cause` says which.
+    StoreStopped,
+    /// The disk is full; nothing was written. Writes are taken again once there is room.
+    StorageFull,
+    /// The file system takes no writes; nothing was written.
+    StorageReadOnly,
     /// The daemon is stopping; resume with the last cursor.
     ShuttingDown,
     /// No service has a method of this name.
@@ -109,7 +117,7 @@ pub enum Reason {
 
 impl Reason {
     /// Every reason.
-    pub const ALL: [Self; 49] = [
+    pub const ALL: [Self; 52] = [
         Self::SessionNotFound,
         Self::MessageNotFound,
         Self::DraftNotFound,
@@ -152,7 +160,10 @@ impl Reason {
         Self::RequestTimedOut,
         Self::EncodingUnknown,
         Self::StoreBusy,
-        Self::StoreReadOnly,
+        Self::OutcomeUncertain,
+        Self::StoreStopped,
+        Self::StorageFull,
+        Self::StorageReadOnly,
         Self::ShuttingDown,
         Self::MethodUnknown,
         Self::RequestTooLarge,
@@ -206,7 +217,10 @@ impl Reason {
             Self::RequestTimedOut => "REQUEST_TIMED_OUT",
             Self::EncodingUnknown => "ENCODING_UNKNOWN",
             Self::StoreBusy => "STORE_BUSY",
-            Self::StoreReadOnly => "STORE_READ_ONLY",
+            Self::OutcomeUncertain => "OUTCOME_UNCERTAIN",
+            Self::StoreStopped => "STORE_STOPPED",
+            Self::StorageFull => "STORAGE_FULL",
+            Self::StorageReadOnly => "STORAGE_READ_ONLY",
             Self::ShuttingDown => "SHUTTING_DOWN",
             Self::MethodUnknown => "METHOD_UNKNOWN",
             Self::RequestTooLarge => "REQUEST_TOO_LARGE",
@@ -217,7 +231,7 @@ impl Reason {
     }
 }
 
-/// Why something cannot be done. Nothing was written.
+/// Why something cannot be done. Nothing was written, unless the reason is that nobody knows.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct Error {
@@ -309,10 +323,17 @@ impl From<store::Error> for Error {
             E::TooManyCompactions { limit } => plain(Reason::TooManyCompactions).with("limit", limit),
             E::BoundaryInvalid(_) => plain(Reason::BoundaryInvalid),
             E::Busy => plain(Reason::StoreBusy),
-            E::Poisoned => plain(Reason::StoreReadOnly),
+            E::Stopped(cause) => plain(Reason::StoreStopped).with("cause", cause.as_str()),
+            E::Uncertain => plain(Reason::OutcomeUncertain),
+            E::Full => plain(Reason::StorageFull),
+            E::ReadOnly => plain(Reason::StorageReadOnly),
             E::Closed => plain(Reason::ShuttingDown),
-            E::Corrupt { table, .. } => plain(Reason::RowCorrupt).with("table", table),
-            E::LeaseLost | E::Database(_) | E::Open(_) => Self::internal(message),
+            E::Corrupt { table, row, .. } => {
+                tracing::error!(%message, "a row is damaged");
+                let error = plain(Reason::RowCorrupt).with("table", table);
+                if row.is_empty() { error } else { error.with("row", row) }
+            }
+            E::LeaseLost | E::Database(_) | E::Disk(_) | E::Open(_) => Self::internal(message),
         }
     }
 }

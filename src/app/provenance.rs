@@ -40,8 +40,8 @@ impl Longhand {
         let Some(covered) = &source.layout.covered else { return Ok(None) };
         let event = self.store().event_at(source.session, covered.mark).await?;
         let Some(EventBody::Compacted { trigger, outcome, .. }) = event.map(|event| event.body) else {
-            let detail = "the mark of a summary has no event that tells of it".to_owned();
-            return Err(store::Error::Corrupt { table: "event", detail }.into());
+            let detail = "the mark of a summary has no event that tells of it";
+            return Err(store::Error::corrupt("event", detail).into());
         };
         Ok(Some(Provenance {
             compaction: Some(covered.compaction),

@@ -36,7 +36,13 @@ const fn gauge(name: &'static str, help: &'static str) -> Family {
 /// Labels: `version`, `sqlite_version`.
 const BUILD: Family = gauge("longhand_build_info", "Always 1; the labels say what is running.");
 const STARTED: Family = gauge("longhand_start_timestamp_seconds", "When the daemon started, since 1970.");
-const WRITABLE: Family = gauge("longhand_writable", "1 while writes are taken, 0 after the disk failed to sync.");
+const WRITABLE: Family = gauge("longhand_writable", "1 while writes are taken, 0 while they are refused.");
+/// Label: `state` (`accepted`, `disk_failed`, `files_replaced`, `storage_full`, `storage_read_only`).
+const WRITES: Family = gauge("longhand_write_state", "1 for the state that writes are in, 0 for the others.");
+const PENDING: Family =
+    gauge("longhand_log_pending_bytes", "Bytes of the log that were not in the database when it was last looked at.");
+const FOLDING: Family =
+    gauge("longhand_checkpoint_failures", "Attempts in a row to fold the log into the database that failed.");
 const EVENTS: Family = counter("longhand_events_total", "Committed changes in the store.");
 const DATABASE: Family = gauge("longhand_database_bytes", "Size of the database and its log on disk.");
 const SUBSCRIBERS: Family = gauge("longhand_subscribers", "Open event streams.");
@@ -196,7 +202,11 @@ pub(super) fn text(info: &pb::GetServerInfoResponse) -> String {
     let build = vec![("version", info.version.clone()), ("sqlite_version", info.sqlite_version.clone())];
     told.family(BUILD, Scale::Whole, [(build, 1)]);
     told.family(STARTED, Scale::Millionths, info.start_time.as_ref().map(|time| (Vec::new(), micros(time))));
-    told.figure(WRITABLE, i64::from(info.writable));
+    told.figure(WRITABLE, i64::from(info.write_state() == pb::WriteState::Accepted));
+    told.family(WRITES, Scale::Whole, writes(info.write_state()));
+    let checkpoint = info.checkpoint.clone().unwrap_or_default();
+    told.figure(PENDING, checkpoint.pending_bytes);
+    told.figure(FOLDING, checkpoint.failure_count);
     told.figure(EVENTS, info.head_seq);
     told.figure(DATABASE, info.database_bytes);
     told.figure(SUBSCRIBERS, info.subscriber_count);
@@ -226,6 +236,21 @@ pub(super) fn text(info: &pb::GetServerInfoResponse) -> String {
     spendings(&mut told, &info.spendings);
     providers(&mut told, &info.providers);
     told.text
+}
+
+/// Every state that writes can be in, and which one they are in.
+fn writes(now: pb::WriteState) -> impl Iterator<Item = (Labels, i64)> {
+    const STATES: [pb::WriteState; 5] = [
+        pb::WriteState::Accepted,
+        pb::WriteState::DiskFailed,
+        pb::WriteState::FilesReplaced,
+        pb::WriteState::StorageFull,
+        pb::WriteState::StorageReadOnly,
+    ];
+    STATES.into_iter().map(move |state| {
+        let name = label(state.as_str_name(), "WRITE_STATE_", "unknown");
+        (vec![("state", name)], i64::from(state == now))
+    })
 }
 
 fn spendings(told: &mut Exposition, spendings: &[pb::SpendingTally]) {
@@ -359,7 +384,8 @@ mod tests {
         let unknown = pb::ReductionTally { level: 77, ..tally(pb::CompactionKind::Prune, done, 2, 6) };
         pb::GetServerInfoResponse {
             version: "0.1.0".into(),
-            writable: true,
+            write_state: pb::WriteState::Accepted.into(),
+            checkpoint: Some(pb::CheckpointState { pending_bytes: 7, failure_count: 2, failure: "why".into() }),
             head_seq: 12,
             start_time: Some(until),
             reductions: vec![
@@ -388,6 +414,10 @@ mod tests {
             (r#"longhand_build_info{version="0.1.0",sqlite_version=""}"#.to_owned(), 1.0),
             ("longhand_start_timestamp_seconds".to_owned(), 1_700_000_000.25),
             ("longhand_writable".to_owned(), 1.0),
+            (r#"longhand_write_state{state="accepted"}"#.to_owned(), 1.0),
+            (r#"longhand_write_state{state="storage_full"}"#.to_owned(), 0.0),
+            ("longhand_log_pending_bytes".to_owned(), 7.0),
+            ("longhand_checkpoint_failures".to_owned(), 2.0),
             ("longhand_events_total".to_owned(), 12.0),
             ("longhand_scheduler_stopped".to_owned(), 1.0),
             ("longhand_sessions_failing".to_owned(), 1.0),

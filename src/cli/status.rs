@@ -61,7 +61,16 @@ fn lines(info: &pb::GetServerInfoResponse) -> Vec<(&'static str, String)> {
         pb::Durability::Full => "a crash of the machine".to_owned(),
         pb::Durability::ProcessCrash => "a crash of the daemon only".to_owned(),
     };
-    let writes = if info.writable { "taken" } else { "REFUSED: the disk failed, reads only" };
+    let writes = match info.write_state() {
+        pb::WriteState::Unspecified => "in a state that this version does not know",
+        pb::WriteState::Accepted => "taken",
+        pb::WriteState::StorageFull => "REFUSED: the disk is full",
+        pb::WriteState::StorageReadOnly => "REFUSED: the file system takes no writes",
+        pb::WriteState::DiskFailed => "REFUSED until the daemon starts again: the disk failed, reads only",
+        pb::WriteState::FilesReplaced => {
+            "REFUSED until the daemon starts again: its files were removed, replaced or cut off, reads only"
+        }
+    };
     let (due, ready, running) = (info.due_session_count, info.ready_compaction_count, info.running_compaction_count);
     let (breaker, overhead) = (info.breaker_session_count, info.overhead_session_count);
     let (undo, cooling) = (info.undo_session_count, info.cooling_session_count);
@@ -72,6 +81,7 @@ fn lines(info: &pb::GetServerInfoResponse) -> Vec<(&'static str, String)> {
         ("writes survive", durability),
         ("store", info.store_id.clone()),
         ("size on disk", format!("{} KiB", info.database_bytes / 1024)),
+        ("log", checkpoint_text(info.checkpoint.as_ref())),
         ("sessions", info.session_count.to_string()),
         ("events", info.head_seq.to_string()),
         ("subscribers", info.subscriber_count.to_string()),
@@ -115,6 +125,16 @@ fn clients(traffic: pb::TrafficState) -> String {
 fn scheduler_text(failure: &pb::SchedulerFailure) -> String {
     let (since, tries) = (time(failure.since_time.as_ref()), count(failure.attempt_count, "try"));
     format!("STOPPED since {since}, {tries} in vain: {}", failure.message)
+}
+
+/// How folding the log into the database goes, in words.
+fn checkpoint_text(checkpoint: Option<&pb::CheckpointState>) -> String {
+    let Some(checkpoint) = checkpoint else { return "not told".to_owned() };
+    let pending = format!("{} KiB not in the database yet", checkpoint.pending_bytes / 1024);
+    match checkpoint.failure_count {
+        0 => pending,
+        failures => format!("{pending}; CHECKPOINTS FAIL, {failures} in a row: {}", checkpoint.failure),
+    }
 }
 
 /// Reductions that ended in the same way, in words.
@@ -207,10 +227,30 @@ mod tests {
 
     #[test]
     fn a_store_that_takes_no_writes_is_told_loudly() {
-        let mut info = pb::GetServerInfoResponse { writable: true, ..pb::GetServerInfoResponse::default() };
-        assert!(!text(&lines(&info)).contains("REFUSED"));
-        info.writable = false;
-        assert!(text(&lines(&info)).contains("REFUSED"));
+        let told = |state: pb::WriteState| {
+            let write_state = state.into();
+            text(&lines(&pb::GetServerInfoResponse { write_state, ..pb::GetServerInfoResponse::default() }))
+        };
+        assert!(!told(pb::WriteState::Accepted).contains("REFUSED"));
+        for (state, why) in [
+            (pb::WriteState::StorageFull, "REFUSED: the disk is full"),
+            (pb::WriteState::StorageReadOnly, "REFUSED: the file system takes no writes"),
+            (pb::WriteState::DiskFailed, "REFUSED until the daemon starts again: the disk failed"),
+            (pb::WriteState::FilesReplaced, "REFUSED until the daemon starts again: its files"),
+        ] {
+            assert!(told(state).contains(why), "{state:?}");
+        }
+    }
+
+    #[test]
+    fn a_log_that_cannot_be_folded_is_told_loudly() {
+        let told = |failure_count, failure: &str| {
+            let checkpoint = pb::CheckpointState { pending_bytes: 4_096, failure_count, failure: failure.to_owned() };
+            let checkpoint = Some(checkpoint);
+            text(&lines(&pb::GetServerInfoResponse { checkpoint, ..pb::GetServerInfoResponse::default() }))
+        };
+        assert!(told(0, "").contains("log: 4 KiB not in the database yet\n"));
+        assert!(told(2, "the disk is full").contains("CHECKPOINTS FAIL, 2 in a row: the disk is full"));
     }
 
     #[test]

@@ -3,7 +3,9 @@
 use super::convert::compaction::{kind, level, state, trigger};
 use super::convert::session::durability;
 use super::convert::{count, time, usage};
-use crate::app::admin::{Breaker, ChainHead, CheckItem, PresetInfo, Provider, ReadFailure, Spent, Tally};
+use crate::app::admin::{
+    Breaker, ChainHead, CheckItem, Checkpoints, PresetInfo, Provider, ReadFailure, Spent, Tally, WriteState,
+};
 use crate::app::traffic::TrafficState;
 use crate::app::{Error, Longhand, Reason};
 use crate::pb;
@@ -57,6 +59,24 @@ fn spending(spent: Spent) -> pb::SpendingTally {
         cost_micro_usd: spent.cost_micros,
         unpriced_count: spent.unpriced,
         duration_ms: spent.duration_ms,
+    }
+}
+
+fn write_state(state: WriteState) -> pb::WriteState {
+    match state {
+        WriteState::Accepted => pb::WriteState::Accepted,
+        WriteState::StorageFull => pb::WriteState::StorageFull,
+        WriteState::StorageReadOnly => pb::WriteState::StorageReadOnly,
+        WriteState::DiskFailed => pb::WriteState::DiskFailed,
+        WriteState::FilesReplaced => pb::WriteState::FilesReplaced,
+    }
+}
+
+fn checkpoint(checkpoints: Checkpoints) -> pb::CheckpointState {
+    pb::CheckpointState {
+        pending_bytes: checkpoints.pending_bytes,
+        failure_count: checkpoints.failures,
+        failure: checkpoints.failure,
     }
 }
 
@@ -159,7 +179,8 @@ impl AdminService for Admin {
             running_compaction_count: info.running_count,
             subscriber_count: i64::from(count(info.stream_count)),
             database_bytes: info.database_bytes,
-            writable: info.writable,
+            write_state: write_state(info.writes).into(),
+            checkpoint: Some(checkpoint(info.checkpoints)),
             reductions: info.fare.tallies.iter().map(tally).collect(),
             due_session_count: info.fare.due_count,
             breaker_session_count: info.fare.breaker_count,

@@ -98,10 +98,22 @@ pub async fn router(app: Longhand) -> (Routes, HealthReporter) {
     (routes, reporter)
 }
 
-/// Tells whoever watches health when compactions do not go on because the scheduler cannot read the store, until the
-/// daemon stops.
+/// The services that write, and the daemon as a whole: a restart is what mends a store that takes no writes.
+const WRITING_NAMES: [&str; 5] = [
+    "",
+    pb::session_service_server::SERVICE_NAME,
+    pb::message_service_server::SERVICE_NAME,
+    pb::compaction_service_server::SERVICE_NAME,
+    pb::summary_task_service_server::SERVICE_NAME,
+];
+
+/// Keeps health true until the daemon stops: compactions do not serve while the scheduler cannot read the store, and
+/// nothing that writes does once the store takes no writes any more until the daemon starts again. Services that only
+/// read go on serving. A full disk and a read-only file system do not change health: a restart mends neither, and writes
+/// are taken again by themselves.
 pub async fn report_health(reporter: HealthReporter, app: Longhand, stopping: CancellationToken) {
     let mut scheduler = app.scheduler_health();
+    let mut writes_stopped = std::pin::pin!(app.writes_stopped());
     loop {
         let status = match scheduler.borrow_and_update().failure {
             None => ServingStatus::Serving,
@@ -110,6 +122,13 @@ pub async fn report_health(reporter: HealthReporter, app: Longhand, stopping: Ca
         reporter.set_service_status(pb::compaction_service_server::SERVICE_NAME, status).await;
         tokio::select! {
             () = stopping.cancelled() => return,
+            cause = &mut writes_stopped => {
+                tracing::error!(cause = cause.as_str(), "health says that the services that write do not serve");
+                for name in WRITING_NAMES {
+                    reporter.set_service_status(name, ServingStatus::NotServing).await;
+                }
+                return;
+            }
             changed = scheduler.changed() => if changed.is_err() { return },
         }
     }

@@ -61,9 +61,14 @@ fn code(reason: Reason) -> Code {
         | Reason::ReaderStalled
         | Reason::TooManyViews
         | Reason::TooManyRequests
-        | Reason::RequestTooLarge => Code::ResourceExhausted,
+        | Reason::RequestTooLarge
+        | Reason::StorageFull => Code::ResourceExhausted,
         Reason::RequestTimedOut => Code::DeadlineExceeded,
-        Reason::StoreBusy | Reason::StoreReadOnly | Reason::ShuttingDown => Code::Unavailable,
+        Reason::StoreBusy
+        | Reason::OutcomeUncertain
+        | Reason::StoreStopped
+        | Reason::StorageReadOnly
+        | Reason::ShuttingDown => Code::Unavailable,
         Reason::RowCorrupt => Code::DataLoss,
         Reason::Internal => Code::Internal,
     }

@@ -443,7 +443,10 @@ async fn the_daemon_tells_about_itself() {
     let session = served.create("s").await;
     let info = admin.get_server_info(pb::GetServerInfoRequest {}).await.expect("the daemon").into_inner();
     assert_eq!((info.version.as_str(), info.session_count), (env!("CARGO_PKG_VERSION"), 1));
-    assert_eq!((info.head_seq, info.durability(), info.writable), (1, pb::Durability::ProcessCrash, true));
+    assert_eq!(
+        (info.head_seq, info.durability(), info.write_state()),
+        (1, pb::Durability::ProcessCrash, pb::WriteState::Accepted)
+    );
 
     let presets = admin.list_presets(pb::ListPresetsRequest {}).await.expect("presets").into_inner().presets;
     let default: Vec<&str> =

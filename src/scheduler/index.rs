@@ -72,7 +72,7 @@ async fn fill_on(store: &Store, noted: &Noted) {
         };
         match fill_one(store, session).await {
             Ok(()) => {}
-            Err(store::Error::Closed | store::Error::Poisoned) => return,
+            Err(store::Error::Closed | store::Error::Stopped(_)) => return,
             Err(store::Error::Busy) => {
                 noted.add(session);
                 tokio::time::sleep(Duration::from_millis(limits::SCHEDULER_TICK_MS)).await;

@@ -18,6 +18,8 @@ where
         };
         let longest = match error {
             store::Error::Busy => limits::RETRY_MS_MAX,
+            // Room is made by somebody who takes his time.
+            store::Error::Full | store::Error::ReadOnly => limits::RETRY_MS_MAX,
             store::Error::Database(_) => limits::COMMIT_RETRY_MS_MAX,
             _ => return Err(error),
         };
@@ -36,7 +38,7 @@ pub(super) fn is_held(beat: store::Result<()>) -> store::Result<bool> {
     match beat {
         Ok(()) => Ok(true),
         Err(store::Error::LeaseLost) => Ok(false),
-        Err(error @ (store::Error::Busy | store::Error::Database(_))) => {
+        Err(error @ (store::Error::Busy | store::Error::Full | store::Error::ReadOnly | store::Error::Database(_))) => {
             tracing::warn!(%error, "a claim is renewed later");
             Ok(true)
         }
@@ -51,7 +53,9 @@ mod tests {
     #[test]
     fn a_claim_outlives_what_passes() {
         assert!(is_held(Ok(())).expect("no error"));
-        assert!(is_held(Err(store::Error::Busy)).expect("it passes"));
+        for passes in [store::Error::Busy, store::Error::Full, store::Error::ReadOnly] {
+            assert!(is_held(Err(passes)).expect("it passes"));
+        }
         assert!(is_held(Err(store::Error::Database(sqlx::Error::PoolTimedOut))).expect("it passes"));
         assert!(!is_held(Err(store::Error::LeaseLost)).expect("no error"));
         assert!(is_held(Err(store::Error::Closed)).is_err());

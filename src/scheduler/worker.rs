@@ -86,8 +86,7 @@ impl<'a> Writer<'a> {
 
 /// Reads a stored policy.
 fn policy_of(source: &Source) -> Result<Policy, Error> {
-    upgrade::parse(&source.policy.json)
-        .map_err(|error| Error::Store(store::Error::Corrupt { table: "policy_text", detail: error.to_string() }))
+    upgrade::parse(&source.policy.json).map_err(|error| Error::Store(store::Error::corrupt("policy_text", error)))
 }
 
 fn breaker(policy: &Policy) -> Breaker {

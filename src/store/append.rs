@@ -156,7 +156,7 @@ pub(crate) async fn kept_answer(reader: &mut Reader<'_>, key: i64, caller: &Call
         return Err(Error::RequestIdReused { request_id: id.clone() });
     }
     let receipt: &[u8] = row.try_get(1)?;
-    let receipt = prost::Message::decode(receipt).map_err(|error| Error::corrupt("request", error))?;
+    let receipt = codec::decode("request", receipt).map_err(|error| error.in_row(id))?;
     Receipt::from_disk(receipt).map(Some)
 }
 

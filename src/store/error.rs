@@ -1,5 +1,6 @@
 //! What can go wrong in the store.
 
+use super::health::WriteState;
 use crate::model::Revision;
 
 /// Why the store did not do what it was asked. Nothing was written, unless a variant says otherwise.
@@ -101,23 +102,37 @@ pub enum Error {
     /// Too many writes wait.
     #[error("too many writes are waiting")]
     Busy,
-    /// The disk failed to sync: nothing is acknowledged any more.
-    #[error("the disk failed to sync; the store serves reads only")]
-    Poisoned,
+    /// No write is tried until the daemon starts again; nothing of this one is there.
+    #[error("the store serves reads only until the daemon starts again: {0}")]
+    Stopped(WriteState),
+    /// The disk failed while this was written: it may be there when the daemon starts again, or not.
+    #[error("the disk failed while this was written: once the daemon has started again it may be there or not")]
+    Uncertain,
+    /// The disk is full; nothing of the write is there.
+    #[error("the disk is full; nothing was written")]
+    Full,
+    /// The file system takes no writes; nothing of this one is there.
+    #[error("the file system takes no writes; nothing was written")]
+    ReadOnly,
+    /// The disk failed to write or to sync.
+    #[error("the disk failed: {0}")]
+    Disk(#[source] sqlx::Error),
     /// The daemon is stopping.
     #[error("the store is closing")]
     Closed,
     /// A row is not what it should be.
-    #[error("corrupt {table}: {detail}")]
+    #[error("corrupt {table}{}{row}: {detail}", if row.is_empty() { "" } else { " " })]
     Corrupt {
         /// The table.
         table: &'static str,
+        /// The row, by the id that clients know or else by its key; empty where nobody can say.
+        row: String,
         /// What is wrong.
         detail: String,
     },
     /// The database refused.
     #[error("database: {0}")]
-    Database(#[from] sqlx::Error),
+    Database(#[source] sqlx::Error),
     /// The store cannot be opened.
     #[error("{0}")]
     Open(String),
@@ -150,13 +165,87 @@ impl std::fmt::Display for Kind {
 impl Error {
     /// A row that is not what it should be.
     pub(crate) fn corrupt(table: &'static str, detail: impl std::fmt::Display) -> Self {
-        Self::Corrupt { table, detail: detail.to_string() }
+        Self::Corrupt { table, row: String::new(), detail: detail.to_string() }
+    }
+
+    /// The same with the row that it is about, unless something nearer to it has said so.
+    #[must_use]
+    pub(crate) fn in_row(mut self, id: impl std::fmt::Display) -> Self {
+        if let Self::Corrupt { row, .. } = &mut self
+            && row.is_empty()
+        {
+            *row = id.to_string();
+        }
+        self
+    }
+
+    /// Whether a sync failed, or what is as good as one: the kernel may have dropped what it was given.
+    pub(crate) fn is_failed_sync(&self) -> bool {
+        let Self::Disk(sqlx::Error::Database(error)) = self else { return true };
+        let code = error.code().and_then(|code| code.parse::<i32>().ok());
+        !matches!(code, Some(sqlite::IO_WRITE))
+    }
+
+    /// Whether a command that ends so takes its whole transaction along: it is about the database and not about what was
+    /// asked.
+    pub(crate) fn is_of_database(&self) -> bool {
+        matches!(
+            self,
+            Self::Database(_)
+                | Self::Disk(_)
+                | Self::Full
+                | Self::ReadOnly
+                | Self::Stopped(_)
+                | Self::Busy
+                | Self::Corrupt { .. }
+        )
     }
 
     /// Something that is not there.
     pub(crate) fn not_found(kind: Kind, id: impl std::fmt::Display) -> Self {
         Self::NotFound { kind, id: id.to_string() }
     }
+}
+
+impl From<sqlx::Error> for Error {
+    fn from(error: sqlx::Error) -> Self {
+        let code = match &error {
+            sqlx::Error::Database(error) => error.code().and_then(|code| code.parse::<i32>().ok()).unwrap_or_default(),
+            sqlx::Error::ColumnDecode { .. } | sqlx::Error::Decode(_) | sqlx::Error::ColumnNotFound(_) => {
+                return Self::corrupt("database", error);
+            }
+            sqlx::Error::PoolTimedOut => return Self::Busy,
+            _ => return Self::Database(error),
+        };
+        match (code, code & 0xff) {
+            (sqlite::READ_ONLY_MOVED, _) => Self::Stopped(WriteState::FilesReplaced),
+            // What cannot be read is lost to the reader, and nothing was written.
+            (sqlite::IO_READ | sqlite::IO_SHORT_READ | sqlite::IO_DATA | sqlite::IO_CORRUPT_FILE_SYSTEM, _)
+            | (_, sqlite::CORRUPT | sqlite::NOT_A_DATABASE) => Self::corrupt("database", error),
+            (_, sqlite::BUSY | sqlite::LOCKED) => Self::Busy,
+            (_, sqlite::READ_ONLY) => Self::ReadOnly,
+            (_, sqlite::IO) => Self::Disk(error),
+            (_, sqlite::FULL) => Self::Full,
+            _ => Self::Database(error),
+        }
+    }
+}
+
+/// SQLite's result codes: the primary one in the low byte, what it says more precisely above.
+mod sqlite {
+    pub(super) const BUSY: i32 = 5;
+    pub(super) const LOCKED: i32 = 6;
+    pub(super) const READ_ONLY: i32 = 8;
+    pub(super) const IO: i32 = 10;
+    pub(super) const CORRUPT: i32 = 11;
+    pub(super) const FULL: i32 = 13;
+    pub(super) const NOT_A_DATABASE: i32 = 26;
+    pub(super) const READ_ONLY_MOVED: i32 = 8 | 4 << 8;
+    pub(super) const IO_READ: i32 = 10 | 1 << 8;
+    pub(super) const IO_SHORT_READ: i32 = 10 | 2 << 8;
+    pub(super) const IO_WRITE: i32 = 10 | 3 << 8;
+    pub(super) const IO_DATA: i32 = 10 | 32 << 8;
+    pub(super) const IO_CORRUPT_FILE_SYSTEM: i32 = 10 | 33 << 8;
 }
 
 /// What the store answers.

@@ -42,9 +42,14 @@ pub(crate) const STATEMENTS: &[&str] =
     &[OF_STORE, OF_SESSION, OF_STRETCH, AT_REVISION, AT_SEQ, PLACE, SNAPSHOT, MATCHES_IN_MUTATION, HASH_AT];
 
 fn from_row(row: &SqliteRow) -> Result<(i64, Event)> {
+    let seq: Seq = row.try_get(0)?;
+    read(row, seq).map_err(|error| error.in_row(seq))
+}
+
+fn read(row: &SqliteRow, seq: Seq) -> Result<(i64, Event)> {
     let hash: Vec<u8> = row.try_get(9)?;
     let event = Event {
-        seq: row.try_get(0)?,
+        seq,
         session_id: SessionId(codec::uuid(row.try_get(1)?)?),
         revision: row.try_get(2)?,
         ends_mutation: row.try_get(4)?,

@@ -4,6 +4,7 @@
 //! daemon does.
 
 use super::error::{Error, Result};
+use crate::limits;
 use rustix::fs::{FlockOperation, OFlags};
 use std::fs::{File, Metadata};
 use std::io;
@@ -29,6 +30,8 @@ const OTHERS: u32 = 0o077;
 /// What a database begins with, up to and including the application id, in bytes.
 const HEADER_BYTES: usize = 72;
 const HEADER_MAGIC: &[u8] = b"SQLite format 3\0";
+/// What a log begins with, by the order of its checksums' bytes.
+const LOG_MAGIC: [u32; 2] = [0x377f_0682, 0x377f_0683];
 const LOG_HEADER_BYTES: u64 = 32;
 const FRAME_HEADER_BYTES: u64 = 24;
 const JOURNAL_MAGIC: [u8; 8] = [0xd9, 0xd5, 0x05, 0xf9, 0x20, 0xa1, 0x63, 0xd7];
@@ -162,6 +165,72 @@ fn check_owner(path: &Path, found: &Metadata, private: u32) -> Result<()> {
 fn check_writable(path: &Path) -> Result<()> {
     rustix::fs::access(path, rustix::fs::Access::READ_OK | rustix::fs::Access::WRITE_OK)
         .map_err(|error| failed("write to", path, &error.into()))
+}
+
+/// What a file is, whatever it is called.
+type Identity = (u64, u64);
+
+/// A file that the store has open, as it was found.
+struct Watched {
+    path: PathBuf,
+    identity: Identity,
+    /// What its length never falls below, in bytes.
+    least: u64,
+    /// The most that `least` rises to: the log's file is cut to this length when it begins anew.
+    least_max: u64,
+}
+
+/// The files that the store has open. SQLite goes on with files that nobody else finds any more, or that somebody cut
+/// off; what it writes to them would be gone with the daemon.
+pub(crate) struct Watch {
+    directory: PathBuf,
+    files: Vec<Watched>,
+    log: File,
+}
+
+impl Watch {
+    /// Begins with the files as they are: they are locked, and SQLite has just opened them.
+    pub(crate) fn begin(directory: &Path) -> Result<Self> {
+        let [database, log, index, _] = paths(directory);
+        let watched = |(path, least_max): (PathBuf, u64)| {
+            let found = std::fs::symlink_metadata(&path).map_err(|error| failed("look at", &path, &error))?;
+            Ok(Watched { path, identity: (found.dev(), found.ino()), least: 0, least_max })
+        };
+        // SQLite takes no locks on its log, so that this one closes nothing of its.
+        let reading = File::open(&log).map_err(|error| failed("open", &log, &error))?;
+        let files = [(database, u64::MAX), (log, limits::LOG_BYTES_KEPT), (index, u64::MAX)];
+        let files = files.into_iter().map(watched).collect::<Result<_>>()?;
+        Ok(Self { directory: directory.to_owned(), files, log: reading })
+    }
+
+    /// Whether the file system takes no writes now.
+    pub(crate) fn is_read_only(&self) -> bool {
+        rustix::fs::statvfs(&self.directory)
+            .is_ok_and(|found| found.f_flag.contains(rustix::fs::StatVfsMountFlags::RDONLY))
+    }
+
+    /// Looks whether all are there and hold what they held; says which is not.
+    pub(crate) fn check(&mut self) -> std::result::Result<(), String> {
+        for file in &mut self.files {
+            let path = file.path.display();
+            let found = std::fs::symlink_metadata(&file.path).map_err(|error| format!("{path}: {error}"))?;
+            if (found.dev(), found.ino()) != file.identity {
+                return Err(format!("{path} is another file now"));
+            }
+            if found.len() < file.least {
+                return Err(format!("{path} was cut off: it has {} bytes and had {}", found.len(), file.least));
+            }
+            file.least = found.len().min(file.least_max);
+        }
+        let mut magic = [0; 4];
+        // A log that was cut off and written to again has a hole where it begins.
+        match self.log.read_at(&mut magic, 0) {
+            Ok(0) => Ok(()),
+            Ok(4) if LOG_MAGIC.contains(&u32::from_be_bytes(magic)) => Ok(()),
+            Ok(_) => Err("the log has lost its beginning".to_owned()),
+            Err(error) => Err(format!("the log cannot be read: {error}")),
+        }
+    }
 }
 
 /// A copy of a database's first page, or what stands in its place.

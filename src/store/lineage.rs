@@ -178,7 +178,8 @@ impl Lineage {
         let found = self.owner_at(reader, revision).await;
         match found {
             Ok(found) if found.owner == owner && revision <= found.last => Ok(Some(found)),
-            Ok(_) | Err(Error::Corrupt { .. }) => Ok(None),
+            // A fork has no segment for what it does not inherit.
+            Ok(_) | Err(Error::Corrupt { table: "segment", .. }) => Ok(None),
             Err(error) => Err(error),
         }
     }

@@ -80,6 +80,13 @@ struct Found {
 impl Found {
     /// Reads a row as it stood at `at`: a later seal is not seen.
     fn from_row(row: &SqliteRow, at: Revision) -> Result<Self> {
+        Self::read(row, at).map_err(|error| match row.try_get(4).ok().and_then(|id| codec::uuid(id).ok()) {
+            Some(id) => error.in_row(MessageId(id)),
+            None => error,
+        })
+    }
+
+    fn read(row: &SqliteRow, at: Revision) -> Result<Self> {
         let head = codec::decode_message_head(row.try_get(9)?)?;
         let sealed: Option<Revision> = row.try_get(10)?;
         let sealed = sealed.filter(|sealed| *sealed <= at);
@@ -113,7 +120,12 @@ async fn blob(reader: &mut Reader<'_>, hash: &[u8]) -> Result<Vec<u8>> {
         .one(sqlx::query(BLOB).bind(hash.to_vec()))
         .await?
         .ok_or_else(|| Error::corrupt("blob", "a blob is missing"))?;
-    codec::decompress("blob", row.try_get(0)?, row.try_get(1)?, row.try_get(2)?)
+    let plain = codec::decompress("blob", row.try_get(0)?, row.try_get(1)?, row.try_get(2)?)?;
+    if blake3::hash(&plain).as_bytes().as_slice() == hash {
+        Ok(plain)
+    } else {
+        Err(Error::corrupt("blob", "the bytes are not what their hash says"))
+    }
 }
 
 /// The bytes of a part's row before compression, wherever they are: columns codec, length, body, blob hash from `first`.
@@ -124,7 +136,7 @@ pub(crate) async fn plain_body(reader: &mut Reader<'_>, row: &SqliteRow, first: 
         None => {
             let body: Option<Vec<u8>> = row.try_get(first + 2)?;
             let body = body.ok_or_else(|| Error::corrupt("part", "a part has no body"))?;
-            codec::decompress("part", row.try_get(first)?, row.try_get(first + 1)?, body)
+            codec::inline_body(row.try_get(first)?, row.try_get(first + 1)?, &body)
         }
     }
 }
@@ -216,15 +228,20 @@ async fn part(reader: &mut Reader<'_>, row: &SqliteRow, at: Revision) -> Result<
     if revision > at {
         return Ok(None);
     }
+    let id = PartId(codec::uuid(row.try_get(2)?)?);
+    let (body, metadata_json) = content(reader, row).await.map_err(|error| error.in_row(id))?;
+    Ok(Some(Part { id, client_id: row.try_get(3)?, revision, body, metadata_json }))
+}
+
+/// What a part's row holds, with what it refers to.
+async fn content(reader: &mut Reader<'_>, row: &SqliteRow) -> Result<(PartBody, Option<String>)> {
     let plain = plain_body(reader, row, 5).await?;
     let mut media = HashMap::new();
     for hash in codec::media_blobs(&plain)? {
         let bytes = blob(reader, &hash).await?;
         media.insert(hash, bytes);
     }
-    let (body, metadata_json) = codec::decode_part(&plain, &|hash| media.get(hash).cloned())?;
-    let id = PartId(codec::uuid(row.try_get(2)?)?);
-    Ok(Some(Part { id, client_id: row.try_get(3)?, revision, body, metadata_json }))
+    codec::decode_part(&plain, &|hash| media.get(hash).cloned())
 }
 
 /// A message of one session's own rows, with all its parts. For the writer, which looks at what it wrote.
@@ -539,7 +556,7 @@ pub(crate) async fn layout_at(reader: &mut Reader<'_>, lineage: &Lineage, at: Re
     let stretch = lineage.owner_at(reader, at).await?;
     let row = reader.one(sqlx::query(LAYOUT).bind(stretch.owner).bind(at)).await?;
     match row {
-        Some(row) => codec::decode_layout(row.try_get(0)?),
+        Some(row) => codec::decode_layout(row.try_get(0)?).map_err(|error| error.in_row(at)),
         None => Ok(Layout::everything()),
     }
 }

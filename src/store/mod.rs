@@ -8,6 +8,7 @@ mod breaker;
 mod by_hand;
 mod chain;
 mod claims;
+mod checkpoint;
 mod codec;
 mod counts;
 mod drafts;
@@ -16,6 +17,7 @@ mod events;
 mod expand;
 mod files;
 mod head;
+mod health;
 mod jobs;
 mod lineage;
 mod marks;
@@ -44,6 +46,7 @@ pub use error::{Error, Kind, Result};
 pub use events::{EventFilter, EventPage, Looked, Moment, PagedEvent, SessionMoment};
 pub use files::paths;
 pub use head::{Fill, Receipt, RoutineTotals, Rule, SessionKey, UsageReading};
+pub use health::{Checkpoints, WriteState};
 pub use jobs::{Condition, DueSession, Enqueued, Evaluation, Loss};
 pub use marks::BranchSummary;
 pub use messages::{PageOf, VIEW_BYTES, weigh_body, weigh_bytes};
@@ -68,10 +71,11 @@ use crate::model::time::Timestamp;
 use crate::model::usage::ModelWindow;
 use crate::model::view::SourceMessage;
 use crate::model::{Revision, Seq};
+use health::Health;
 use lineage::{Lineage, Reader};
 use sqlx::SqlitePool;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use tokio::sync::{mpsc, watch};
 use uuid::Uuid;
 use writer::{Command, Reply, WriterHandle};
@@ -88,7 +92,7 @@ struct Shared {
     id: Uuid,
     durability: Durability,
     head_seq: watch::Receiver<Seq>,
-    poisoned: Arc<AtomicBool>,
+    health: Arc<Health>,
     rows_read: AtomicU64,
     directory: std::path::PathBuf,
 }
@@ -114,7 +118,7 @@ pub struct Source {
 }
 
 fn unexpected<T>() -> Result<T> {
-    Err(Error::Corrupt { table: "writer", detail: "an answer of another kind came back".to_owned() })
+    Err(Error::corrupt("writer", "an answer of another kind came back"))
 }
 
 impl Store {
@@ -128,9 +132,22 @@ impl Store {
         self.shared.durability
     }
 
-    /// Whether writes are taken.
-    pub fn is_writable(&self) -> bool {
-        !self.shared.poisoned.load(Ordering::Relaxed)
+    /// Whether writes are taken, and why not.
+    pub fn write_state(&self) -> WriteState {
+        self.shared.health.writes()
+    }
+
+    /// Waits until no write is taken any more before the daemon starts again, and says why.
+    pub async fn stopped(&self) -> WriteState {
+        let mut writes = self.shared.health.watch();
+        let state = writes.wait_for(|state| state.is_final()).await.map(|state| *state);
+        // The store itself holds the other end, so that there always is an answer.
+        state.unwrap_or_default()
+    }
+
+    /// How folding the log into the database goes.
+    pub fn checkpoints(&self) -> Checkpoints {
+        self.shared.health.checkpoints()
     }
 
     /// Follows the number of the newest committed event.

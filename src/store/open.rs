@@ -3,6 +3,7 @@
 use super::ahead;
 use super::error::{Error, Result};
 use super::files::{self, DATABASE, Standing};
+use super::health::Health;
 use super::writer::Writer;
 use super::{Shared, Store};
 use crate::clock::{Clock, fresh_id};
@@ -14,9 +15,11 @@ use sqlx::{ConnectOptions as _, Connection as _, SqlSafeStr as _, SqliteConnecti
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
+/// Rows with bodies of about a kibibyte stay on one page of the database.
+pub(crate) const PAGE_BYTES: u32 = 8_192;
 /// Older ones can corrupt a database when two connections write and checkpoint at once.
 const SQLITE_MIN: (u32, u32, u32) = (3, 51, 3);
 
@@ -79,8 +82,7 @@ fn options(directory: &Path, durability: Durability) -> SqliteConnectOptions {
             Durability::Full => SqliteSynchronous::Full,
             Durability::ProcessCrash => SqliteSynchronous::Normal,
         })
-        // Rows with bodies of about a kibibyte stay on one page.
-        .page_size(8_192)
+        .page_size(PAGE_BYTES)
         .foreign_keys(true)
         .busy_timeout(Duration::from_secs(5))
         // Sorting and temporary tables never touch the disk.
@@ -151,9 +153,9 @@ impl Store {
         let mut conn = options
             .clone()
             .create_if_missing(true)
-            // Checkpoints only here, where the one writer is; 16 MiB halve the longest commits.
-            .pragma("wal_autocheckpoint", "2000")
-            .pragma("journal_size_limit", "67108864")
+            // The writer folds the log itself: SQLite would keep a failure to itself.
+            .pragma("wal_autocheckpoint", "0")
+            .pragma("journal_size_limit", limits::LOG_BYTES_KEPT.to_string())
             .pragma("cache_size", "-65536")
             .connect()
             .await?;
@@ -174,15 +176,16 @@ impl Store {
             .max_lifetime(None)
             .connect_with(options.pragma("query_only", "on").pragma("cache_size", "-16384"))
             .await?;
-        let poisoned = Arc::new(AtomicBool::new(false));
-        let (writer, handle, head_seq) = Writer::new(conn, clock, poisoned.clone()).await?;
+        let health = Arc::new(Health::new());
+        let files = files::Watch::begin(&directory)?;
+        let (writer, handle, head_seq) = Writer::new(conn, clock, health.clone(), files).await?;
         let shared = Shared {
             writer: handle,
             readers,
             id,
             durability,
             head_seq,
-            poisoned,
+            health,
             rows_read: AtomicU64::new(0),
             directory,
         };

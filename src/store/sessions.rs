@@ -107,7 +107,7 @@ const SELECT: &str = select_session!("where s.id = $1");
 const LIST: &str = select_session!("where s.id < $1 and ($2 or s.state = 1) order by s.id desc limit $3");
 const LIST_CHILDREN: &str =
     select_session!("where s.parent_id = $4 and s.id < $1 and ($2 or s.state = 1) order by s.id desc limit $3");
-const POLICY_AT: &str = "select t.preset, t.json from policy p join policy_text t on t.hash = p.hash \
+const POLICY_AT: &str = "select t.preset, t.json, t.hash from policy p join policy_text t on t.hash = p.hash \
      where p.session_id = $1 and p.revision <= $2 order by p.revision desc limit 1";
 
 /// The statements of this file, for the test that prepares them all.
@@ -454,7 +454,12 @@ pub(crate) async fn policy_at(reader: &mut Reader<'_>, key: i64, at: Revision) -
         .one(sqlx::query(POLICY_AT).bind(key).bind(at))
         .await?
         .ok_or_else(|| Error::corrupt("policy", "a session has no policy"))?;
-    Ok(PolicyText { preset: row.try_get(0)?, json: row.try_get(1)? })
+    let policy = PolicyText { preset: row.try_get(0)?, json: row.try_get(1)? };
+    let hash: Vec<u8> = row.try_get(2)?;
+    if blake3::hash(policy.json.as_bytes()).as_bytes().as_slice() != hash {
+        return Err(Error::corrupt("policy_text", "the text is not what its hash says"));
+    }
+    Ok(policy)
 }
 
 /// The policy of a history in force at a revision. A session's policy begins with its first event.

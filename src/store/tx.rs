@@ -14,7 +14,6 @@ use crate::model::message::{Finish, MessageKind, NewMessage, Role};
 use crate::model::part::PartBody;
 use crate::model::time::Timestamp;
 use crate::model::{Revision, Seq};
-use prost::Message as _;
 use sqlx::{QueryBuilder, Sqlite, SqliteConnection};
 use std::collections::{BTreeSet, HashMap};
 use tokio_util::sync::CancellationToken;
@@ -424,7 +423,7 @@ impl<'a> Tx<'a> {
         receipt.seq = self.rows.events[start..].last().map_or(self.counters.next_seq - 1, |row| row.seq);
         if let Some(request) = &caller.request {
             self.fresh_requests.insert((key, request.id.clone()), (request.payload_hash, receipt.clone()));
-            self.rows.requests.push((key, request.clone(), receipt.to_disk().encode_to_vec()));
+            self.rows.requests.push((key, request.clone(), codec::encode(&receipt.to_disk())));
         }
         Ok(receipt)
     }

@@ -3,10 +3,13 @@
 use super::append::{Append, AppendParts, FinishMessage};
 use super::by_hand;
 use super::claims::{self, Claim, Claims, Planned};
+use super::checkpoint;
 use super::counts::KeepCounts;
 use super::drafts::{AppendDraft, DraftReceipt};
 use super::error::{Error, Result};
+use super::files;
 use super::head::{Receipt, SessionKey};
+use super::health::{Health, WriteState};
 use super::jobs::{self, EndJob, Enqueue, Enqueued, Evaluation};
 use super::marks::Rewrite;
 use super::reductions::{Commit, Committed, Supply};
@@ -22,7 +25,7 @@ use crate::model::time::Timestamp;
 use crate::telemetry::failpoint;
 use sqlx::{Connection as _, SqliteConnection};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
@@ -130,7 +133,8 @@ pub(crate) struct Writer {
     claims: Claims,
     commands: mpsc::Receiver<Envelope>,
     head_seq: watch::Sender<Seq>,
-    poisoned: Arc<AtomicBool>,
+    health: Arc<Health>,
+    files: files::Watch,
 }
 
 const COUNTERS: &str = "select (select coalesce(max(seq), 0) + 1 from event), \
@@ -145,7 +149,8 @@ impl Writer {
     pub(crate) async fn new(
         mut conn: SqliteConnection,
         clock: Clock,
-        poisoned: Arc<AtomicBool>,
+        health: Arc<Health>,
+        files: files::Watch,
     ) -> Result<(Self, WriterHandle, watch::Receiver<Seq>)> {
         let (next_seq, next_message, next_part): (i64, i64, i64) =
             sqlx::query_as(COUNTERS).fetch_one(&mut conn).await?;
@@ -160,7 +165,8 @@ impl Writer {
             claims: Claims::default(),
             commands,
             head_seq,
-            poisoned,
+            health,
+            files,
         };
         let room = Arc::new(Semaphore::new(limits::WRITER_QUEUE_BYTES_MAX / 1_024));
         Ok((writer, WriterHandle { commands: sender, room }, watcher))
@@ -169,19 +175,56 @@ impl Writer {
     /// Commits what waits, batch by batch, until nobody can send any more.
     pub(crate) async fn run(mut self) {
         let mut waiting = Vec::with_capacity(limits::WRITER_BATCH_MAX);
-        while self.commands.recv_many(&mut waiting, limits::WRITER_BATCH_MAX).await > 0 {
+        let mut checkpoints = checkpoint::Schedule::default();
+        let mut idle = tokio::time::interval(Duration::from_millis(limits::FILES_CHECK_MS));
+        loop {
+            let count = tokio::select! {
+                biased;
+                count = self.commands.recv_many(&mut waiting, limits::WRITER_BATCH_MAX) => count,
+                _ = idle.tick() => {
+                    self.check_files();
+                    continue;
+                }
+            };
+            if count == 0 {
+                break;
+            }
+            checkpoints.note(waiting.iter().map(|envelope| envelope.command.bytes()).sum());
             self.commit_all(std::mem::take(&mut waiting)).await;
             if self.heads.len() > limits::HEADS_MAX {
                 self.heads.clear();
             }
+            checkpoints.run(&mut self.conn, &self.health).await;
+        }
+        self.close().await;
+    }
+
+    /// Closes the connection. As the last one it folds the log into the database, and removes the log: after a failure
+    /// of the disk, or when the log's name belongs to another file, that could lose what the log still holds.
+    async fn close(mut self) {
+        self.check_files();
+        if self.health.writes().is_final() {
+            tracing::error!("the log is left as it is: the next start reads what it holds");
+            std::mem::forget(self.conn);
+            return;
         }
         if let Err(error) = sqlx::query("pragma optimize").execute(&mut self.conn).await {
             tracing::debug!(%error, "optimize on close");
         }
-        // The last connection that closes folds the log into the database.
         failpoint::reach("checkpoint");
         if let Err(error) = self.conn.close().await {
             tracing::warn!(%error, "closing the database");
+        }
+    }
+
+    /// Stops acknowledging when the files are no longer those that a restart would find.
+    fn check_files(&mut self) {
+        if self.health.writes().is_final() {
+            return;
+        }
+        if let Err(what) = self.files.check() {
+            tracing::error!(what, "the store's files are no longer what they were");
+            self.health.set(WriteState::FilesReplaced);
         }
     }
 
@@ -189,8 +232,16 @@ impl Writer {
     async fn commit_all(&mut self, batch: Vec<Envelope>) {
         let (commands, replies): (Vec<_>, Vec<_>) =
             batch.into_iter().map(|envelope| (envelope.command, envelope.reply)).unzip();
-        let answers = if commands.len() == 1 { None } else { self.commit(commands.clone()).await.ok() };
-        let answers = match answers {
+        let together = match commands.len() {
+            1 => None,
+            _ => match self.commit(commands.clone()).await {
+                Ok(answers) => Some(answers),
+                // What became of any of them is unknown, so none is tried again.
+                Err(Error::Uncertain) => Some(commands.iter().map(|_| Err(Error::Uncertain)).collect()),
+                Err(_) => None,
+            },
+        };
+        let answers = match together {
             Some(answers) => answers,
             None => {
                 let mut answers = Vec::with_capacity(commands.len());
@@ -209,54 +260,84 @@ impl Writer {
         }
     }
 
-    /// Does the commands in one transaction. An error here means that none of them was done.
+    /// Does the commands in one transaction. An error here means that none of them was done, unless it says that nobody
+    /// knows.
     async fn commit(&mut self, commands: Vec<Command>) -> Result<Vec<Result<Reply>>> {
-        if self.poisoned.load(Ordering::Relaxed) {
-            return Err(Error::Poisoned);
+        self.health.check()?;
+        let points: Vec<Points> = commands.iter().filter_map(Command::points).collect();
+        let (answers, finished) = match self.write(commands, &points).await {
+            Ok(written) => written,
+            Err(error) => return Err(self.undo(error, false).await),
+        };
+        let committed = sqlx::query("commit").execute(&mut self.conn).await.map_err(Error::from);
+        let committed = match points.iter().any(|points| failpoint::fails(points.unsynced)) {
+            true => Err(Error::Disk(sqlx::Error::WorkerCrashed)),
+            false => committed,
+        };
+        if let Err(error) = committed {
+            return Err(self.undo(error, true).await);
         }
-        let done = self.attempt(commands).await;
-        match done {
-            Ok((answers, Finished { counters, claims, interrupted })) => {
-                (self.counters, self.claims) = (counters, claims);
-                interrupted.iter().for_each(CancellationToken::cancel);
-                self.head_seq.send_replace(self.counters.next_seq - 1);
-                Ok(answers)
-            }
-            Err(error) => {
-                self.heads.clear();
-                if let Err(error) = sqlx::query("rollback").execute(&mut self.conn).await {
-                    tracing::debug!(%error, "nothing to roll back");
-                }
-                if is_io_error(&error) {
-                    tracing::error!(%error, "the disk failed: no write is acknowledged from now on");
-                    self.poisoned.store(true, Ordering::Relaxed);
-                    return Err(Error::Poisoned);
-                }
-                Err(error)
-            }
+        points.iter().for_each(|points| failpoint::reach(points.committed));
+        // What went into files that nobody finds any more is not there after a restart.
+        self.check_files();
+        if self.health.writes().is_final() {
+            self.heads.clear();
+            return Err(Error::Uncertain);
         }
+        self.health.set(WriteState::Accepted);
+        let Finished { counters, claims, interrupted } = finished;
+        (self.counters, self.claims) = (counters, claims);
+        interrupted.iter().for_each(CancellationToken::cancel);
+        self.head_seq.send_replace(self.counters.next_seq - 1);
+        Ok(answers)
     }
 
-    async fn attempt(&mut self, commands: Vec<Command>) -> Result<(Vec<Result<Reply>>, Finished)> {
+    /// Rolls back and says what became of the transaction. SQLite rolls back cleanly when a disk is full or takes no
+    /// writes: the part of the log that was written is written over by the next commit. After a failed sync the log may
+    /// hold the commit, and what a later sync says of it means nothing.
+    async fn undo(&mut self, error: Error, was_committing: bool) -> Error {
+        self.heads.clear();
+        if let Err(error) = sqlx::query("rollback").execute(&mut self.conn).await {
+            tracing::debug!(%error, "nothing to roll back");
+        }
+        let (state, told) = match error {
+            Error::Full => (WriteState::StorageFull, Error::Full),
+            Error::ReadOnly => (WriteState::StorageReadOnly, Error::ReadOnly),
+            Error::Disk(_) if !error.is_failed_sync() && self.files.is_read_only() => {
+                (WriteState::StorageReadOnly, Error::ReadOnly)
+            }
+            Error::Disk(_) => {
+                tracing::error!(%error, "the disk failed");
+                let told = if was_committing { Error::Uncertain } else { Error::Stopped(WriteState::DiskFailed) };
+                (WriteState::DiskFailed, told)
+            }
+            Error::Stopped(state) => (state, error),
+            _ => return error,
+        };
+        self.health.set(state);
+        told
+    }
+
+    /// Writes everything that the commands ask for, short of the commit.
+    async fn write(&mut self, commands: Vec<Command>, points: &[Points]) -> Result<(Vec<Result<Reply>>, Finished)> {
         sqlx::query("begin immediate").execute(&mut self.conn).await?;
         let now = self.clock.now();
         let mut tx = Tx::new(&mut self.conn, &mut self.heads, self.counters.clone(), self.claims.clone(), now);
         let mut answers = Vec::with_capacity(commands.len());
-        let points: Vec<Points> = commands.iter().filter_map(Command::points).collect();
         for command in commands {
-            let answer = command.apply(&mut tx).await;
-            if let Err(error @ (Error::Database(_) | Error::Corrupt { .. })) = answer {
-                return Err(error);
+            match command.apply(&mut tx).await {
+                Err(error) if error.is_of_database() => return Err(error),
+                answer => answers.push(answer),
             }
-            answers.push(answer);
         }
         let finished = tx.finish().await?;
         points.iter().for_each(|points| failpoint::reach(points.uncommitted));
+        if points.iter().any(|points| failpoint::fails(points.full)) {
+            return Err(Error::Full);
+        }
         if points.iter().any(|points| failpoint::fails(points.refused)) {
             return Err(Error::Database(sqlx::Error::WorkerCrashed));
         }
-        sqlx::query("commit").execute(&mut self.conn).await?;
-        points.iter().for_each(|points| failpoint::reach(points.committed));
         Ok((answers, finished))
     }
 }
@@ -265,8 +346,12 @@ impl Writer {
 struct Points {
     /// Everything is written, nothing is committed.
     uncommitted: &'static str,
+    /// The disk is full.
+    full: &'static str,
     /// The database refuses to commit.
     refused: &'static str,
+    /// It is committed, and the disk says that the sync failed.
+    unsynced: &'static str,
     /// It is committed, and nobody has been told.
     committed: &'static str,
 }
@@ -275,17 +360,12 @@ macro_rules! points {
     ($name:literal) => {
         Some(Points {
             uncommitted: concat!($name, ".uncommitted"),
+            full: concat!($name, ".full"),
             refused: concat!($name, ".refused"),
+            unsynced: concat!($name, ".unsynced"),
             committed: concat!($name, ".committed"),
         })
     };
-}
-
-/// Whether the disk itself failed. After that nothing that was written may be trusted to be there.
-fn is_io_error(error: &Error) -> bool {
-    const SQLITE_IOERR: i32 = 10;
-    let Error::Database(sqlx::Error::Database(error)) = error else { return false };
-    error.code().and_then(|code| code.parse::<i32>().ok()).is_some_and(|code| code & 0xff == SQLITE_IOERR)
 }
 
 /// Bytes as whole kibibytes, which is how the room before the writer is counted.

@@ -80,8 +80,11 @@ const LISTS: [(&str, &str); 2] = [
 ];
 
 /// Reasons that any call may end with; comments need not name them.
-const ANYWHERE: [Reason; 7] = [
-    Reason::StoreReadOnly,
+const ANYWHERE: [Reason; 10] = [
+    Reason::OutcomeUncertain,
+    Reason::StoreStopped,
+    Reason::StorageFull,
+    Reason::StorageReadOnly,
     Reason::RowCorrupt,
     Reason::Internal,
     Reason::ShuttingDown,

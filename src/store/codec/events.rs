@@ -1,7 +1,7 @@
 //! Events on disk.
 
 use super::{
-    DiskFailure, DiskOutcome, DiskRange, DiskUsage, DiskWindow, Number, decode, id_bytes, ranges_from_disk,
+    DiskFailure, DiskOutcome, DiskRange, DiskUsage, DiskWindow, Number, decode, encode, id_bytes, ranges_from_disk,
     ranges_to_disk, uuid,
 };
 use crate::model::compaction::{CompactionKind, Level, Trigger};
@@ -10,7 +10,6 @@ use crate::model::ids::{CompactionId, MessageId, PartId, SessionId};
 use crate::model::message::{FinishReason, MessageKind, Role};
 use crate::model::time::Timestamp;
 use crate::store::error::{Error, Result};
-use prost::Message as _;
 use uuid::Uuid;
 /// One shape for the small fields of all kinds of event; which are set follows from the kind.
 #[derive(Clone, PartialEq, prost::Message)]
@@ -150,7 +149,7 @@ pub(crate) fn encode_event(body: &EventBody) -> Vec<u8> {
             DiskEvent { id: rewrite.edited.map(|id| id_bytes(id.0)).unwrap_or_default(), number: rewrite.mark, ..empty }
         }
     };
-    disk.encode_to_vec()
+    encode(&disk)
 }
 
 pub(crate) fn decode_event(kind: i32, bytes: &[u8]) -> Result<EventBody> {

@@ -1,13 +1,12 @@
 //! Marks and layouts on disk.
 
-use super::{DiskRange, Number as _, decode, id_bytes, ranges_from_disk, ranges_to_disk, uuid};
+use super::{DiskRange, Number as _, decode, encode, id_bytes, ranges_from_disk, ranges_to_disk, uuid};
 use crate::model::compaction::RevisionRange;
 use crate::model::cut::Cut;
 use crate::model::ids::CompactionId;
 use crate::model::layout::{Covered, Layout, OmitReason, Omitted, Place, Span};
 use crate::model::mark::{CompactedMark, MarkBody, Replay};
 use crate::store::error::{Error, Result};
-use prost::Message as _;
 #[derive(Clone, PartialEq, prost::Message)]
 struct DiskMark {
     #[prost(bytes = "vec", tag = "1")]
@@ -55,14 +54,13 @@ struct DiskCut {
 }
 
 pub(crate) fn encode_cut(cut: &Cut) -> Vec<u8> {
-    DiskCut {
+    encode(&DiskCut {
         before: cut.before.clone(),
         head: cut.head as u64,
         middle: cut.middle.clone(),
         tail: cut.tail as u64,
         after: cut.after.clone(),
-    }
-    .encode_to_vec()
+    })
 }
 
 pub(crate) fn decode_cut(bytes: &[u8]) -> Result<Cut> {
@@ -114,7 +112,7 @@ pub(crate) fn encode_mark(body: &MarkBody) -> Vec<u8> {
         MarkBody::Pinned { target } => DiskMark { target: *target, ..DiskMark::default() },
         MarkBody::Undone { mark } => DiskMark { target: *mark, ..DiskMark::default() },
     };
-    disk.encode_to_vec()
+    encode(&disk)
 }
 
 pub(crate) fn decode_mark(kind: i32, bytes: &[u8]) -> Result<MarkBody> {
@@ -212,7 +210,7 @@ pub(crate) fn encode_layout(layout: &Layout) -> Vec<u8> {
         })
         .collect();
     let covered = layout.covered.as_ref();
-    DiskLayout {
+    encode(&DiskLayout {
         spans,
         compaction: covered.map(|covered| id_bytes(covered.compaction.0)).unwrap_or_default(),
         compaction_mark: covered.map_or(0, |covered| covered.mark),
@@ -221,8 +219,7 @@ pub(crate) fn encode_layout(layout: &Layout) -> Vec<u8> {
         omitted,
         pinned: layout.pinned.clone(),
         undone_prunes: layout.undone_prunes.clone(),
-    }
-    .encode_to_vec()
+    })
 }
 
 pub(crate) fn decode_layout(bytes: &[u8]) -> Result<Layout> {

@@ -6,7 +6,9 @@ mod parts;
 
 pub(crate) use events::{decode_event, encode_event};
 pub(crate) use marks::{decode_cut, decode_layout, decode_mark, encode_cut, encode_layout, encode_mark, mark_kind};
-pub(crate) use parts::{EncodedBlob, EncodedPart, commitment, decode_part, decompress, encode_part, media_blobs};
+pub(crate) use parts::{
+    EncodedBlob, EncodedPart, commitment, decode_part, decompress, encode_part, inline_body, media_blobs,
+};
 
 use crate::limits;
 use crate::model::compaction::{CompactionKind, CompactionState, Failure, Level, Outcome, RevisionRange, Trigger};
@@ -17,7 +19,6 @@ use crate::model::part::ResultStatus;
 use crate::model::session::SessionState;
 use crate::model::usage::{ModelWindow, Usage};
 use crate::store::error::{Error, Result};
-use prost::Message as _;
 use uuid::Uuid;
 
 /// Gives every closed enum a fixed number on disk, and refuses unknown ones.
@@ -121,7 +122,41 @@ fn id_bytes(id: Uuid) -> Vec<u8> {
     id.as_bytes().to_vec()
 }
 
-fn decode<M: prost::Message + Default>(table: &'static str, bytes: &[u8]) -> Result<M> {
+/// Bytes at the end of an encoded column by which a reader finds out that a disk has changed the others. It is no
+/// protection against anybody: that is what the chain is for.
+const CHECK_BYTES: usize = 4;
+
+fn check_of(bytes: &[u8]) -> [u8; CHECK_BYTES] {
+    let hash = blake3::hash(bytes);
+    let [a, b, c, d, ..] = *hash.as_bytes();
+    [a, b, c, d]
+}
+
+/// Adds the check to bytes that go to a column.
+fn with_check(mut bytes: Vec<u8>) -> Vec<u8> {
+    bytes.extend(check_of(&bytes));
+    bytes
+}
+
+/// The bytes of a column without their check, if they are what was written.
+fn without_check<'a>(table: &'static str, bytes: &'a [u8]) -> Result<&'a [u8]> {
+    match bytes.split_last_chunk::<CHECK_BYTES>() {
+        Some((bytes, check)) if check_of(bytes) == *check => Ok(bytes),
+        _ => Err(Error::corrupt(table, "the bytes are not those that were written")),
+    }
+}
+
+/// A message as the bytes of a column.
+pub(crate) fn encode(row: &impl prost::Message) -> Vec<u8> {
+    with_check(row.encode_to_vec())
+}
+
+/// Reads the bytes of a column.
+pub(crate) fn decode<M: prost::Message + Default>(table: &'static str, bytes: &[u8]) -> Result<M> {
+    decode_plain(table, without_check(table, bytes)?)
+}
+
+fn decode_plain<M: prost::Message + Default>(table: &'static str, bytes: &[u8]) -> Result<M> {
     M::decode(bytes).map_err(|error| Error::corrupt(table, error))
 }
 
@@ -186,7 +221,7 @@ impl From<DiskWindow> for ModelWindow {
 }
 
 pub(crate) fn encode_window(window: &ModelWindow) -> Vec<u8> {
-    DiskWindow::from(window).encode_to_vec()
+    encode(&DiskWindow::from(window))
 }
 
 pub(crate) fn decode_window(bytes: &[u8]) -> Result<ModelWindow> {
@@ -230,7 +265,7 @@ impl From<DiskFailure> for Failure {
 }
 
 pub(crate) fn encode_failure(failure: &Failure) -> Vec<u8> {
-    DiskFailure::from(failure).encode_to_vec()
+    encode(&DiskFailure::from(failure))
 }
 
 pub(crate) fn decode_failure(bytes: &[u8]) -> Result<Failure> {
@@ -320,7 +355,7 @@ impl TryFrom<DiskOutcome> for Outcome {
 }
 
 pub(crate) fn encode_usage(usage: Usage) -> Vec<u8> {
-    DiskUsage::from(usage).encode_to_vec()
+    encode(&DiskUsage::from(usage))
 }
 
 pub(crate) fn decode_usage(bytes: &[u8]) -> Result<Usage> {
@@ -328,7 +363,7 @@ pub(crate) fn decode_usage(bytes: &[u8]) -> Result<Usage> {
 }
 
 pub(crate) fn encode_outcome(outcome: &Outcome) -> Vec<u8> {
-    DiskOutcome::from(outcome).encode_to_vec()
+    encode(&DiskOutcome::from(outcome))
 }
 
 pub(crate) fn decode_outcome(bytes: &[u8]) -> Result<Outcome> {
@@ -367,7 +402,7 @@ impl MessageHead {
             self.packed_metadata = Some(packed);
             self.metadata_json = None;
         }
-        self.encode_to_vec()
+        encode(&self)
     }
 }
 
@@ -395,14 +430,13 @@ struct DiskFinish {
 }
 
 pub(crate) fn encode_finish(finish: &Finish) -> Vec<u8> {
-    DiskFinish {
+    encode(&DiskFinish {
         reason: finish.reason.map(Number::number),
         detail: finish.detail.clone(),
         usage: finish.usage.map(Into::into),
         context_revision: finish.context_revision,
         view_hash: finish.view_hash.clone(),
-    }
-    .encode_to_vec()
+    })
 }
 
 pub(crate) fn decode_finish(bytes: &[u8]) -> Result<Finish> {

@@ -1,6 +1,6 @@
 //! Parts on disk.
 
-use super::{DiskUsage, Number as _, decode};
+use super::{DiskUsage, Number as _, decode_plain, with_check, without_check};
 use crate::limits;
 use crate::model::part::{
     Marker, Media, MediaSource, Opaque, PartBody, Record, ResultStatus, Step, ToolCall, ToolResult,
@@ -205,6 +205,11 @@ pub(crate) fn decompress(table: &'static str, codec: i32, length: i64, data: Vec
     if plain.len() == length { Ok(plain) } else { Err(Error::corrupt(table, "a body has another length")) }
 }
 
+/// A part's bytes before compression, out of the column that holds them.
+pub(crate) fn inline_body(codec: i32, length: i64, body: &[u8]) -> Result<Vec<u8>> {
+    decompress("part", codec, length, without_check("part", body)?.to_vec())
+}
+
 fn blob(plain: Vec<u8>) -> EncodedBlob {
     let hash = *blake3::hash(&plain).as_bytes();
     let length = i64::try_from(plain.len()).unwrap_or(i64::MAX);
@@ -282,12 +287,12 @@ pub(crate) fn encode_part(body: &PartBody, metadata_json: Option<&str>, salt: [u
         return EncodedPart { kind, codec: 0, length, salt, commitment, body: None, blob_hash: Some(hash), blobs };
     }
     let (codec, body) = compress(plain);
-    EncodedPart { kind, codec, length, salt, commitment, body: Some(body), blob_hash: None, blobs }
+    EncodedPart { kind, codec, length, salt, commitment, body: Some(with_check(body)), blob_hash: None, blobs }
 }
 
 /// The blobs that a part's bytes refer to.
 pub(crate) fn media_blobs(plain: &[u8]) -> Result<Vec<Vec<u8>>> {
-    let disk: DiskPart = decode("part", plain)?;
+    let disk: DiskPart = decode_plain("part", plain)?;
     let of = |media: &DiskMedia| match &media.source {
         Some(DiskSource::Blob(hash)) => Some(hash.clone()),
         _ => None,
@@ -316,7 +321,7 @@ pub(crate) fn decode_part(
     plain: &[u8],
     blobs: &dyn Fn(&[u8]) -> Option<Vec<u8>>,
 ) -> Result<(PartBody, Option<String>)> {
-    let disk: DiskPart = decode("part", plain)?;
+    let disk: DiskPart = decode_plain("part", plain)?;
     let time = |micros: Option<i64>| micros.map(Timestamp);
     let body = match disk.body.ok_or_else(|| Error::corrupt("part", "a part has no body"))? {
         DiskBody::Text(text) => PartBody::Text(text),

@@ -5,6 +5,7 @@
 //! form of each within `cargo test`; `docs/reliability.md` has the commands of the long forms and what they found.
 
 pub mod daemon;
+pub mod damage;
 pub mod history;
 pub mod overload;
 pub mod raw;

@@ -3,6 +3,7 @@
 use clap::{Parser, Subcommand};
 use longhand::cli;
 use longhand_attack::daemon::AS_LONGHAND;
+use longhand_attack::damage;
 use longhand_attack::history;
 use std::process::ExitCode;
 
@@ -17,6 +18,8 @@ struct Arguments {
 /// One variant an attack.
 #[derive(Debug, Subcommand)]
 enum Attack {
+    /// Files that are removed, cut off, flipped, full or read-only under the daemon.
+    Damage(damage::Options),
     /// Many clients over a daemon that is killed at random; everything that they were told is checked.
     History(history::Options),
 }
@@ -34,6 +37,7 @@ async fn main() -> ExitCode {
         };
     }
     match Arguments::parse().attack {
+        Attack::Damage(options) => damage::main(options).await,
         Attack::History(options) => history::main(options).await,
     }
 }

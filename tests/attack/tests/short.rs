@@ -1,5 +1,7 @@
 //! The attacks in their short forms.
 
+#[path = "short/damage.rs"]
+mod damage;
 #[path = "short/history.rs"]
 mod history;
 #[path = "short/overload.rs"]

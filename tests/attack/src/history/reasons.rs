@@ -55,14 +55,23 @@ const REASONS: &[(Code, &[&str])] = &[
             "BOUNDARY_INVALID",
         ],
     ),
-    (Code::ResourceExhausted, &["CONTEXT_TOO_LARGE", "TOO_MANY_STREAMS", "REQUEST_TOO_LARGE"]),
-    (Code::Unavailable, &["STORE_BUSY", "STORE_READ_ONLY", "SHUTTING_DOWN"]),
+    (Code::ResourceExhausted, &["CONTEXT_TOO_LARGE", "TOO_MANY_STREAMS", "REQUEST_TOO_LARGE", "STORAGE_FULL"]),
+    (Code::Unavailable, &["STORE_BUSY", "OUTCOME_UNCERTAIN", "STORE_STOPPED", "STORAGE_READ_ONLY", "SHUTTING_DOWN"]),
     (Code::DataLoss, &["ROW_CORRUPT"]),
     (Code::Internal, &["INTERNAL"]),
 ];
 
 /// Reasons that say that the daemon or its store failed. None may be seen while neither does.
-const FAULTS: &[&str] = &["INTERNAL", "ROW_CORRUPT", "STORE_READ_ONLY", "METHOD_UNKNOWN", "REQUEST_MALFORMED"];
+const FAULTS: &[&str] = &[
+    "INTERNAL",
+    "ROW_CORRUPT",
+    "OUTCOME_UNCERTAIN",
+    "STORE_STOPPED",
+    "STORAGE_FULL",
+    "STORAGE_READ_ONLY",
+    "METHOD_UNKNOWN",
+    "REQUEST_MALFORMED",
+];
 
 /// Reasons that any method may give: the daemon stops, or has too much to do.
 const ANYWHERE: &[&str] = &["SHUTTING_DOWN", "STORE_BUSY"];

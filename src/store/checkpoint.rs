@@ -1,0 +1,91 @@
+//! Folding the log into the database. SQLite would do it by itself within a commit, and keep a failure to itself.
+
+use super::error::{Error, Result};
+use super::health::{Health, WriteState};
+use super::open::PAGE_BYTES;
+use crate::limits;
+use crate::telemetry::failpoint;
+use sqlx::{Row as _, SqliteConnection};
+
+/// Says how many frames the log has, and how many of them are in the database; changes nothing.
+const LOOK: &str = "pragma wal_checkpoint(noop)";
+/// Copies frames into the database as far as no reader still needs what they replace. It waits for nobody.
+const FOLD: &str = "pragma wal_checkpoint(passive)";
+
+/// When the log is looked at next.
+#[derive(Debug, Default)]
+pub(crate) struct Schedule {
+    batches: usize,
+    bytes: usize,
+}
+
+impl Schedule {
+    /// Notes a batch that was committed, with the content that it carried.
+    pub(crate) fn note(&mut self, bytes: usize) {
+        self.batches += 1;
+        self.bytes = self.bytes.saturating_add(bytes);
+    }
+
+    fn is_due(&self) -> bool {
+        self.batches >= limits::CHECKPOINT_LOOK_BATCHES || self.bytes >= limits::CHECKPOINT_LOOK_BYTES
+    }
+
+    /// Folds the log when it has grown enough, and says how that went.
+    pub(crate) async fn run(&mut self, conn: &mut SqliteConnection, health: &Health) {
+        if !self.is_due() || health.writes().is_final() {
+            return;
+        }
+        *self = Self::default();
+        let pending = match pending_bytes(conn, LOOK).await {
+            Ok(pending) if pending < limits::CHECKPOINT_BYTES_MIN => {
+                health.note_checkpoint(|now| now.pending_bytes = pending);
+                return;
+            }
+            Ok(_) if failpoint::fails("checkpoint.refused") => Err(Error::Full),
+            Ok(_) => pending_bytes(conn, FOLD).await,
+            Err(error) => Err(error),
+        };
+        note(health, pending);
+    }
+}
+
+/// Bytes of the log that are not in the database, after a pragma that says so.
+async fn pending_bytes(conn: &mut SqliteConnection, pragma: &'static str) -> Result<i64> {
+    let row = sqlx::query(pragma).fetch_one(conn).await?;
+    let (busy, frames, folded): (i64, i64, i64) = (row.try_get(0)?, row.try_get(1)?, row.try_get(2)?);
+    if busy != 0 {
+        // Only another program's checkpoint can be in the way.
+        return Err(Error::Busy);
+    }
+    Ok(frames.saturating_sub(folded).max(0).saturating_mul(PAGE_BYTES.into()))
+}
+
+fn note(health: &Health, outcome: Result<i64>) {
+    match outcome {
+        Ok(pending) => {
+            let before = health.note_checkpoint(|now| {
+                now.pending_bytes = pending;
+                now.failures = 0;
+                now.failure.clear();
+            });
+            if before.failures > 0 {
+                tracing::info!(pending_bytes = pending, "the log is folded into the database again");
+            }
+            let is_behind = |bytes| bytes >= limits::CHECKPOINT_BEHIND_BYTES;
+            if is_behind(pending) && !is_behind(before.pending_bytes) {
+                tracing::warn!(pending_bytes = pending, "a reader keeps the log from being folded into the database");
+            }
+        }
+        Err(error) => {
+            let before = health.note_checkpoint(|now| {
+                now.failures = now.failures.saturating_add(1);
+                now.failure = error.to_string();
+            });
+            tracing::warn!(%error, in_a_row = before.failures + 1, "the log cannot be folded into the database");
+            if matches!(error, Error::Disk(_)) {
+                // A later attempt could succeed although the system has dropped what this one wrote.
+                health.set(WriteState::DiskFailed);
+            }
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! Whether the store takes writes, and how folding its log into the database goes.
+
+use super::error::{Error, Result};
+use std::sync::{Mutex, PoisonError};
+use tokio::sync::watch;
+
+/// Whether writes are taken, and why not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum WriteState {
+    /// They are.
+    #[default]
+    Accepted,
+    /// The disk was full at the last write. The next one is tried all the same.
+    StorageFull,
+    /// The file system took no writes at the last one. The next one is tried all the same.
+    StorageReadOnly,
+    /// The disk failed to write or to sync. What it holds is known only after the daemon starts again.
+    DiskFailed,
+    /// Files of the store were removed, replaced or cut off under the daemon. Nothing that is written to the files it has
+    /// open would be there when it starts again.
+    FilesReplaced,
+}
+
+impl WriteState {
+    /// Whether no write is tried until the daemon starts again.
+    pub fn is_final(self) -> bool {
+        match self {
+            Self::Accepted | Self::StorageFull | Self::StorageReadOnly => false,
+            Self::DiskFailed | Self::FilesReplaced => true,
+        }
+    }
+
+    /// The state for programs.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Accepted => "ACCEPTED",
+            Self::StorageFull => "STORAGE_FULL",
+            Self::StorageReadOnly => "STORAGE_READ_ONLY",
+            Self::DiskFailed => "DISK_FAILED",
+            Self::FilesReplaced => "FILES_REPLACED",
+        }
+    }
+}
+
+impl std::fmt::Display for WriteState {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Accepted => "writes are taken",
+            Self::StorageFull => "the disk is full",
+            Self::StorageReadOnly => "the file system takes no writes",
+            Self::DiskFailed => "the disk failed to write or to sync",
+            Self::FilesReplaced => "files of the store were removed, replaced or cut off",
+        })
+    }
+}
+
+/// How folding the log into the database goes.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Checkpoints {
+    /// Bytes of the log that were not in the database when it was last looked at.
+    pub pending_bytes: i64,
+    /// Checkpoints in a row that failed.
+    pub failures: i64,
+    /// Why the last one failed; empty when it did not.
+    pub failure: String,
+}
+
+/// What the writer says of itself; everybody may read it.
+pub(crate) struct Health {
+    writes: watch::Sender<WriteState>,
+    checkpoints: Mutex<Checkpoints>,
+}
+
+impl Health {
+    pub(crate) fn new() -> Self {
+        Self { writes: watch::Sender::new(WriteState::Accepted), checkpoints: Mutex::default() }
+    }
+
+    /// Whether writes are taken.
+    pub(crate) fn writes(&self) -> WriteState {
+        *self.writes.borrow()
+    }
+
+    /// Follows whether writes are taken.
+    pub(crate) fn watch(&self) -> watch::Receiver<WriteState> {
+        self.writes.subscribe()
+    }
+
+    /// Refuses a write when none is tried any more.
+    pub(crate) fn check(&self) -> Result<()> {
+        let state = self.writes();
+        if state.is_final() { Err(Error::Stopped(state)) } else { Ok(()) }
+    }
+
+    /// Says how the last write went. A final state stays.
+    pub(crate) fn set(&self, state: WriteState) {
+        let changed = self.writes.send_if_modified(|now| {
+            let changes = *now != state && !now.is_final();
+            if changes {
+                *now = state;
+            }
+            changes
+        });
+        match (changed, state) {
+            (false, _) => {}
+            (true, WriteState::Accepted) => tracing::info!("writes are taken again"),
+            (true, WriteState::StorageFull | WriteState::StorageReadOnly) => {
+                tracing::warn!(state = state.as_str(), "a write was refused: {state}");
+            }
+            (true, WriteState::DiskFailed | WriteState::FilesReplaced) => {
+                tracing::error!(
+                    state = state.as_str(),
+                    "no write is acknowledged until the daemon starts again: {state}"
+                );
+            }
+        }
+    }
+
+    /// How folding the log goes.
+    pub(crate) fn checkpoints(&self) -> Checkpoints {
+        self.checkpoints.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Changes what is known of the log, and returns what it was.
+    pub(crate) fn note_checkpoint(&self, change: impl FnOnce(&mut Checkpoints)) -> Checkpoints {
+        let mut checkpoints = self.checkpoints.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = checkpoints.clone();
+        change(&mut checkpoints);
+        before
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_store_that_stopped_stays_stopped() {
+        let health = Health::new();
+        for (state, expected) in [
+            (WriteState::StorageFull, WriteState::StorageFull),
+            (WriteState::Accepted, WriteState::Accepted),
+            (WriteState::DiskFailed, WriteState::DiskFailed),
+            (WriteState::Accepted, WriteState::DiskFailed),
+            (WriteState::FilesReplaced, WriteState::DiskFailed),
+        ] {
+            health.set(state);
+            assert_eq!(health.writes(), expected);
+            assert_eq!(health.check().is_err(), expected.is_final());
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! A client with one session, which remembers what it was told.
+
+use crate::daemon::{Daemon, connect};
+use anyhow::{Context as _, Result, bail, ensure};
+use longhand::pb;
+use pb::admin_service_client::AdminServiceClient;
+use pb::message_service_client::MessageServiceClient;
+use pb::session_service_client::SessionServiceClient;
+use std::path::Path;
+use std::time::Duration;
+use tonic::transport::Channel;
+use tonic::{Code, Status};
+use tonic_health::pb::HealthCheckRequest;
+use tonic_health::pb::health_check_response::ServingStatus;
+use tonic_health::pb::health_client::HealthClient;
+use tonic_types::StatusExt as _;
+
+/// What is waited for comes within this, or never.
+const DEADLINE: Duration = Duration::from_secs(60);
+/// The pause between two questions to a daemon that is expected to change its mind.
+const INTERVAL: Duration = Duration::from_millis(20);
+
+/// A message that was acknowledged.
+#[derive(Debug, Clone)]
+pub(super) struct Told {
+    pub(super) session: String,
+    pub(super) id: String,
+    pub(super) text: String,
+}
+
+/// A connection to one daemon.
+pub(super) struct Client {
+    channel: Channel,
+}
+
+/// The reason of a refusal, with its code and the row that it names.
+pub(super) fn reason(status: &Status) -> (Code, String, Option<String>) {
+    let info = status.get_details_error_info();
+    let row = info.as_ref().and_then(|info| info.metadata.get("row").cloned());
+    (status.code(), info.map(|info| info.reason).unwrap_or_default(), row)
+}
+
+impl Client {
+    pub(super) fn of(daemon: &Daemon) -> Self {
+        Self::at(daemon.socket())
+    }
+
+    pub(super) fn at(socket: &Path) -> Self {
+        Self { channel: connect(socket) }
+    }
+
+    pub(super) async fn create(&self) -> Result<String> {
+        let mut client = SessionServiceClient::new(self.channel.clone());
+        let created = client.create_session(pb::CreateSessionRequest::default()).await?.into_inner();
+        Ok(created.session.context("no session")?.session_id)
+    }
+
+    /// Appends one text of a user.
+    pub(super) async fn append(&self, session: &str, text: &str, request_id: &str) -> Result<Told, Status> {
+        let body = Some(pb::part::Body::Text(pb::TextPart { text: text.to_owned() }));
+        let message = pb::NewMessage {
+            role: pb::Role::User.into(),
+            parts: vec![pb::Part { body, ..pb::Part::default() }],
+            ..pb::NewMessage::default()
+        };
+        let request = pb::AppendMessagesRequest {
+            session_id: session.to_owned(),
+            messages: vec![message],
+            request_id: request_id.to_owned(),
+            ..pb::AppendMessagesRequest::default()
+        };
+        let mut client = MessageServiceClient::new(self.channel.clone());
+        let appended = client.append_messages(request).await?.into_inner();
+        let id = appended.message_ids.first().cloned().unwrap_or_default();
+        Ok(Told { session: session.to_owned(), id, text: text.to_owned() })
+    }
+
+    /// The text of a message.
+    pub(super) async fn text(&self, told: &Told) -> Result<String, Status> {
+        let request = pb::GetMessageRequest { session_id: told.session.clone(), message_id: told.id.clone() };
+        let mut client = MessageServiceClient::new(self.channel.clone()).max_decoding_message_size(64 << 20);
+        let message = client.get_message(request).await?.into_inner().message.unwrap_or_default();
+        let texts = message.parts.into_iter().filter_map(|part| match part.body {
+            Some(pb::part::Body::Text(text)) => Some(text.text),
+            _ => None,
+        });
+        Ok(texts.collect())
+    }
+
+    /// Checks that everything that was acknowledged is there as it was sent.
+    pub(super) async fn check(&self, told: &[Told]) -> Result<()> {
+        for told in told {
+            let found = self.text(told).await.with_context(|| format!("message {}", told.id))?;
+            ensure!(found == told.text, "message {} was altered", told.id);
+        }
+        Ok(())
+    }
+
+    /// How many messages a session has.
+    pub(super) async fn count(&self, session: &str) -> Result<usize> {
+        let request = pb::ListMessagesRequest {
+            session_id: session.to_owned(),
+            page_size: 1_000,
+            ..pb::ListMessagesRequest::default()
+        };
+        let mut client = MessageServiceClient::new(self.channel.clone()).max_decoding_message_size(64 << 20);
+        Ok(client.list_messages(request).await?.into_inner().messages.len())
+    }
+
+    pub(super) async fn info(&self) -> Result<pb::GetServerInfoResponse> {
+        let mut client = AdminServiceClient::new(self.channel.clone());
+        Ok(client.get_server_info(pb::GetServerInfoRequest {}).await?.into_inner())
+    }
+
+    /// Waits until writes are in a state.
+    pub(super) async fn until(&self, state: pb::WriteState) -> Result<()> {
+        let waited = tokio::time::timeout(DEADLINE, async {
+            while self.info().await?.write_state() != state {
+                tokio::time::sleep(INTERVAL).await;
+            }
+            anyhow::Ok(())
+        });
+        waited.await.with_context(|| format!("the daemon never said {}", state.as_str_name()))?
+    }
+
+    /// Checks what health says of the services that write, and of those that read.
+    pub(super) async fn health(&self, writers: ServingStatus) -> Result<()> {
+        let mut client = HealthClient::new(self.channel.clone());
+        let expected = [
+            ("", writers),
+            (pb::message_service_server::SERVICE_NAME, writers),
+            (pb::session_service_server::SERVICE_NAME, writers),
+            (pb::context_service_server::SERVICE_NAME, ServingStatus::Serving),
+            (pb::event_service_server::SERVICE_NAME, ServingStatus::Serving),
+        ];
+        for (service, expected) in expected {
+            let waited = tokio::time::timeout(DEADLINE, async {
+                loop {
+                    let request = HealthCheckRequest { service: service.to_owned() };
+                    if client.check(request).await?.into_inner().status() == expected {
+                        return anyhow::Ok(());
+                    }
+                    tokio::time::sleep(INTERVAL).await;
+                }
+            });
+            waited.await.with_context(|| format!("health never said {expected:?} of {service:?}"))??;
+        }
+        Ok(())
+    }
+
+    /// The sessions and revisions that a check of the chains finds altered.
+    pub(super) async fn findings(&self) -> Result<Vec<(String, i64)>> {
+        let mut client = AdminServiceClient::new(self.channel.clone());
+        let mut items = client.check_integrity(pb::CheckIntegrityRequest::default()).await?.into_inner();
+        let mut findings = Vec::new();
+        while let Some(item) = items.message().await? {
+            match item.item {
+                Some(pb::check_integrity_response::Item::Finding(found)) => {
+                    findings.push((found.session_id, found.revision));
+                }
+                Some(pb::check_integrity_response::Item::End(_)) => return Ok(findings),
+                None => {}
+            }
+        }
+        bail!("the check has no end")
+    }
+}
