@@ -5,6 +5,7 @@
 mod append;
 mod breaker;
 mod by_hand;
+mod calls;
 mod chain;
 mod codec;
 mod counts;
@@ -19,6 +20,7 @@ mod lineage;
 mod marks;
 mod messages;
 mod open;
+mod position;
 mod reducing;
 mod reductions;
 mod reversals;
@@ -45,9 +47,10 @@ pub use jobs::{Claim, Condition, DueSession, Enqueued, Evaluation, Loss};
 pub use marks::BranchSummary;
 pub use messages::{PageOf, weigh_bytes};
 pub use open::{Durability, Options};
+pub use position::Place;
 pub use reductions::{Commit, Committed, ContinuationCommit, Reduction, ReplayCommit, SummaryCommit};
 pub use search::{Lookup, Unindexed};
-pub use sessions::{CreateSession, ForkSession, PolicyText, UpdateSession};
+pub use sessions::{CreateSession, ForkAt, ForkSession, PolicyText, UpdateSession};
 pub use spending::Spent;
 pub use tally::{Fare, Tally};
 pub use tx::{Caller, RequestKey};
@@ -331,12 +334,11 @@ impl Store {
         .await
     }
 
-    /// Where a message stands: its id, its revision, and the revision at which it was sealed.
-    pub async fn place_of(&self, session: SessionKey, id: &str) -> Result<(MessageId, Revision, Option<Revision>)> {
+    /// The id of the message that an id or a client's id names.
+    pub async fn message_id(&self, session: SessionKey, id: &str) -> Result<MessageId> {
         self.reading(async |reader| {
             let lineage = lineage::by_key(reader, session.0).await?;
-            let located = messages::place_of(reader, &lineage, id).await?;
-            Ok((located.id, located.revision, located.sealed_revision))
+            messages::id_of(reader, &lineage, id).await
         })
         .await
     }
@@ -469,7 +471,7 @@ impl Store {
         message: String,
         parts: &[NewPart],
     ) -> Result<Receipt> {
-        let parts = parts.iter().map(tx::PartInput::from_client).collect();
+        let parts = parts.iter().map(|part| (part.clone(), tx::PartInput::from_client(part))).collect();
         self.rewrite(session, caller, expected_revision, marks::Change::Edit { message, parts }).await
     }
 
