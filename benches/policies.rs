@@ -51,8 +51,15 @@ fn source(index: usize) -> SourceMessage {
             let line = format!("test module_{turn}::works ... ok\n");
             let status = ResultStatus::Completed;
             let output = line.repeat(4 + turn % 7);
-            let result =
-                ToolResult { call_id, status, output, attachments: Vec::new(), start_time: None, end_time: None };
+            let result = ToolResult {
+                call_id,
+                status,
+                output,
+                attachments: Vec::new(),
+                start_time: None,
+                end_time: None,
+                call_message_id: None,
+            };
             (Role::Tool, None, vec![PartBody::ToolResult(result)])
         }
         _ => {
@@ -72,6 +79,7 @@ fn source(index: usize) -> SourceMessage {
         role,
         kind: MessageKind::Normal,
         parts: bodies.into_iter().enumerate().map(part).collect(),
+        replaces: None,
         sealed_revision: Some(revision),
         finish: Finish { reason, ..Finish::default() },
         model: String::new(),

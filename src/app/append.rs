@@ -171,7 +171,7 @@ impl Longhand {
             .collect();
         validate::parts("request", MessageKind::Normal, &whole)?;
         let known = self.known(session).await?;
-        let (message, _, _) = self.store().place_of(known.key, message).await?;
+        let message = self.store().message_id(known.key, message).await?;
         let rule = rule(&known.policy, &known.window);
         let parts = parts
             .into_iter()
@@ -197,7 +197,7 @@ impl Longhand {
     ) -> Result<store::DraftReceipt> {
         validate::client_id("client_id", words.client_id.as_deref())?;
         let known = self.known(session).await?;
-        let (message, _, _) = self.store().place_of(known.key, message).await?;
+        let message = self.store().message_id(known.key, message).await?;
         let receipt = self.store().append_draft(known.key, message, words.clone()).await?;
         // Words that were there already were shown already.
         let Some(added_at) = receipt.added_at else { return Ok(receipt) };
@@ -224,7 +224,7 @@ impl Longhand {
             validate::window("window", window)?;
         }
         let known = self.known(session).await?;
-        let (message, _, _) = self.store().place_of(known.key, message).await?;
+        let message = self.store().message_id(known.key, message).await?;
         let window = window_in_force(&known.window, window.as_ref());
         let rule = rule(&known.policy, window);
         let weigh = weigher(&known);
@@ -290,6 +290,12 @@ impl Longhand {
         caller: Caller,
     ) -> Result<Receipt> {
         check_caller(&caller)?;
+        if message.parse::<PartId>().is_ok() {
+            return Err(Error::field(
+                "message_id",
+                "names a part, and an edit puts another message in place of the whole",
+            ));
+        }
         validate::parts("request", MessageKind::Normal, parts)?;
         let key = self.store().find_session(session).await?;
         Ok(self.store().edit(key, caller, expected_revision, message.to_owned(), parts).await?)
@@ -300,11 +306,7 @@ impl Longhand {
     pub async fn pin(&self, session: &str, message: &str, unpin: bool, caller: Caller) -> Result<Receipt> {
         check_caller(&caller)?;
         let key = self.store().find_session(session).await?;
-        let message = match message.parse::<PartId>() {
-            Ok(part) => self.part(key, part).await?.id.to_string(),
-            Err(_) => message.to_owned(),
-        };
-        Ok(self.store().pin(key, caller, message, unpin).await?)
+        Ok(self.store().pin(key, caller, message.to_owned(), unpin).await?)
     }
 }
 

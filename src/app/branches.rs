@@ -34,14 +34,14 @@ impl Longhand {
         if let Some(receipt) = self.store().kept_answer(key, &caller).await? {
             return Ok(receipt);
         }
-        let after = if message.is_empty() { 0 } else { self.store().place_of(key, message).await?.1 };
+        let after = if message.is_empty() { 0 } else { self.store().place(key, message).await?.last };
         let source = self.store().source(key, None).await?;
         let policy = self.parse_policy(&source.policy)?;
         let Some(rules) = branch::rules(&policy) else {
             return Err(Error::field("branch_summary", "cannot be made: the session's policy writes no summaries"));
         };
         let (known, _) = self.store().session(key).await?;
-        let left = branch::left(&source.messages, after);
+        let left = branch::left(&source.messages, &self.store().layout_behind(key, after).await?);
         let share = BranchRules::default();
         let budget = share.budget(window_in_force(&known.window, None));
         let plan = share.plan(&policy, budget, &left, branch::inherited(&left));

@@ -144,8 +144,7 @@ impl Longhand {
             if !rung.is_some_and(summarizes) {
                 return Err(Error::field(field, "is given, but no summary is asked for"));
             }
-            let (_, revision, _) = self.store().place_of(key, id).await?;
-            let place = plan::place(sources, revision).filter(|place| can_start(sources, *place));
+            let place = Some(self.store().place(key, id).await?.first).filter(|place| can_start(sources, *place));
             place.map(Some).ok_or_else(|| Error::new(Reason::BoundaryInvalid, why).with("message_id", id))
         };
         let no_head = "the view does not show that message, or has a summary already, which would stand in front of it, \
@@ -240,13 +239,13 @@ impl Longhand {
         let policy = self.parse_policy(&source.policy)?;
         let until = match new.until.as_str() {
             "" => source.at,
-            id => self.store().place_of(key, id).await?.1,
+            id => self.store().place(key, id).await?.last,
         };
         let (tail_start, tail_message) = match new.tail_start.as_str() {
             "" => (until + 1, None),
             id => {
-                let (message, revision, _) = self.store().place_of(key, id).await?;
-                (revision, Some(message))
+                let place = self.store().place(key, id).await?;
+                (place.first, Some(place.message))
             }
         };
         let boundary_is_safe = plan::boundary_is_safe(&source.messages, tail_start);

@@ -6,16 +6,18 @@ use super::{Longhand, validate, window_in_force};
 use crate::limits;
 use crate::model::Revision;
 use crate::model::compaction::{Bounds, CompactionRequest, RevisionRange, Trigger};
-use crate::model::ids::CompactionId;
+use crate::model::ids::{CompactionId, MessageId};
 use crate::model::layout::{Covered, Omitted};
-use crate::model::message::Role;
+use crate::model::message::{FinishReason, Role};
 use crate::model::part::{MediaSource, PartBody};
+use crate::model::time::Timestamp;
 use crate::model::usage::ModelWindow;
-use crate::model::view::{Provenance, Shortened, Standing, View, ViewMessage};
+use crate::model::view::{Carried, Provenance, Shortened, Standing, View, ViewMessage};
 use crate::policy::overhead::is_filled;
 use crate::policy::plan::{self, Scene};
 use crate::policy::{Policy, overflow, recall, shorten};
 use crate::store::{Caller, Condition, SessionKey, Source};
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -315,16 +317,44 @@ const EMPTY: [u8; 32] = [0; 32];
 /// therefore contains the other's hash.
 fn hashes(messages: &[ViewMessage]) -> Vec<[u8; 32]> {
     let mut before = EMPTY;
+    // Messages that pairing took apart carry the same each time, which may be long.
+    let mut carried: HashMap<MessageId, [u8; 32]> = HashMap::new();
     messages
         .iter()
         .map(|message| {
             let mut hasher = Hasher(blake3::Hasher::new());
             hasher.bytes(&before);
             hasher.message(message);
+            if let (Some(id), Some(carries)) = (message.source, &message.carried) {
+                hasher.bytes(carried.entry(id).or_insert_with(|| digest_of(carries)));
+            }
             before = *hasher.0.finalize().as_bytes();
             before
         })
         .collect()
+}
+
+/// The hash of what a message carries of its original.
+fn digest_of(carried: &Carried) -> [u8; 32] {
+    let Carried { client_id, finish_reason, model, provider, create_time, origin_time, actor, metadata_json } = carried;
+    let mut hasher = Hasher(blake3::Hasher::new());
+    hasher.optional(client_id.as_deref());
+    hasher.number(match finish_reason {
+        None => 0,
+        Some(FinishReason::Stop) => 1,
+        Some(FinishReason::ToolCalls) => 2,
+        Some(FinishReason::Length) => 3,
+        Some(FinishReason::ContentFilter) => 4,
+        Some(FinishReason::Error) => 5,
+        Some(FinishReason::Aborted) => 6,
+    });
+    for name in [model, provider, actor] {
+        hasher.bytes(name.as_bytes());
+    }
+    hasher.number(create_time.0);
+    hasher.time(*origin_time);
+    hasher.optional(metadata_json.as_deref());
+    *hasher.0.finalize().as_bytes()
 }
 
 /// Feeds a view message to a hash, every field behind its length.
@@ -338,6 +368,16 @@ impl Hasher {
 
     fn number(&mut self, number: i64) {
         self.0.update(&number.to_le_bytes());
+    }
+
+    fn optional(&mut self, text: Option<&str>) {
+        self.number(i64::from(text.is_some()));
+        self.bytes(text.unwrap_or_default().as_bytes());
+    }
+
+    fn time(&mut self, time: Option<Timestamp>) {
+        self.number(i64::from(time.is_some()));
+        self.number(time.map_or(0, |time| time.0));
     }
 
     fn message(&mut self, message: &ViewMessage) {
@@ -373,6 +413,8 @@ impl Hasher {
                     self.number(omitted_length);
                 }
             }
+            self.optional(part.client_id.as_deref());
+            self.optional(part.metadata_json.as_deref());
             self.body(&part.body);
         }
     }
@@ -385,11 +427,17 @@ impl Hasher {
                 for text in [&call.call_id, &call.tool, &call.input_json] {
                     self.bytes(text.as_bytes());
                 }
+                self.time(call.start_time);
+                self.time(call.end_time);
             }
             PartBody::ToolResult(result) => {
                 self.bytes(result.call_id.as_bytes());
+                self.optional(result.call_message_id.as_deref());
                 self.number(result.status as i64);
                 self.bytes(result.output.as_bytes());
+                self.time(result.start_time);
+                self.time(result.end_time);
+                self.number(i64::try_from(result.attachments.len()).unwrap_or(i64::MAX));
                 for media in &result.attachments {
                     self.media(media);
                 }

@@ -14,6 +14,8 @@ pub enum Reason {
     DraftNotFound,
     /// No reduction has this id.
     CompactionNotFound,
+    /// The message that a result names has no such call.
+    CallNotFound,
     /// No preset has this name.
     PresetNotFound,
     /// A field's value cannot be used; the metadata names the field.
@@ -117,11 +119,12 @@ pub enum Reason {
 
 impl Reason {
     /// Every reason.
-    pub const ALL: [Self; 52] = [
+    pub const ALL: [Self; 53] = [
         Self::SessionNotFound,
         Self::MessageNotFound,
         Self::DraftNotFound,
         Self::CompactionNotFound,
+        Self::CallNotFound,
         Self::PresetNotFound,
         Self::InvalidField,
         Self::PolicyInvalid,
@@ -179,6 +182,7 @@ impl Reason {
             Self::MessageNotFound => "MESSAGE_NOT_FOUND",
             Self::DraftNotFound => "DRAFT_NOT_FOUND",
             Self::CompactionNotFound => "COMPACTION_NOT_FOUND",
+            Self::CallNotFound => "CALL_NOT_FOUND",
             Self::PresetNotFound => "PRESET_NOT_FOUND",
             Self::InvalidField => "INVALID_FIELD",
             Self::PolicyInvalid => "POLICY_INVALID",
@@ -291,6 +295,7 @@ impl From<store::Error> for Error {
                     Kind::Message => (Reason::MessageNotFound, "message_id"),
                     Kind::Draft => (Reason::DraftNotFound, "part_id"),
                     Kind::Compaction => (Reason::CompactionNotFound, "compaction_id"),
+                    Kind::Call => (Reason::CallNotFound, "call_id"),
                 };
                 plain(reason).with(key, id)
             }

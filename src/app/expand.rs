@@ -16,7 +16,8 @@ pub struct Expanded {
 }
 
 impl Longhand {
-    /// The originals behind an id of a view: for a message that message, for a replay the request, for a part its message
+    /// The originals behind an id of a view: for a message that message, for an edit the message that it replaces and
+    /// the edit, for a replay the request, for a part its message
     /// with that part alone, for a summary, a marker or a reduction every message that it covers, leaves out or shortens.
     /// Reductions that were undone can be expanded like the others; one that has taken nothing away has nothing to show.
     pub async fn expand(&self, session: &str, id: &str, size: i64, token: &str) -> Result<Expanded> {
@@ -37,14 +38,15 @@ impl Longhand {
                         self.store().reduction_of(key, message.revision).await?
                     }
                     MessageKind::Replay => {
-                        let original = self.store().replayed(key, message.revision).await?;
+                        let original = self.store().replaced(key, message.revision).await?;
                         return Ok(alone(original.unwrap_or(message)));
                     }
-                    MessageKind::Normal
-                    | MessageKind::Record
-                    | MessageKind::Edit
-                    | MessageKind::Branch
-                    | MessageKind::Continuation => None,
+                    MessageKind::Edit => {
+                        let original = self.store().replaced(key, message.revision).await?;
+                        let messages = original.into_iter().chain([message]).collect();
+                        return Ok(Expanded { messages, next_page_token: String::new() });
+                    }
+                    MessageKind::Normal | MessageKind::Record | MessageKind::Branch | MessageKind::Continuation => None,
                 };
                 match stands_for {
                     Some(reduction) => reduction,

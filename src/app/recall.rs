@@ -1,5 +1,6 @@
 //! Views with what comes back into them of the dialogue that they no longer show.
 
+use super::carried::carry;
 use super::error::Result;
 use super::{Known, Longhand};
 use crate::model::view::View;
@@ -8,11 +9,17 @@ use crate::scheduler;
 use crate::store::{Lookup, Source};
 
 impl Longhand {
-    /// The view that a source makes under its policy.
+    /// The view that a source makes under its policy, with what its messages carry of their originals.
+    pub(super) async fn view_of(&self, source: &Source, policy: &Policy) -> Result<View> {
+        let mut view = self.with_recalled(source, policy, plan::view(policy, &source.messages)).await?;
+        carry(&source.messages, &mut view);
+        Ok(view)
+    }
+
+    /// A view with what comes back into it.
     ///
     /// It depends on nothing behind the source's revision: the index is only a quick way to the rows.
-    pub(super) async fn view_of(&self, source: &Source, policy: &Policy) -> Result<View> {
-        let view = plan::view(policy, &source.messages);
+    async fn with_recalled(&self, source: &Source, policy: &Policy, view: View) -> Result<View> {
         let Some(wanted) = recall::wanted(policy, &source.layout, &source.messages) else { return Ok(view) };
         let (store, session) = (self.store(), source.session);
         // What is missing in the index is filled in first; mostly that was done in the background.

@@ -6,7 +6,7 @@ use crate::model::Revision;
 use crate::model::session::Session;
 use crate::model::usage::ModelWindow;
 use crate::policy::{Policy, TextWeight, presets, upgrade};
-use crate::store::{self, Caller, PolicyText, SessionKey};
+use crate::store::{self, Caller, ForkAt, PolicyText, SessionKey};
 
 /// A session with its policy as text.
 #[derive(Debug, Clone, PartialEq)]
@@ -60,7 +60,7 @@ pub struct SessionChange {
 /// Where a fork begins.
 #[derive(Debug, Clone, Default)]
 pub struct ForkPoint {
-    /// Behind this sealed message.
+    /// Behind this sealed message, as the view shows what is up to there.
     pub message_id: Option<String>,
     /// At this revision.
     pub at_revision: Option<Revision>,
@@ -334,11 +334,9 @@ impl Longhand {
         let key = self.store().find_session(id).await?;
         let at = match (point.message_id, point.at_revision) {
             (Some(_), Some(_)) => return Err(Error::field("at_revision", "does not go with message_id")),
-            (Some(message), None) => {
-                let (_, _, sealed) = self.store().place_of(key, &message).await?;
-                Some(sealed.ok_or(store::Error::MessageOpen)?)
-            }
-            (None, at) => at,
+            (Some(message), None) => ForkAt::Behind(message),
+            (None, Some(revision)) => ForkAt::Revision(revision),
+            (None, None) => ForkAt::Newest,
         };
         let fork = store::ForkSession { client_id, at, title };
         let (fork, existed) = self.store().fork_session(key, fork, caller).await?;

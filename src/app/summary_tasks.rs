@@ -241,7 +241,7 @@ impl Longhand {
 
     async fn message_id(&self, session: &str, id: &str) -> Result<MessageId> {
         let key = self.store().find_session(session).await?;
-        Ok(self.store().place_of(key, id).await?.0)
+        Ok(self.store().place(key, id).await?.message)
     }
 
     fn end_time(&self, lease: Duration) -> Timestamp {

@@ -132,6 +132,13 @@ fn part(field: &str, kind: MessageKind, part: &NewPart) -> Result<usize> {
         }
         PartBody::ToolResult(result) => {
             call_id(&format!("{field}.tool_result"), &result.call_id)?;
+            if let Some(message) = &result.call_message_id {
+                let field = format!("{field}.tool_result.call_message_id");
+                name(&field, message)?;
+                if message.is_empty() {
+                    return Err(Error::field(&field, "is empty; leave it unset instead"));
+                }
+            }
             let mut bytes = result.output.len();
             for (index, media) in result.attachments.iter().enumerate() {
                 bytes += media_bytes(&format!("{field}.tool_result.attachments[{index}]"), media)?;

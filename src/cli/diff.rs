@@ -290,7 +290,7 @@ mod tests {
             role: pb::Role::User.into(),
             standing: standing.into(),
             parts: vec![pb::ContextPart { part: Some(part), ..pb::ContextPart::default() }],
-            provenance: None,
+            ..pb::ContextMessage::default()
         }
     }
 

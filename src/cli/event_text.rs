@@ -22,7 +22,8 @@ pub(super) fn sentence(event: &pb::Event) -> String {
         Body::SessionArchived(_) => "session archived".to_owned(),
         Body::SessionRestored(_) => "session restored".to_owned(),
         Body::SessionForked(forked) => {
-            format!("session forked from {} at revision {}", forked.fork_session_id, forked.fork_revision)
+            let behind = forked.after_revision.map(|after| format!(", behind {after}")).unwrap_or_default();
+            format!("session forked from {} at revision {}{behind}", forked.fork_session_id, forked.fork_revision)
         }
         Body::PolicyChanged(changed) => format!("policy changed, from preset {}", changed.preset),
         Body::MessageAppended(appended) => message_appended(appended),

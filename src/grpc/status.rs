@@ -26,6 +26,7 @@ fn code(reason: Reason) -> Code {
         | Reason::MessageNotFound
         | Reason::DraftNotFound
         | Reason::CompactionNotFound
+        | Reason::CallNotFound
         | Reason::PresetNotFound
         | Reason::SummaryTaskNotFound => Code::NotFound,
         Reason::OverflowNotRecognized

@@ -106,7 +106,8 @@ pub(super) fn result(draft: &mut Draft<'_>, call_id: String, status: ResultStatu
         cuts.push((value, pointer, Kept::Body));
     }
     let output = texts.join("\n");
-    let body = ToolResult { call_id, status, output, attachments, start_time: None, end_time: None };
+    let body =
+        ToolResult { call_id, status, output, attachments, start_time: None, end_time: None, call_message_id: None };
     let part = draft.push(PartBody::ToolResult(body));
     for (value, pointer, kept) in cuts {
         draft.cut(value, pointer, part, kept);

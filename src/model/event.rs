@@ -61,6 +61,8 @@ pub enum EventBody {
         from: SessionId,
         /// The last revision they share.
         at: Revision,
+        /// The last place that the fork shows, where it leaves out messages that came behind that by then.
+        after: Option<Revision>,
         /// Its title.
         title: String,
     },

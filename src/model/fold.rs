@@ -11,10 +11,12 @@ use crate::model::compaction::RevisionRange;
 use crate::model::layout::{Covered, Layout, OmitReason, Omitted, Place, Span};
 use crate::model::mark::{CompactedMark, Mark, MarkBody};
 
+mod position;
 mod reversal;
 #[cfg(test)]
 mod tests;
 
+pub use position::{Position, pin, position};
 pub use reversal::{Redo, Reversal, newest_change, newest_undone};
 
 /// The layout in force at revision `at`; later marks are ignored. `marks` are ascending by revision.
@@ -118,7 +120,7 @@ impl<'a> State<'a> {
         let all = state.left_out_by_reductions(Vec::new());
         state.left_out = all.into_iter().map(|omitted| omitted.range).collect();
         state.reduced = state.left_out_by_reductions(state.rewound_ranges());
-        state.pinned = state.pinned.iter().map(|target| *state.replacements.get(target).unwrap_or(target)).collect();
+        state.pinned = state.pinned.iter().map(|target| state.place(*target)).collect();
         state
     }
 
@@ -452,7 +454,7 @@ fn spans(state: &State<'_>, summary: Option<&CompactedMark>) -> Vec<Span> {
 
 /// The covered messages that the summary retains and that are not pinned, ascending by their place in the history.
 fn retained_spans(state: &State<'_>, compacted: &CompactedMark) -> Vec<Span> {
-    let is_pinned = |revision: &Revision| state.pinned.contains(state.replacements.get(revision).unwrap_or(revision));
+    let is_pinned = |revision: &Revision| state.pinned.contains(&state.place(*revision));
     let retained = compacted.retained.iter().filter(|revision| state.has_place(**revision) && !is_pinned(revision));
     retained.map(|&revision| Span::Placed { revision, place: Place::Retained }).collect()
 }

@@ -102,6 +102,15 @@ impl Default for Span {
 }
 
 impl Layout {
+    /// Whether a view of this layout shows a message: at its own place, if that is where messages of its kind stand, or
+    /// where the layout puts it.
+    pub fn shows(&self, revision: Revision, is_inline: bool) -> bool {
+        self.spans.iter().any(|span| match *span {
+            Span::Inline { first, last } => is_inline && first <= revision && last.is_none_or(|last| revision <= last),
+            Span::Placed { revision: placed, .. } => placed == revision,
+        })
+    }
+
     /// The layout of a session without marks: everything, in order.
     pub fn everything() -> Self {
         Self { spans: vec![Span::default()], ..Self::default() }

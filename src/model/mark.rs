@@ -35,6 +35,8 @@ pub enum MarkBody {
         after: Revision,
         /// Whether the next revision is a message that tells of what was left. It is shown as long as the mark holds.
         told: bool,
+        /// Whether a fork begins behind `after`, and nothing was rewound by anybody: nobody can take that back.
+        of_fork: bool,
     },
     /// A message is replaced by another, or left out.
     Edited {

@@ -126,6 +126,24 @@ pub struct Message {
     pub actor: String,
     /// Free JSON of the client, verbatim.
     pub metadata_json: Option<String>,
+    /// For an edit: what it replaces.
+    pub replaces: Option<Replaced>,
+}
+
+impl Message {
+    /// Whose calls and results it holds: in an edit they are those of who wrote what it replaces.
+    pub fn writer(&self) -> &str {
+        self.replaces.as_ref().map_or(&self.actor, |replaced| &replaced.writer)
+    }
+}
+
+/// What an edit replaces.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Replaced {
+    /// The message: always the original, also where another edit stood in its place.
+    pub message: MessageId,
+    /// Who wrote that.
+    pub writer: String,
 }
 
 /// A message that a client wants to append.

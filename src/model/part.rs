@@ -78,7 +78,7 @@ impl PartBody {
 /// A request to run a tool.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct ToolCall {
-    /// Joins the call to its result; unique among the calls of a session's live history.
+    /// Joins the call to its result. Other calls may have it too, also such of other writers.
     pub call_id: String,
     /// The tool's name.
     pub tool: String,
@@ -106,6 +106,9 @@ pub enum ResultStatus {
 pub struct ToolResult {
     /// The call this answers.
     pub call_id: String,
+    /// The id of the message that holds the call: always the original, also where an edit stands in its place. None
+    /// where its writer did not say; `policy::calls` has what it answers then.
+    pub call_message_id: Option<String>,
     /// How the tool ended.
     pub status: ResultStatus,
     /// The output as text.

@@ -4,8 +4,9 @@ use super::Revision;
 use super::cut::Cut;
 use super::ids::{CompactionId, MessageId, PartId};
 use super::layout::Place;
-use super::message::{Message, Role};
+use super::message::{FinishReason, Message, Role};
 use super::part::PartBody;
+use super::time::Timestamp;
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
@@ -102,9 +103,47 @@ pub struct ViewMessage {
     pub standing: Standing,
     /// What it says.
     pub parts: Vec<ViewPart>,
+    /// What else its original carries; none for messages that Longhand made.
+    pub carried: Option<Arc<Carried>>,
     /// Whose words a summary's are; none for other messages. It is said beside the words and no part of the view's
     /// hash.
     pub provenance: Option<Arc<Provenance>>,
+}
+
+/// What a client said of a message beside its parts: with it a client restores its own objects from a view.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Carried {
+    /// The client's own id.
+    pub client_id: Option<String>,
+    /// Why the reply ended; none for messages that are no replies, and while it is open.
+    pub finish_reason: Option<FinishReason>,
+    /// The model that wrote it, or empty.
+    pub model: String,
+    /// The provider of that model, or empty.
+    pub provider: String,
+    /// When the server got it.
+    pub create_time: Timestamp,
+    /// When it was written, by the client's clock.
+    pub origin_time: Option<Timestamp>,
+    /// Who wrote it: the caller's name for itself, or empty.
+    pub actor: String,
+    /// Free JSON of the client, verbatim.
+    pub metadata_json: Option<String>,
+}
+
+impl From<&Message> for Carried {
+    fn from(message: &Message) -> Self {
+        Self {
+            client_id: message.client_id.clone(),
+            finish_reason: message.finish.reason,
+            model: message.model.clone(),
+            provider: message.provider.clone(),
+            create_time: message.create_time,
+            origin_time: message.origin_time,
+            actor: message.actor.clone(),
+            metadata_json: message.metadata_json.clone(),
+        }
+    }
 }
 
 /// Whose words a summary's are, and what put them into the view.
@@ -164,6 +203,18 @@ pub struct ViewPart {
     pub body: PartBody,
     /// What was taken away, if anything was.
     pub shortened: Option<Shortened>,
+    /// The client's own id of the stored part.
+    pub client_id: Option<String>,
+    /// The client's free JSON on the stored part, verbatim: among it what a provider signed the words with. It goes with
+    /// the words: a part that is shortened has none, unless it is a tool's result, which nobody signs.
+    pub metadata_json: Option<String>,
+}
+
+impl ViewPart {
+    /// A part without what its original carries.
+    pub fn new(source: Option<PartId>, body: PartBody, shortened: Option<Shortened>) -> Self {
+        Self { source, body, shortened, client_id: None, metadata_json: None }
+    }
 }
 
 /// What was taken away from a part.

@@ -4,10 +4,11 @@
 //! Nothing is read from a disk. A file whose last call did not show it whole is only named, and so is one that is too
 //! large.
 
+use super::calls::Calls;
 use super::{Attachments, FileText, FileTool, Policy, tokens};
 use crate::model::part::{Media, PartBody, ResultStatus, ToolCall, ToolResult};
 use crate::model::view::SourceMessage;
-use foldhash::{HashMap, HashSet, HashSetExt as _};
+use foldhash::{HashSet, HashSetExt as _};
 use serde_json::Value;
 
 /// What stands before the files that are only named.
@@ -61,19 +62,20 @@ impl Files<'_> {
 
 /// The files that were used last, by their calls: whole where the history shows them whole and the limits allow it.
 pub fn files<'a>(rules: &Attachments, policy: &Policy, messages: &'a [SourceMessage]) -> Files<'a> {
-    let results = results(messages);
+    let calls = Calls::of(messages);
     let per_token = i64::from(policy.counting.units_per_token.max(1));
     let file_units = rules.file_tokens.saturating_mul(per_token);
     let total_units = rules.total_tokens.saturating_mul(per_token);
     let mut files = Files::default();
     let mut seen = HashSet::new();
     let mut used = 0_i64;
-    for call in calls_newest_first(messages) {
+    for called in calls.iter().rev() {
         if seen.len() >= rules.files as usize {
             break;
         }
-        let result = results.get(call.call_id.as_str()).copied();
-        let Some((path, text)) = touched(rules, call, result).filter(|(path, _)| seen.insert(path.clone())) else {
+        let result = called.answer.map(|answer| answer.result);
+        let Some((path, text)) = touched(rules, called.call, result).filter(|(path, _)| seen.insert(path.clone()))
+        else {
             continue;
         };
         if text.as_deref().is_some_and(is_binary) {
@@ -111,23 +113,6 @@ fn touched<'a>(
         FileText::Nowhere {} => None,
     };
     Some((path, text))
-}
-
-fn calls_newest_first(messages: &[SourceMessage]) -> impl Iterator<Item = &ToolCall> {
-    let parts = messages.iter().rev().flat_map(|source| source.message.parts.iter().rev());
-    parts.filter_map(|part| match &part.body {
-        PartBody::ToolCall(call) => Some(call),
-        _ => None,
-    })
-}
-
-fn results(messages: &[SourceMessage]) -> HashMap<&str, &ToolResult> {
-    let parts = messages.iter().flat_map(|source| &source.message.parts);
-    let results = parts.filter_map(|part| match &part.body {
-        PartBody::ToolResult(result) => Some((result.call_id.as_str(), result)),
-        _ => None,
-    });
-    results.collect()
 }
 
 /// The last images that a view still shows, in the order of the history.

@@ -5,8 +5,7 @@ use super::prompt;
 use super::tokens::estimate_source;
 use super::turns::only_brings_results;
 use super::{Policy, Step, Summary, Topic};
-use crate::model::Revision;
-use crate::model::layout::Place;
+use crate::model::layout::Layout;
 use crate::model::message::{MessageKind, Role};
 use crate::model::part::PartBody;
 use crate::model::usage::ModelWindow;
@@ -64,15 +63,10 @@ fn is_plain(path: &str) -> bool {
     path.trim() == path && !path.chars().any(|character| character.is_control() || "<>".contains(character))
 }
 
-/// The messages of a view that only the branch behind a revision has.
-pub fn left(messages: &[SourceMessage], after: Revision) -> Vec<SourceMessage> {
-    let came = |source: &SourceMessage| match source.place {
-        Some(Place::Edit(target)) => target,
-        Some(Place::Marker | Place::Summary | Place::Continuation | Place::Pinned | Place::Retained) | None => {
-            source.message.revision
-        }
-    };
-    messages.iter().filter(|source| came(source) > after).cloned().collect()
+/// The messages of a view that are gone from it once it has the layout of after the rewind.
+pub fn left(messages: &[SourceMessage], rewound: &Layout) -> Vec<SourceMessage> {
+    let stays = |source: &&SourceMessage| rewound.shows(source.message.revision, source.message.kind.is_inline());
+    messages.iter().filter(|source| !stays(source)).cloned().collect()
 }
 
 /// What the summaries of earlier branches in a branch list of files.
@@ -171,6 +165,7 @@ impl BranchRules {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::layout::{Place, Span};
     use crate::model::part::Part;
     use crate::policy::{dsl, presets};
 
@@ -226,16 +221,22 @@ a6 380c
     }
 
     #[test]
-    fn only_what_came_behind_the_revision_is_left() {
-        let talk = "u1 400c\na2 400c\nu3 edit=1 400c\nu4 400c\na5 summary 400c\nu6 pinned 400c\n";
-        let revisions = |after| -> Vec<i64> {
-            left(&dsl::parse(talk), after).iter().map(|source| source.message.revision).collect()
+    fn only_what_the_rewind_takes_out_of_the_view_is_left() {
+        // The summary was written when the tail was there already, and the edit came last of all.
+        let talk = "a9 summary at=9 400c\nu1 pinned at=1 400c\nu5 at=5 400c\nu11 edit=6 at=11 400c\na7 at=7 400c\n";
+        let left_by = |spans: Vec<Span>| -> Vec<i64> {
+            let rewound = Layout { spans, ..Layout::default() };
+            left(&dsl::parse(talk), &rewound).iter().map(|source| source.message.revision).collect()
         };
-        assert_eq!(revisions(0), [1, 2, 3, 4, 5, 6]);
-        // An edit stands where the edited message stood.
-        assert_eq!(revisions(1), [2, 4, 5, 6]);
-        assert_eq!(revisions(5), [6]);
-        assert_eq!(revisions(6), [0; 0]);
+        let placed = |revision, place| Span::Placed { revision, place };
+        let summary = [placed(9, Place::Summary), placed(1, Place::Pinned)];
+        let inline = |first, last| Span::Inline { first, last: Some(last) };
+        let behind = |spans: &[Span]| [&summary[..], spans].concat();
+        assert_eq!(left_by(behind(&[inline(5, 5), placed(11, Place::Edit(6))])), [7]);
+        assert_eq!(left_by(behind(&[inline(5, 5)])), [11, 7]);
+        // Without the summary the pinned message stands at its own place again.
+        assert_eq!(left_by(vec![inline(0, 1)]), [9, 5, 11, 7]);
+        assert_eq!(left_by(Vec::new()), [9, 1, 5, 11, 7]);
     }
 
     #[test]

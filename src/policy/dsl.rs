@@ -11,7 +11,7 @@
 //!   marker compaction "words"
 //!   opaque "data"
 //! t2
-//!   result c2 out="words" done pruned       a result alone; pruned: an earlier prune cleared it
+//!   result c2 out="words" done pruned       a result alone; pruned: an earlier prune cleared it; of=a1: of the call there
 //! a3 open                                   not sealed yet
 //! a4 500c finish=error by=alice             finish: stop, tool_calls, length, content_filter, error, aborted
 //! u5 edit=1 "better"                        stands in place of the message with revision 1; also: pinned, retained
@@ -169,11 +169,16 @@ impl Parser {
         let mut status = None;
         let mut pruned = false;
         let mut output = String::new();
+        let mut call_message_id = None;
         let mut attachments = Vec::new();
         for word in words {
             match word.pair() {
                 ("in", _) | ("pending" | "running", "") => {}
                 ("out", _) => output = word.value_of("out").and_then(|word| word.text()).ok_or("no output")?,
+                ("of", name) => {
+                    let named = self.messages.iter().find(|source| self::name(source) == name);
+                    call_message_id = Some(named.ok_or("no such message")?.message.id.to_string());
+                }
                 ("media", mime_type) => attachments.push(media(mime_type)),
                 ("pruned", "") => pruned = true,
                 ("done", "") => status = Some(ResultStatus::Completed),
@@ -187,7 +192,8 @@ impl Parser {
         };
         let call_id = call_id.to_owned();
         let name = format!("{call_id}:result");
-        let result = ToolResult { call_id, status, output, attachments, start_time: None, end_time: None };
+        let (start_time, end_time) = (None, None);
+        let result = ToolResult { call_id, call_message_id, status, output, attachments, start_time, end_time };
         self.push(PartBody::ToolResult(result), Some(name))?;
         let source = self.last()?;
         if pruned {
@@ -228,6 +234,7 @@ fn empty(name: &str, role: Role, revision: Revision) -> Message {
         origin_time: None,
         actor: String::new(),
         metadata_json: None,
+        replaces: None,
     }
 }
 

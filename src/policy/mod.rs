@@ -6,6 +6,7 @@
 pub mod attachments;
 pub mod bpe;
 pub mod branch;
+pub mod calls;
 pub mod clear;
 pub mod continuing;
 #[cfg(test)]

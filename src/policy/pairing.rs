@@ -4,10 +4,11 @@
 //! behind, in call order, one for each stored message that results came from; a call without a result gets an
 //! interrupted one. What stands behind a result in the same reply follows in a message of its own, because the model
 //! wrote it after it had read the result. A result that answers no call is told as words of a user message at its own
-//! place.
+//! place. Which result answers which call, `calls` says.
 
-use foldhash::{HashMap, HashMapExt as _};
+use foldhash::HashMap;
 
+use crate::model::ids::PartId;
 use crate::model::message::Role;
 use crate::model::part::{PartBody, ResultStatus, ToolResult};
 use crate::model::view::{Standing, ViewMessage, ViewPart};
@@ -21,8 +22,14 @@ pub use check::violations;
 /// Puts the messages of a view into the canonical form; `interrupted_text` is the output of a call without a result.
 ///
 /// Messages without parts go. Doing it again changes nothing.
-pub fn pair(interrupted_text: &str, messages: Vec<ViewMessage>) -> Vec<ViewMessage> {
-    let (pieces, mut answers) = take_apart(messages);
+///
+/// `answered` says of the parts that are results which part is the call.
+pub fn pair(
+    interrupted_text: &str,
+    messages: Vec<ViewMessage>,
+    answered: &HashMap<PartId, PartId>,
+) -> Vec<ViewMessage> {
+    let (pieces, mut answers) = take_apart(messages, answered);
     let mut paired = Vec::new();
     for piece in pieces.done {
         let results = tool_messages(interrupted_text, &piece, &mut answers);
@@ -33,15 +40,15 @@ pub fn pair(interrupted_text: &str, messages: Vec<ViewMessage>) -> Vec<ViewMessa
 }
 
 /// Separates results from the rest: the rest in pieces, and for each call, in reading order, its result.
-fn take_apart(messages: Vec<ViewMessage>) -> (Pieces, Vec<Option<Answer>>) {
-    let mut matches = match_results(&messages).into_iter();
+fn take_apart(messages: Vec<ViewMessage>, answered: &HashMap<PartId, PartId>) -> (Pieces, Vec<Option<Answer>>) {
+    let numbers = numbers(&messages);
     let mut pieces = Pieces::default();
     let mut answers = Vec::new();
     for (from, message) in messages.into_iter().enumerate() {
-        let ViewMessage { source, revision, role, standing, parts, provenance } = message;
+        let ViewMessage { source, revision, role, standing, parts, carried, provenance } = message;
         let header = |role| {
-            let provenance = provenance.clone();
-            ViewMessage { source, revision, role, standing, parts: Vec::new(), provenance }
+            let (carried, provenance) = (carried.clone(), provenance.clone());
+            ViewMessage { source, revision, role, standing, parts: Vec::new(), carried, provenance }
         };
         // Words beside results cannot stay in a tool message; of the other roles, the user is nearest to a tool.
         let role_of_words = if role == Role::Tool { Role::User } else { role };
@@ -51,16 +58,18 @@ fn take_apart(messages: Vec<ViewMessage>) -> (Pieces, Vec<Option<Answer>>) {
                     pieces.add_call(header(Role::Assistant), from, part, answers.len());
                     answers.push(None);
                 }
-                PartBody::ToolResult(result) => match matches.next().flatten() {
-                    Some(call) => {
-                        pieces.close(from, call);
-                        answers[call] = Some(Answer { from, header: header(Role::Tool), part });
+                PartBody::ToolResult(result) => {
+                    match part.source.and_then(|id| numbers.get(answered.get(&id)?)).copied() {
+                        Some(call) => {
+                            pieces.close(from, call);
+                            answers[call] = Some(Answer { from, header: header(Role::Tool), part });
+                        }
+                        None => {
+                            let told = tell(&part, result);
+                            told.into_iter().for_each(|part| pieces.add(header(Role::User), from, part));
+                        }
                     }
-                    None => {
-                        let told = tell(&part, result);
-                        told.into_iter().for_each(|part| pieces.add(header(Role::User), from, part));
-                    }
-                },
+                }
                 PartBody::Text(_)
                 | PartBody::Reasoning(_)
                 | PartBody::Media(_)
@@ -74,20 +83,11 @@ fn take_apart(messages: Vec<ViewMessage>) -> (Pieces, Vec<Option<Answer>>) {
     (pieces, answers)
 }
 
-/// For each result, in reading order, the call that it answers, by the call's number in reading order: the nearest
-/// earlier call with its id that has no answer yet.
-fn match_results(messages: &[ViewMessage]) -> Vec<Option<usize>> {
-    let mut unanswered: HashMap<&str, Vec<usize>> = HashMap::new();
-    let (mut calls, mut matches) = (0, Vec::new());
-    for part in messages.iter().flat_map(|message| &message.parts) {
-        if let PartBody::ToolCall(call) = &part.body {
-            unanswered.entry(&call.call_id).or_default().push(calls);
-            calls += 1;
-        } else if let PartBody::ToolResult(result) = &part.body {
-            matches.push(unanswered.get_mut(result.call_id.as_str()).and_then(Vec::pop));
-        }
-    }
-    matches
+/// The numbers of the calls in reading order, by their parts.
+fn numbers(messages: &[ViewMessage]) -> HashMap<PartId, usize> {
+    let parts = messages.iter().flat_map(|message| &message.parts);
+    let calls = parts.filter(|part| matches!(part.body, PartBody::ToolCall(_)));
+    calls.enumerate().filter_map(|(number, part)| Some((part.source?, number))).collect()
 }
 
 /// A result on its way behind its call.
@@ -181,14 +181,16 @@ fn interrupted(text: &str, call_id: &str) -> ViewMessage {
         attachments: Vec::new(),
         start_time: None,
         end_time: None,
+        call_message_id: None,
     };
-    let part = ViewPart { source: None, body: PartBody::ToolResult(result), shortened: None };
+    let part = ViewPart::new(None, PartBody::ToolResult(result), None);
     ViewMessage {
         source: None,
         revision: 0,
         role: Role::Tool,
         standing: Standing::Paired,
         parts: vec![part],
+        carried: None,
         provenance: None,
     }
 }
@@ -198,5 +200,5 @@ fn tell(part: &ViewPart, result: &ToolResult) -> Vec<ViewPart> {
     let words = format!("[Tool result for call {}, which is not in this view]\n{}", result.call_id, result.output);
     let media = result.attachments.iter().cloned().map(PartBody::Media);
     let bodies = std::iter::once(PartBody::Text(words)).chain(media);
-    bodies.map(|body| ViewPart { source: part.source, body, shortened: part.shortened }).collect()
+    bodies.map(|body| ViewPart::new(part.source, body, part.shortened)).collect()
 }

@@ -5,7 +5,7 @@ mod edit;
 #[cfg(test)]
 mod tests;
 
-pub use by_hand::{head_can_start, place, summary_within, tail_can_start};
+pub use by_hand::{head_can_start, summary_within, tail_can_start};
 pub use edit::{PlanEdit, edited};
 
 use super::select::Selection;
@@ -600,6 +600,7 @@ fn derived(kind: MessageKind, role: Role, body: PartBody, place: Place) -> Sourc
         origin_time: None,
         actor: String::new(),
         metadata_json: None,
+        replaces: None,
     };
     SourceMessage { message: message.into(), place: Some(place), pruned: Vec::new(), counts: None }
 }

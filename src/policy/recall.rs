@@ -226,7 +226,7 @@ pub fn recall(policy: &Policy, words: &[String], messages: &[Message]) -> Option
     if chosen.is_empty() {
         return None;
     }
-    let heading = ViewPart { source: None, body: PartBody::Text(rule.heading.clone()), shortened: None };
+    let heading = ViewPart::new(None, PartBody::Text(rule.heading.clone()), None);
     let parts = std::iter::once(heading).filter(|_| !rule.heading.is_empty()).chain(chosen.into_iter().map(view_part));
     let parts = parts.collect();
     Some(ViewMessage {
@@ -235,6 +235,7 @@ pub fn recall(policy: &Policy, words: &[String], messages: &[Message]) -> Option
         role: Role::User,
         standing: Standing::Retrieved,
         parts,
+        carried: None,
         provenance: None,
     })
 }
@@ -242,7 +243,7 @@ pub fn recall(policy: &Policy, words: &[String], messages: &[Message]) -> Option
 fn view_part(passage: Passage) -> ViewPart {
     let omitted_length = i64::try_from(passage.omitted).unwrap_or(i64::MAX);
     let shortened = (passage.omitted > 0).then_some(Shortened::Truncated { omitted_length });
-    ViewPart { source: Some(passage.part), body: PartBody::Text(passage.text), shortened }
+    ViewPart::new(Some(passage.part), PartBody::Text(passage.text), shortened)
 }
 
 /// Who speaks in a part, in a word. What a tool gave back is its own, whoever's message holds it.

@@ -9,6 +9,7 @@ use crate::model::message::{MessageKind, Role};
 use crate::model::part::{Part, PartBody, ToolCall, ToolResult};
 use crate::model::view::{Pruned, Shortened, SourceMessage, Standing, View, ViewMessage, ViewPart};
 
+use super::calls::Calls;
 use super::{Policy, SummaryRole, pairing, tokens, truncate};
 
 #[cfg(test)]
@@ -26,7 +27,9 @@ pub fn render(policy: &Policy, messages: &[SourceMessage]) -> View {
     let messages = sources.iter().filter(|source| source.message.kind != MessageKind::Record);
     let mut messages: Vec<ViewMessage> = messages.map(|source| view_message(policy, source)).collect();
     answer_summary(policy, &mut messages);
-    let messages = pairing::pair(&policy.view.interrupted_text, messages);
+    let calls = Calls::of(sources);
+    let answered = calls.iter().filter_map(|called| Some((called.answer?.part.id, called.part.id))).collect();
+    let messages = pairing::pair(&policy.view.interrupted_text, messages, &answered);
     let estimated_tokens = tokens::estimate_view(policy, &messages, sources);
     View { messages, estimated_tokens }
 }
@@ -65,7 +68,8 @@ fn view_message(policy: &Policy, source: &SourceMessage) -> ViewMessage {
             _,
         ) => message.role,
     };
-    ViewMessage { source: Some(message.id), revision: message.revision, role, standing, parts, provenance: None }
+    let (source, revision) = (Some(message.id), message.revision);
+    ViewMessage { source, revision, role, standing, parts, carried: None, provenance: None }
 }
 
 /// Puts the policy's words around the text of a summary.
@@ -109,9 +113,9 @@ fn answer_summary(policy: &Policy, messages: &mut Vec<ViewMessage>) {
 
 /// A message that nobody wrote.
 fn filler(role: Role, words: &str) -> ViewMessage {
-    let part = ViewPart { source: None, body: PartBody::Text(words.to_owned()), shortened: None };
+    let parts = vec![ViewPart::new(None, PartBody::Text(words.to_owned()), None)];
     let standing = Standing::Filler;
-    ViewMessage { source: None, revision: 0, role, standing, parts: vec![part], provenance: None }
+    ViewMessage { source: None, revision: 0, role, standing, parts, carried: None, provenance: None }
 }
 
 /// What a view shows of one part, if anything.
@@ -135,7 +139,7 @@ fn view_part(policy: &Policy, part: &Part, pruned: Option<&Pruned>) -> Option<Vi
         | PartBody::Step(_)
         | PartBody::Record(_) => false,
     };
-    (!says_nothing).then_some(ViewPart { source: Some(part.id), body, shortened })
+    (!says_nothing).then(|| ViewPart::new(Some(part.id), body, shortened))
 }
 
 /// What a view shows of a part that a mark shortens.

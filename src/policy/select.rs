@@ -13,15 +13,13 @@ pub use requests::Requests;
 pub use turns::LastTurns;
 
 use super::Policy;
+use super::calls::{Calls, Unfinished};
 use super::turns::starts_turn;
 use crate::model::cut::Cuts;
 use crate::model::message::{FinishReason, Message, Role};
-use crate::model::part::PartBody;
 use crate::model::usage::ModelWindow;
 use crate::model::view::SourceMessage;
-use foldhash::HashMap;
 use serde::{Deserialize, Serialize};
-use std::collections::hash_map::Entry;
 
 /// What is kept verbatim beside a summary.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -80,8 +78,7 @@ pub struct Selection {
 ///
 /// - a result would be parted from its call. It moves to the nearest earlier place, which keeps more; if that would
 ///   leave nothing to summarize, to the nearest later one;
-/// - an open message, or a call that still runs, would be summarized. A call without a result runs until the model
-///   speaks again after a request or a result;
+/// - an open message, or a call that still runs, would be summarized; `calls` says until when one runs;
 /// - something that no reply has answered would be summarized: the last request, or results the model has not read.
 ///   OpenCode summarizes these too when they do not fit, and a model would then have nothing to answer to.
 ///
@@ -132,9 +129,9 @@ struct SafeCuts {
 
 impl SafeCuts {
     fn of(messages: &[SourceMessage]) -> Self {
-        let pairs = Pairs::of(messages);
-        let last = last_cut(messages, &pairs);
-        Self { safe: pairs.safe_cuts(messages.len()), last }
+        let calls = Calls::of(messages);
+        let last = last_cut(messages, calls.unfinished(messages));
+        Self { safe: safe_cuts(&calls, messages.len()), last }
     }
 
     /// The allowed cut that is nearest: earlier rather than later, 0 if there is none.
@@ -148,68 +145,26 @@ impl SafeCuts {
     }
 }
 
-/// Which message answers which call, by index. As in a view, a result answers the nearest earlier call with its id that
-/// has no answer yet.
-struct Pairs {
-    /// Calls with their results.
-    answered: Vec<(usize, usize)>,
-    /// Messages with a call that has no result.
-    unanswered: Vec<usize>,
+/// For each cut from 0 to `count`, whether it leaves every result with its call.
+fn safe_cuts(calls: &Calls<'_>, count: usize) -> Vec<bool> {
+    let mut change = vec![0_i64; count + 2];
+    for (call, result) in answered(calls) {
+        change[call + 1] += 1;
+        change[result + 1] -= 1;
+    }
+    let mut crossed = 0;
+    change[..=count]
+        .iter()
+        .map(|step| {
+            crossed += step;
+            crossed == 0
+        })
+        .collect()
 }
 
-impl Pairs {
-    fn of(messages: &[SourceMessage]) -> Self {
-        // The newest call of each id that waits; `calls` knows, for each call, which one of its id waited before it.
-        let mut newest: HashMap<&str, usize> = HashMap::default();
-        let mut calls: Vec<(usize, Option<usize>)> = Vec::new();
-        let mut answered = Vec::new();
-        for (index, source) in messages.iter().enumerate() {
-            for part in &source.message.parts {
-                match &part.body {
-                    PartBody::ToolCall(call) => {
-                        let before = newest.insert(&call.call_id, calls.len());
-                        calls.push((index, before));
-                    }
-                    PartBody::ToolResult(result) => {
-                        let Entry::Occupied(mut waiting) = newest.entry(&result.call_id) else { continue };
-                        let (call, before) = calls[*waiting.get()];
-                        answered.push((call, index));
-                        match before {
-                            Some(before) => drop(waiting.insert(before)),
-                            None => drop(waiting.remove()),
-                        }
-                    }
-                    PartBody::Text(_)
-                    | PartBody::Reasoning(_)
-                    | PartBody::Media(_)
-                    | PartBody::Marker(_)
-                    | PartBody::Step(_)
-                    | PartBody::Opaque(_)
-                    | PartBody::Record(_) => {}
-                }
-            }
-        }
-        let of_one_id = |newest| std::iter::successors(Some(newest), |&call: &usize| calls[call].1);
-        let unanswered = newest.into_values().flat_map(of_one_id).map(|call| calls[call].0).collect();
-        Self { answered, unanswered }
-    }
-
-    /// For each cut from 0 to `count`, whether it leaves every result with its call.
-    fn safe_cuts(&self, count: usize) -> Vec<bool> {
-        let mut change = vec![0_i64; count + 2];
-        for (call, result) in &self.answered {
-            change[call + 1] += 1;
-            change[result + 1] -= 1;
-        }
-        let mut crossed = 0;
-        change[..=count]
-            .iter()
-            .map(|step| {
-                crossed += step;
-                crossed == 0
-            })
-            .collect()
-    }
+/// Which message answers a call of which, by index.
+fn answered(calls: &Calls<'_>) -> impl Iterator<Item = (usize, usize)> {
+    calls.iter().filter_map(|called| Some((called.index, called.answer?.index)))
 }
 
 /// The allowed cut nearest to a proposed one: earlier rather than later, 0 if there is none.
@@ -236,28 +191,26 @@ pub fn groups(messages: &[SourceMessage]) -> Vec<Group> {
 
 /// Which message answers a call of which, by index: the call's first, then the result's.
 pub(super) fn answered_calls(messages: &[SourceMessage]) -> Vec<(usize, usize)> {
-    Pairs::of(messages).answered
+    answered(&Calls::of(messages)).collect()
 }
 
 /// The last cut that summarizes no message that is still being written, and no call that still runs: as far as a summary
 /// may reach whoever writes it.
 pub fn last_safe_cut(messages: &[SourceMessage]) -> usize {
-    settled(messages, &Pairs::of(messages))
+    settled(messages, Calls::of(messages).unfinished(messages))
 }
 
 /// Where the first open message or running call stands, or the end.
-fn settled(messages: &[SourceMessage], pairs: &Pairs) -> usize {
+fn settled(messages: &[SourceMessage], calls: Unfinished) -> usize {
     let open = messages.iter().position(|source| source.message.sealed_revision.is_none());
-    let heard = last_heard(messages);
-    let running = pairs.unanswered.iter().copied().filter(|&call| heard.is_none_or(|heard| call > heard)).min();
-    open.unwrap_or(messages.len()).min(running.unwrap_or(messages.len()))
+    open.into_iter().chain(calls.running).fold(messages.len(), usize::min)
 }
 
 /// The last cut that summarizes nothing open, running or unanswered.
-fn last_cut(messages: &[SourceMessage], pairs: &Pairs) -> usize {
+fn last_cut(messages: &[SourceMessage], calls: Unfinished) -> usize {
     // Behind the last reply comes only what nobody has answered.
     let answered = messages.iter().rposition(|source| is_reply(&source.message)).map_or(0, |reply| reply + 1);
-    answered.min(settled(messages, pairs))
+    answered.min(settled(messages, calls)).min(calls.unread.unwrap_or(messages.len()))
 }
 
 /// How many messages the model has read: all up to its last reply. Where no model speaks at all, nobody will read what
@@ -266,15 +219,6 @@ pub(super) fn read(messages: &[SourceMessage]) -> usize {
     let is_spoken = || messages.iter().any(|source| source.message.role == Role::Assistant);
     let last = messages.iter().rposition(|source| is_reply(&source.message));
     last.map_or_else(|| if is_spoken() { 0 } else { messages.len() }, |reply| reply + 1)
-}
-
-/// The last message that the model had heard when it last spoke; calls up to there run no more, answered or not.
-fn last_heard(messages: &[SourceMessage]) -> Option<usize> {
-    let spoken = messages.iter().rposition(|source| source.message.role == Role::Assistant).unwrap_or(0);
-    messages[..spoken].iter().rposition(|source| {
-        let message = &source.message;
-        message.role != Role::Assistant || message.parts.iter().any(|part| matches!(part.body, PartBody::ToolResult(_)))
-    })
 }
 
 /// Whether the model said something here. A failure answers nothing: what it should have answered is still to be done.

@@ -201,6 +201,8 @@ fn cut(policy: &Policy, part: &mut ViewPart, units: usize) {
         result.attachments.clear();
     } else if let PartBody::Text(text) | PartBody::Reasoning(text) = &mut part.body {
         *text = shorter;
+        // What a provider signed are the words that were there.
+        part.metadata_json = None;
     }
     part.shortened = Some(Shortened::Truncated { omitted_length });
 }

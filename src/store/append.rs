@@ -1,6 +1,7 @@
 //! Plain appends: messages, parts, seals; `drafts` has the words of open parts. They need no precondition, so any number
 //! of writers interleave.
 
+use super::calls::{NamedCalls, names_calls};
 use super::chain::{self, Digest};
 use super::codec;
 use super::counts::Counted;
@@ -224,6 +225,26 @@ async fn same(tx: &mut Tx<'_>, key: i64, id: Uuid, sent: &NewMessage) -> Result<
     Ok(head && parts && seal && stored.metadata_json == sent.metadata_json)
 }
 
+/// Checks the messages that results name as their calls', of this request or of the history, and writes their ids.
+async fn name_calls(tx: &mut Tx<'_>, key: i64, taken: &[Option<Uuid>], messages: &mut [AppendMessage]) -> Result<()> {
+    if !names_calls(messages.iter().flat_map(|message| &message.original.parts)) {
+        return Ok(());
+    }
+    let mut calls = NamedCalls::default();
+    for (taken, message) in taken.iter().zip(&*messages) {
+        if let Some(client_id) = &message.original.client_id {
+            let id = MessageId(taken.unwrap_or(message.input.public_id));
+            calls.add(client_id.clone(), id, &message.original.parts);
+        }
+    }
+    for message in messages {
+        for (part, input) in message.original.parts.iter_mut().zip(&mut message.input.parts) {
+            calls.resolve(tx, key, part, input).await?;
+        }
+    }
+    Ok(())
+}
+
 impl Append {
     /// The content that waits with it, in bytes.
     pub(crate) fn bytes(&self) -> usize {
@@ -231,7 +252,7 @@ impl Append {
     }
 
     /// Validates first, then writes: an error leaves nothing behind.
-    pub(crate) async fn apply(self, tx: &mut Tx<'_>) -> Result<Receipt> {
+    pub(crate) async fn apply(mut self, tx: &mut Tx<'_>) -> Result<Receipt> {
         let key = self.session.0;
         if let Some(receipt) = admitted(tx, key, &self.caller, self.expected_revision).await? {
             return again(tx, key, &self.rule, receipt);
@@ -241,6 +262,7 @@ impl Append {
             head.check_context(finish.context_revision)?;
         }
         let taken = taken(tx, key, &self.messages).await?;
+        name_calls(tx, key, &taken, &mut self.messages).await?;
         for (taken, message) in taken.iter().zip(&self.messages) {
             if let Some(id) = taken
                 && !same(tx, key, *id, &message.original).await?
@@ -420,13 +442,14 @@ impl AppendParts {
     }
 
     /// Validates first, then writes.
-    pub(crate) async fn apply(self, tx: &mut Tx<'_>) -> Result<Receipt> {
+    pub(crate) async fn apply(mut self, tx: &mut Tx<'_>) -> Result<Receipt> {
         let key = self.session.0;
         tx.head(key).await?;
         if let Some(receipt) = answered(tx, key, &self.caller).await? {
             return again(tx, key, &self.rule, receipt);
         }
         let row = open_message(tx, key, self.message).await?;
+        self.name_calls(tx).await?;
         let there = self.there(tx).await?;
         let drafts = drafts(tx, row).await?;
         let mut receipt = Receipt::default();
@@ -473,6 +496,26 @@ impl AppendParts {
         head.judge(&self.rule, now);
         receipt.fill = head.fill(&self.rule);
         tx.end_mutation(key, &self.caller, receipt)
+    }
+
+    /// Checks the messages that results name as their calls', this one among them, and writes their ids.
+    async fn name_calls(&mut self, tx: &mut Tx<'_>) -> Result<()> {
+        let originals = self.parts.iter().filter_map(|part| match part {
+            AppendPart::Whole(whole) => Some(&whole.original),
+            AppendPart::Draft(..) => None,
+        });
+        if !names_calls(originals.clone()) {
+            return Ok(());
+        }
+        let originals: Vec<NewPart> = originals.cloned().collect();
+        let mut calls = NamedCalls::default();
+        calls.add_named(tx, self.session.0, self.message, &originals).await?;
+        for part in &mut self.parts {
+            if let AppendPart::Whole(whole) = part {
+                calls.resolve(tx, self.session.0, &mut whole.original, &mut whole.input).await?;
+            }
+        }
+        Ok(())
     }
 
     /// The parts that the message has, if one of the new ones could be among them.

@@ -6,7 +6,7 @@ use crate::model::Revision;
 /// Why the store did not do what it was asked. Nothing was written, unless a variant says otherwise.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// No session, message, draft or reduction has this id.
+    /// No session, message, draft, reduction or call has this id.
     #[error("there is no {kind} {id}")]
     NotFound {
         /// What was looked for.
@@ -149,6 +149,8 @@ pub enum Kind {
     Draft,
     /// A reduction.
     Compaction,
+    /// A tool call, in the message that a result names.
+    Call,
 }
 
 impl std::fmt::Display for Kind {
@@ -158,6 +160,7 @@ impl std::fmt::Display for Kind {
             Self::Message => "message",
             Self::Draft => "draft",
             Self::Compaction => "compaction",
+            Self::Call => "call",
         })
     }
 }

@@ -6,13 +6,11 @@ use super::lineage::{self, Lineage, Reader};
 use super::{SessionKey, Store, messages};
 use crate::model::Revision;
 use crate::model::compaction::RevisionRange;
-use crate::model::ids::{CompactionId, MessageId, PartId};
+use crate::model::ids::{CompactionId, PartId};
 use crate::model::mark::MarkBody;
 use crate::model::message::Message;
 use sqlx::Row as _;
 
-const MESSAGE_OF_PART: &str =
-    "select m.public_id from part p join message m on m.id = p.message_id where p.public_id = $1";
 const END: &str = "select session_id, ended_revision from job where public_id = $1";
 const MARKS_BEFORE: &str = "select revision, kind, body from mark where session_id = $1 and revision <= $2 \
      order by revision desc limit $3";
@@ -24,7 +22,7 @@ const PRUNED_AT: &str = "select distinct m.revision from pruned q join part p on
 
 /// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
-pub(crate) const STATEMENTS: &[&str] = &[MESSAGE_OF_PART, END, MARKS_BEFORE, MARK_BEHIND, MARK, PRUNED_AT];
+pub(crate) const STATEMENTS: &[&str] = &[END, MARKS_BEFORE, MARK_BEHIND, MARK, PRUNED_AT];
 
 /// A reduction writes at most this many marks, one right after the other: what it cut, and what it covered.
 const MARKS_OF_ONE: i64 = 2;
@@ -65,8 +63,8 @@ impl Store {
         .await
     }
 
-    /// The request that a replay stands for; none for another message.
-    pub async fn replayed(&self, session: SessionKey, derived: Revision) -> Result<Option<Message>> {
+    /// The message that an edit or a replay stands for; none for another message.
+    pub async fn replaced(&self, session: SessionKey, derived: Revision) -> Result<Option<Message>> {
         self.reading(async |reader| {
             let lineage = lineage::by_key(reader, session.0).await?;
             let owner = lineage.owner_at(reader, derived).await?.owner;
@@ -97,17 +95,14 @@ impl Store {
 
 /// The message of a history that a part belongs to, with that part alone; none when no message has it.
 async fn part(reader: &mut Reader<'_>, lineage: &Lineage, id: PartId) -> Result<Option<Message>> {
-    let row = reader.one(sqlx::query(MESSAGE_OF_PART).bind(id.0.as_bytes().to_vec())).await?;
-    let Some(row) = row else { return Ok(None) };
-    let message = MessageId(codec::uuid(row.try_get(0)?)?);
-    match messages::get(reader, lineage, &message.to_string()).await {
-        Ok(mut message) => {
-            message.parts.retain(|part| part.id == id);
-            Ok((!message.parts.is_empty()).then_some(message))
-        }
-        Err(Error::NotFound { .. }) => Ok(None),
-        Err(error) => Err(error),
-    }
+    let message = match messages::named(reader, lineage, &id.to_string()).await {
+        Ok(message) => message.id,
+        Err(Error::NotFound { .. }) => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    let mut message = messages::get(reader, lineage, &message.to_string()).await?;
+    message.parts.retain(|part| part.id == id);
+    Ok((!message.parts.is_empty()).then_some(message))
 }
 
 /// The messages that a reduction of this history covers, leaves out or shortens, undone or not; ascending and disjoint.

@@ -2,6 +2,7 @@
 //! layout it leads to.
 
 use super::append::admitted;
+use super::calls::{NamedCalls, names_calls};
 use super::chain::{self, Digest};
 use super::claims;
 use super::codec;
@@ -9,6 +10,7 @@ use super::error::{Error, Result};
 use super::head::{Receipt, SessionKey};
 use super::lineage::{Lineage, Reader};
 use super::messages;
+use super::position::{self, Located};
 use super::reversals;
 use super::sessions::write_layout;
 use super::tx::{Caller, MessageInput, PartInput, Tx};
@@ -19,8 +21,8 @@ use crate::model::fold;
 use crate::model::ids::MessageId;
 use crate::model::layout::Layout;
 use crate::model::mark::{Mark, MarkBody};
-use crate::model::message::{Finish, MessageKind, Role};
-use crate::model::part::PartBody;
+use crate::model::message::{Finish, Message, MessageKind, Role};
+use crate::model::part::{NewPart, PartBody};
 use crate::model::usage::Usage;
 use sqlx::Row as _;
 
@@ -52,7 +54,7 @@ pub(crate) enum Change {
     /// Leaves out everything after a message, or everything, and tells of what was left.
     Rewind { message: Option<String>, summary: Option<BranchSummary> },
     /// Puts another message in the place of one; without parts, leaves it out of views.
-    Edit { message: String, parts: Vec<PartInput> },
+    Edit { message: String, parts: Vec<(NewPart, PartInput)> },
     /// Keeps a message verbatim in every view.
     Pin { message: String },
     /// Stops doing so.
@@ -106,9 +108,7 @@ pub(crate) async fn write(
 ) -> Result<Layout> {
     let revision = tx.next_revision(key)?;
     let before = fold::fold(marks, revision);
-    let (kind, bytes) = (codec::mark_kind(&body), codec::encode_mark(&body));
-    chain::mark(digest, kind, &bytes);
-    sqlx::query(INSERT_MARK).bind(key).bind(revision).bind(kind).bind(bytes).execute(&mut *tx.conn).await?;
+    insert(tx, digest, key, revision, &body).await?;
     if let MarkBody::Undone { mark } = body {
         sqlx::query(VOID_MARK).bind(key).bind(mark).bind(revision).execute(&mut *tx.conn).await?;
     }
@@ -118,6 +118,28 @@ pub(crate) async fn write(
         write_layout(tx.conn, digest, key, revision, &after).await?;
     }
     Ok(after)
+}
+
+/// Writes the mark that leaves out what a fork inherits behind the place at which it begins, at the fork's first revision
+/// `at`; gives the layout that the fork begins with, which its caller writes. `marks` are those that it inherits.
+pub(crate) async fn write_fork_point(
+    tx: &mut Tx<'_>,
+    digest: &mut Digest,
+    key: i64,
+    (at, after): (Revision, Revision),
+    marks: &mut Vec<Mark>,
+) -> Result<Layout> {
+    let body = MarkBody::Rewound { after, told: false, of_fork: true };
+    insert(tx, digest, key, at, &body).await?;
+    marks.push(Mark { revision: at, body });
+    Ok(fold::fold(marks, at))
+}
+
+async fn insert(tx: &mut Tx<'_>, digest: &mut Digest, key: i64, revision: Revision, body: &MarkBody) -> Result<()> {
+    let (kind, bytes) = (codec::mark_kind(body), codec::encode_mark(body));
+    chain::mark(digest, kind, &bytes);
+    sqlx::query(INSERT_MARK).bind(key).bind(revision).bind(kind).bind(bytes).execute(&mut *tx.conn).await?;
+    Ok(())
 }
 
 impl Rewrite {
@@ -152,12 +174,8 @@ pub(super) fn changed(tx: &mut Tx<'_>, key: i64, at: Revision) -> Result<()> {
     Ok(())
 }
 
-async fn sealed(tx: &mut Tx<'_>, lineage: &Lineage, id: &str) -> Result<messages::Located> {
-    let located = messages::place_of(&mut Reader::new(tx.conn), lineage, id).await?;
-    if located.sealed_revision.is_none() {
-        return Err(Error::MessageOpen);
-    }
-    Ok(located)
+async fn sealed(tx: &mut Tx<'_>, lineage: &Lineage, marks: &[Mark], id: &str) -> Result<Located> {
+    position::locate(&mut Reader::new(tx.conn), lineage, marks, id).await?.sealed()
 }
 
 /// The ids that a rewrite made or found.
@@ -172,11 +190,12 @@ async fn rewind(
     summary: Option<BranchSummary>,
 ) -> Result<Ids> {
     let after = match message {
-        Some(id) => sealed(tx, lineage, &id).await?.revision,
+        Some(id) => sealed(tx, lineage, marks, &id).await?.in_conversation()?.position.last,
         None => 0,
     };
+    let body = MarkBody::Rewound { after, told: summary.is_some(), of_fork: false };
     let mut digest = Digest::default();
-    write(tx, &mut digest, lineage.key, marks, MarkBody::Rewound { after, told: summary.is_some() }).await?;
+    write(tx, &mut digest, lineage.key, marks, body).await?;
     let at = tx.event(lineage.key, caller, &EventBody::SessionRewound { after }, &digest)?;
     let Some(BranchSummary { id, text, summarizer, usage }) = summary else {
         changed(tx, lineage.key, at)?;
@@ -199,27 +218,26 @@ async fn edit(
     caller: &Caller,
     marks: &mut Vec<Mark>,
     message: &str,
-    parts: Vec<PartInput>,
+    parts: Vec<(NewPart, PartInput)>,
 ) -> Result<Ids> {
-    let located = sealed(tx, lineage, message).await?;
-    if !matches!(located.kind, MessageKind::Normal | MessageKind::Edit | MessageKind::Replay) {
+    let located = sealed(tx, lineage, marks, message).await?;
+    if !matches!(located.message.kind, MessageKind::Normal | MessageKind::Edit | MessageKind::Replay) {
         return Err(Error::BoundaryInvalid("only messages of the conversation can be edited"));
     }
     // An edit of an edit or of a replay aims at the original, so that the newest wins whatever it was made of.
-    let target = marks
-        .iter()
-        .filter_map(|mark| mark.body.replaced())
-        .find_map(|(target, replacement)| (replacement == located.revision).then_some(target))
-        .unwrap_or(located.revision);
+    let target = located.position.first;
     if parts.is_empty() {
-        return leave_out(tx, lineage, caller, marks, target, located.id).await;
+        return leave_out(tx, lineage, caller, marks, target, located.message.id).await;
     }
+    let original = original(tx, lineage, &located).await?;
+    let parts = named(tx, lineage.key, original.id, parts).await?;
+    let head = codec::MessageHead { actor: caller.actor.clone(), ..codec::MessageHead::replacing(&original) };
     let input = MessageInput {
         public_id: fresh_id(),
         client_id: None,
-        role: located.role,
+        role: located.message.role,
         kind: MessageKind::Edit,
-        head: codec::MessageHead { actor: caller.actor.clone(), ..codec::MessageHead::default() },
+        head,
         finish: Some(Finish::default()),
         parts,
         tokens: 0,
@@ -227,10 +245,39 @@ async fn edit(
     let (id, replacement) = tx.message(lineage.key, caller, input)?;
     let mut digest = Digest::default();
     write(tx, &mut digest, lineage.key, marks, MarkBody::Edited { target, replacement: Some(replacement) }).await?;
-    let body = EventBody::MessageEdited { message: located.id, replacement: Some(MessageId(id)) };
+    let body = EventBody::MessageEdited { message: located.message.id, replacement: Some(MessageId(id)) };
     let at = tx.event(lineage.key, caller, &body, &digest)?;
     changed(tx, lineage.key, at)?;
     Ok(vec![id])
+}
+
+/// The message that an edit replaces: that at whose place the edited one stands.
+async fn original(tx: &mut Tx<'_>, lineage: &Lineage, edited: &Located) -> Result<Message> {
+    let place = edited.position.first;
+    if edited.message.revision == place {
+        return Ok(edited.message.clone());
+    }
+    let mut reader = Reader::new(tx.conn);
+    let id = messages::id_at(&mut reader, lineage, place).await?;
+    messages::named(&mut reader, lineage, &id.to_string()).await
+}
+
+/// The parts of an edit, with the ids of their calls' messages where results name them.
+async fn named(
+    tx: &mut Tx<'_>,
+    key: i64,
+    original: MessageId,
+    parts: Vec<(NewPart, PartInput)>,
+) -> Result<Vec<PartInput>> {
+    let (mut written, mut inputs): (Vec<NewPart>, Vec<PartInput>) = parts.into_iter().unzip();
+    if names_calls(&written) {
+        let mut calls = NamedCalls::default();
+        calls.add_named(tx, key, original, &written).await?;
+        for (part, input) in written.iter_mut().zip(&mut inputs) {
+            calls.resolve(tx, key, part, input).await?;
+        }
+    }
+    Ok(inputs)
 }
 
 /// Leaves a message out of views without putting another in its place.
@@ -249,25 +296,19 @@ async fn leave_out(
     Ok(Ids::new())
 }
 
-/// The pin mark of a message that holds, if one does.
-fn pin_of(marks: &[Mark], target: Revision) -> Option<Revision> {
-    let undone = |revision| marks.iter().any(|mark| mark.body == MarkBody::Undone { mark: revision });
-    marks
-        .iter()
-        .filter(|mark| mark.body == MarkBody::Pinned { target } && !undone(mark.revision))
-        .map(|mark| mark.revision)
-        .next_back()
-}
-
 async fn pin(tx: &mut Tx<'_>, lineage: &Lineage, caller: &Caller, marks: &mut Vec<Mark>, message: &str) -> Result<Ids> {
-    let located = sealed(tx, lineage, message).await?;
-    if pin_of(marks, located.revision).is_some() {
+    let located = sealed(tx, lineage, marks, message).await?;
+    if matches!(located.message.kind, MessageKind::Summary | MessageKind::Marker) {
+        return Err(Error::BoundaryInvalid("a summary stands only as long as what it stands for does"));
+    }
+    let target = located.position.first;
+    if fold::pin(marks, lineage.revision, target).is_some() {
         return Ok(Vec::new());
     }
     let mut digest = Digest::default();
-    let body = MarkBody::Pinned { target: located.revision };
+    let body = MarkBody::Pinned { target };
     write(tx, &mut digest, lineage.key, marks, body).await?;
-    let at = tx.event(lineage.key, caller, &EventBody::MessagePinned { message: located.id }, &digest)?;
+    let at = tx.event(lineage.key, caller, &EventBody::MessagePinned { message: located.message.id }, &digest)?;
     changed(tx, lineage.key, at)?;
     Ok(Vec::new())
 }
@@ -279,11 +320,11 @@ async fn unpin(
     marks: &mut Vec<Mark>,
     message: &str,
 ) -> Result<Ids> {
-    let located = sealed(tx, lineage, message).await?;
-    let Some(mark) = pin_of(marks, located.revision) else { return Ok(Vec::new()) };
+    let located = sealed(tx, lineage, marks, message).await?;
+    let Some(mark) = fold::pin(marks, lineage.revision, located.position.first) else { return Ok(Vec::new()) };
     let mut digest = Digest::default();
     write(tx, &mut digest, lineage.key, marks, MarkBody::Undone { mark }).await?;
-    let at = tx.event(lineage.key, caller, &EventBody::MessageUnpinned { message: located.id }, &digest)?;
+    let at = tx.event(lineage.key, caller, &EventBody::MessageUnpinned { message: located.message.id }, &digest)?;
     changed(tx, lineage.key, at)?;
     Ok(Vec::new())
 }

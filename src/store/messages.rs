@@ -49,6 +49,8 @@ const OF_MESSAGE: &str = "select codec, length, body, blob_hash from part where 
 const BLOB_LENGTH: &str = "select length from blob where hash = $1";
 const BLOB: &str = "select codec, length, data from blob where hash = $1";
 const LAYOUT: &str = "select body from layout where session_id = $1 and revision <= $2 order by revision desc limit 1";
+const MESSAGE_OF_PART: &str =
+    "select m.public_id from part p join message m on m.id = p.message_id where p.public_id = $1";
 const DRAFTS: &str = "select d.public_id, d.kind, d.body from message m join draft d on d.message_id = m.id \
      where m.public_id = $1 order by d.id";
 
@@ -67,6 +69,7 @@ pub(crate) const STATEMENTS: &[&str] = &[
     BLOB_LENGTH,
     BLOB,
     LAYOUT,
+    MESSAGE_OF_PART,
     DRAFTS,
 ];
 
@@ -104,6 +107,7 @@ impl Found {
             parts: Vec::new(),
             sealed_revision: sealed,
             finish,
+            replaces: head.replaces()?,
             model: head.model,
             provider: head.provider,
             create_time: Timestamp(row.try_get(8)?),
@@ -344,21 +348,18 @@ pub(crate) async fn bytes_of(reader: &mut Reader<'_>, message: i64) -> Result<i6
     Ok(bytes)
 }
 
-/// Where a message stands and whether it is sealed: what marks need to know of it.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Located {
-    pub(crate) id: MessageId,
-    pub(crate) revision: Revision,
-    pub(crate) sealed_revision: Option<Revision>,
-    pub(crate) role: Role,
-    pub(crate) kind: MessageKind,
+/// The message of a history that an id names, without its parts: its own id, its client's, or that of one of its parts.
+pub(crate) async fn named(reader: &mut Reader<'_>, lineage: &Lineage, id: &str) -> Result<Message> {
+    let Ok(part) = id.parse::<PartId>() else { return Ok(locate(reader, lineage, id).await?.0.message) };
+    let row = reader.one(sqlx::query(MESSAGE_OF_PART).bind(part.0.as_bytes().to_vec())).await?;
+    let row = row.ok_or_else(|| Error::not_found(Kind::Message, id))?;
+    let message = MessageId(codec::uuid(row.try_get(0)?)?);
+    Ok(locate(reader, lineage, &message.to_string()).await?.0.message)
 }
 
-/// Where a message of a history stands.
-pub(crate) async fn place_of(reader: &mut Reader<'_>, lineage: &Lineage, id: &str) -> Result<Located> {
-    let (found, _) = locate(reader, lineage, id).await?;
-    let Message { id, revision, sealed_revision, role, kind, .. } = found.message;
-    Ok(Located { id, revision, sealed_revision, role, kind })
+/// The id of the message of a history that an id or a client's id names.
+pub(crate) async fn id_of(reader: &mut Reader<'_>, lineage: &Lineage, id: &str) -> Result<MessageId> {
+    Ok(locate(reader, lineage, id).await?.0.message.id)
 }
 
 /// The id of the message of a history that came at a revision.

@@ -6,6 +6,7 @@ mod ahead;
 mod append;
 mod breaker;
 mod by_hand;
+mod calls;
 mod chain;
 mod claims;
 mod checkpoint;
@@ -23,6 +24,7 @@ mod lineage;
 mod marks;
 mod messages;
 mod open;
+mod position;
 mod reducing;
 mod reductions;
 mod reversals;
@@ -51,9 +53,10 @@ pub use jobs::{Condition, DueSession, Enqueued, Evaluation, Loss};
 pub use marks::BranchSummary;
 pub use messages::{PageOf, VIEW_BYTES, weigh_body, weigh_bytes};
 pub use open::{Durability, Options};
+pub use position::Place;
 pub use reductions::{Commit, Committed, ContinuationCommit, Reduction, ReplayCommit, SummaryCommit};
 pub use search::{Lookup, Unindexed};
-pub use sessions::{CreateSession, ForkSession, PolicyText, UpdateSession};
+pub use sessions::{CreateSession, ForkAt, ForkSession, PolicyText, UpdateSession};
 pub use spending::Spent;
 pub use tally::{Fare, Tally};
 pub use tx::{Caller, RequestKey};
@@ -357,12 +360,11 @@ impl Store {
         .await
     }
 
-    /// Where a message stands: its id, its revision, and the revision at which it was sealed.
-    pub async fn place_of(&self, session: SessionKey, id: &str) -> Result<(MessageId, Revision, Option<Revision>)> {
+    /// The id of the message that an id or a client's id names.
+    pub async fn message_id(&self, session: SessionKey, id: &str) -> Result<MessageId> {
         self.reading(async |reader| {
             let lineage = lineage::by_key(reader, session.0).await?;
-            let located = messages::place_of(reader, &lineage, id).await?;
-            Ok((located.id, located.revision, located.sealed_revision))
+            messages::id_of(reader, &lineage, id).await
         })
         .await
     }
@@ -500,7 +502,7 @@ impl Store {
         message: String,
         parts: &[NewPart],
     ) -> Result<Receipt> {
-        let parts = parts.iter().map(tx::PartInput::from_client).collect();
+        let parts = parts.iter().map(|part| (part.clone(), tx::PartInput::from_client(part))).collect();
         self.rewrite(session, caller, expected_revision, marks::Change::Edit { message, parts }).await
     }
 

@@ -59,6 +59,7 @@ const MIGRATIONS: &[(i64, &str, &str)] = &[
     (20_261_202_000_001, "spending", include_str!("../../migrations/20261202000001_spending.sql")),
     (20_261_202_000_002, "branch_request", include_str!("../../migrations/20261202000002_branch_request.sql")),
     (20_261_203_000_001, "head_start", include_str!("../../migrations/20261203000001_head_start.sql")),
+    (20_261_204_000_004, "late_seals", include_str!("../../migrations/20261204000004_late_seals.sql")),
 ];
 
 /// The migrations as sqlx wants them.

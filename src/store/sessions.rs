@@ -8,13 +8,16 @@ use super::error::{Error, Kind, Result};
 use super::head::{Receipt, SessionKey};
 use super::jobs::give_up_all;
 use super::lineage::{Lineage, Reader};
+use super::marks;
 use super::messages;
+use super::position::{self, ForkPoint};
 use super::tx::{Caller, Tx};
 use crate::clock::fresh_id;
 use crate::model::Revision;
 use crate::model::event::EventBody;
 use crate::model::ids::SessionId;
 use crate::model::layout::Layout;
+use crate::model::mark::Mark;
 use crate::model::session::{Guards, Session, SessionState};
 use crate::model::time::Timestamp;
 use crate::model::usage::ModelWindow;
@@ -69,10 +72,21 @@ pub struct UpdateSession {
 pub struct ForkSession {
     /// The client's own id for the fork.
     pub client_id: Option<String>,
-    /// The last shared revision; none for the newest.
-    pub at: Option<Revision>,
+    /// Where it begins.
+    pub at: ForkAt,
     /// Its title; empty for the original's.
     pub title: String,
+}
+
+/// Where a fork begins.
+#[derive(Debug, Clone)]
+pub enum ForkAt {
+    /// At the newest revision.
+    Newest,
+    /// At this revision, as the history was then.
+    Revision(Revision),
+    /// Behind the message that this id names, as the view shows it now.
+    Behind(String),
 }
 
 const INSERT: &str = "insert into session (public_id, client_id, parent_id, fork_id, fork_revision, create_time, \
@@ -361,25 +375,20 @@ impl ForkSession {
     pub(crate) async fn apply(self, tx: &mut Tx<'_>, from: SessionKey, caller: &Caller) -> Result<(SessionKey, bool)> {
         let parent = tx.head(from.0).await?.clone();
         tx.flush().await?;
-        let at = self.at.unwrap_or(parent.revision);
         let lineage = Lineage { key: parent.key, fork_revision: parent.fork_revision, revision: parent.revision };
+        let (ForkPoint { at, after, last }, mut marks) = self.point(tx, &lineage).await?;
         lineage.check(at)?;
         if at == 0 {
             return Err(Error::RevisionOutOfRange { revision: at, newest: parent.revision });
         }
         if let Some(key) = existing(tx, self.client_id.as_deref()).await? {
-            let there = get(&mut Reader::new(tx.conn), key).await?;
-            // Without a point of its own the request means "wherever the first one forked".
-            let same = there
-                .fork
-                .is_some_and(|(id, revision)| id == parent.id && self.at.is_none_or(|wanted| wanted == revision));
-            return if same {
+            return if self.is_same(tx, key, &lineage, last).await? {
                 Ok((SessionKey(key), true))
             } else {
                 Err(Error::ClientIdReused { client_id: self.client_id.unwrap_or_default() })
             };
         }
-        let (stretches, layout, policy, hash) = inherited(tx, &lineage, at).await?;
+        let (stretches, mut layout, policy, hash) = inherited(tx, &lineage, at).await?;
         let mut digest = Digest::default();
         let title = if self.title.is_empty() { parent.title.clone() } else { self.title };
         let row = NewRow {
@@ -405,9 +414,13 @@ impl ForkSession {
             let owner = super::lineage::public_id(tx.conn, owner).await?;
             chain::segment(&mut digest, owner.0.as_bytes(), first, last, has_messages);
         }
+        if let Some(after) = after {
+            marks.retain(|mark| mark.revision <= at);
+            layout = marks::write_fork_point(tx, &mut digest, key, (at + 1, after), &mut marks).await?;
+        }
         write_layout(tx.conn, &mut digest, key, at + 1, &layout).await?;
         write_policy(tx.conn, &mut digest, key, at + 1, &policy).await?;
-        let body = EventBody::SessionForked { from: parent.id, at, title };
+        let body = EventBody::SessionForked { from: parent.id, at, after, title };
         let revision = tx.event(key, caller, &body, &digest)?;
         starts_with(tx, key, caller, None, parent.window)?;
         let head = tx.loaded(key)?;
@@ -416,6 +429,38 @@ impl ForkSession {
         head.look_again(revision);
         tx.end_mutation(key, caller, Receipt::default())?;
         Ok((SessionKey(key), false))
+    }
+
+    /// Where it begins, and the marks that say so, if it takes marks to say it.
+    async fn point(&self, tx: &mut Tx<'_>, lineage: &Lineage) -> Result<(ForkPoint, Vec<Mark>)> {
+        let whole = |at| (ForkPoint { at, after: None, last: at }, Vec::new());
+        Ok(match &self.at {
+            ForkAt::Newest => whole(lineage.revision),
+            ForkAt::Revision(at) => whole(*at),
+            ForkAt::Behind(id) => {
+                let mut reader = Reader::new(tx.conn);
+                let marks = marks::all(&mut reader, lineage).await?;
+                (position::fork_behind(&mut reader, lineage, &marks, id).await?, marks)
+            }
+        })
+    }
+
+    /// Whether a session that is there is this fork.
+    async fn is_same(&self, tx: &mut Tx<'_>, key: i64, parent: &Lineage, last: Revision) -> Result<bool> {
+        let mut reader = Reader::new(tx.conn);
+        let there = get(&mut reader, key).await?;
+        let of = super::lineage::public_id(reader.conn, parent.key).await?;
+        let Some((_, at)) = there.fork.filter(|(id, _)| *id == of) else { return Ok(false) };
+        match self.at {
+            // Without a point of its own the request means "wherever the first one forked".
+            ForkAt::Newest => Ok(true),
+            ForkAt::Revision(wanted) => Ok(at == wanted),
+            // Marks that came since may make another revision the first that shows the same.
+            ForkAt::Behind(_) => {
+                let fork = super::lineage::by_key(&mut reader, key).await?;
+                position::begins_behind(&mut reader, &fork, parent, last).await
+            }
+        }
     }
 }
 

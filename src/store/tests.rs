@@ -28,6 +28,7 @@ fn statements() -> Vec<&'static str> {
         lineage::STATEMENTS,
         marks::STATEMENTS,
         messages::STATEMENTS,
+        position::STATEMENTS,
         reductions::STATEMENTS,
         requests::STATEMENTS,
         search::STATEMENTS,

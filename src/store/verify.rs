@@ -326,7 +326,9 @@ impl Check {
                     }
                     chain::segment(&mut digest, owner, row.try_get(1)?, row.try_get(2)?, has_messages == 1);
                 }
-                self.layout(reader, &mut digest, revision).await?;
+                if !self.mark(reader, &mut digest, revision).await? {
+                    self.layout(reader, &mut digest, revision).await?;
+                }
                 self.policy(reader, &mut digest, revision).await?;
             }
             EventBody::SessionUpdated { title, metadata_json, window } => {
@@ -357,7 +359,7 @@ impl Check {
             | EventBody::CompactionUndone { .. }
             | EventBody::CompactionRedone { .. }
             | EventBody::RewriteUndone(_)
-            | EventBody::RewriteRedone(_) => self.mark(reader, &mut digest, revision).await?,
+            | EventBody::RewriteRedone(_) => drop(self.mark(reader, &mut digest, revision).await?),
             EventBody::UsageRecorded { .. }
             | EventBody::CompactionProposed { .. }
             | EventBody::CompactionStarted { .. }
@@ -393,12 +395,13 @@ impl Check {
         Ok(())
     }
 
-    async fn mark(&mut self, reader: &mut Reader<'_>, digest: &mut Digest, revision: Revision) -> Result<()> {
+    /// Adds the mark of a revision with what comes with it; says whether there is one.
+    async fn mark(&mut self, reader: &mut Reader<'_>, digest: &mut Digest, revision: Revision) -> Result<bool> {
         for row in reader.all(sqlx::query(PRUNED).bind(self.key).bind(revision)).await? {
             chain::pruned(digest, row.try_get(0)?, row.try_get(1)?, row.try_get(2)?);
             self.accounted.pruned += 1;
         }
-        let Some(row) = reader.one(sqlx::query(MARK).bind(self.key).bind(revision)).await? else { return Ok(()) };
+        let Some(row) = reader.one(sqlx::query(MARK).bind(self.key).bind(revision)).await? else { return Ok(false) };
         let (kind, body): (i32, Vec<u8>) = (row.try_get(0)?, row.try_get(1)?);
         chain::mark(digest, kind, &body);
         self.accounted.marks += 1;
@@ -411,7 +414,7 @@ impl Check {
                 return Err(Error::corrupt("mark", format_args!("mark {mark} does not say that it was undone here")));
             }
         }
-        Ok(())
+        Ok(true)
     }
 
     async fn message(&mut self, reader: &mut Reader<'_>, digest: &mut Digest, revision: Revision) -> Result<()> {

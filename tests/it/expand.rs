@@ -168,7 +168,8 @@ async fn chained_forked_undone_and_archived_reductions_can_be_expanded() {
         forked.expect("forked").0.session.id.to_string()
     };
     let forked = fork(&session, ForkPoint::default()).await;
-    let early = fork(&session, ForkPoint { message_id: Some("a4".to_owned()), ..ForkPoint::default() }).await;
+    let then = test.app.get_message(&session, "a4").await.expect("it is there").0.revision;
+    let early = fork(&session, ForkPoint { at_revision: Some(then), ..ForkPoint::default() }).await;
     test.append(&session, &turns(6, 7, 40)).await;
     let third = cover(&session, "u7").await;
     assert_eq!(names(&forked, &second).await, names(&session, &second).await);

@@ -4,6 +4,8 @@ mod support;
 
 mod append;
 mod by_hand;
+mod calls;
+mod carried;
 mod chains;
 mod cli;
 mod clocks;
@@ -26,6 +28,7 @@ mod jobs;
 mod laws;
 mod lock;
 mod open_messages;
+mod positions;
 mod preview;
 mod proto;
 mod provider;

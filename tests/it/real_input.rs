@@ -125,6 +125,7 @@ fn stored(entries: &[interop::Entry]) -> Vec<Message> {
             origin_time: None,
             actor: String::new(),
             metadata_json: None,
+            replaces: None,
         });
     }
     messages

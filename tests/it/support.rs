@@ -576,6 +576,7 @@ pub(crate) fn result(id: &str, output: &str) -> NewPart {
         attachments: Vec::new(),
         start_time: None,
         end_time: None,
+        call_message_id: None,
     }))
 }
 

@@ -277,5 +277,6 @@ fn store(revision: i64, new: &NewMessage) -> Message {
         origin_time: new.origin_time,
         actor: String::new(),
         metadata_json: None,
+        replaces: None,
     }
 }

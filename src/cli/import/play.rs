@@ -92,9 +92,13 @@ impl Player {
         let session = match &planned.beginning {
             Beginning::New { parent } => self.create(planned, parent.clone()).await?,
             Beginning::Fork { of, after } => {
+                // As the history was when the branch left: what the agent made of it later is not the branch's.
+                let (session_id, message_id) = (of.clone(), known(ids, after));
+                let request = pb::GetMessageRequest { session_id, message_id };
+                let message = self.client.messages.get_message(request).await?.into_inner().message;
                 let request = pb::ForkSessionRequest {
                     session_id: of.clone(),
-                    message_id: Some(known(ids, after)),
+                    at_revision: message.and_then(|message| message.sealed_revision),
                     client_id: Some(planned.client_id.clone()),
                     title: planned.title.clone(),
                     ..pb::ForkSessionRequest::default()

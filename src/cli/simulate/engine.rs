@@ -295,6 +295,7 @@ impl<'a> Session<'a> {
             origin_time: Some(self.now),
             actor: String::new(),
             metadata_json: None,
+            replaces: None,
         };
         self.history.insert(revision, message.clone());
         message

@@ -202,9 +202,12 @@ fn body(body: EventBody) -> Body {
         }
         EventBody::SessionArchived => Body::SessionArchived(pb::SessionArchived {}),
         EventBody::SessionRestored => Body::SessionRestored(pb::SessionRestored {}),
-        EventBody::SessionForked { from, at, title } => {
-            Body::SessionForked(pb::SessionForked { fork_session_id: from.to_string(), fork_revision: at, title })
-        }
+        EventBody::SessionForked { from, at, after, title } => Body::SessionForked(pb::SessionForked {
+            fork_session_id: from.to_string(),
+            fork_revision: at,
+            title,
+            after_revision: after,
+        }),
         EventBody::PolicyChanged { preset } => Body::PolicyChanged(pb::PolicyChanged { preset }),
         EventBody::SessionRewound { after } => Body::SessionRewound(pb::SessionRewound { after_revision: after }),
         EventBody::MessageAppended { message, client_id, role, kind, part_count, sealed } => {

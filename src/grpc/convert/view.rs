@@ -1,14 +1,14 @@
 //! Views, and the frames they come in.
 
 use super::message::{body, role};
-use super::{count, framed_len, id, range, read_duration, read_enum};
+use super::{count, framed_len, id, range, read_duration, read_enum, time};
 use crate::app::Result;
 use crate::app::context::{Context, ContextRequest, OverflowAction};
 use crate::limits;
 use crate::model::compaction::RevisionRange;
 use crate::model::ids::CompactionId;
 use crate::model::layout::{Covered, OmitReason, Omitted};
-use crate::model::view::{Author, Provenance, Shortened, Standing, ViewMessage, ViewPart};
+use crate::model::view::{Author, Carried, Provenance, Shortened, Standing, ViewMessage, ViewPart};
 use crate::pb;
 use crate::pb::get_context_response::Frame;
 use std::vec;
@@ -49,6 +49,24 @@ pub(super) fn message(message: ViewMessage) -> pb::ContextMessage {
         standing: standing.into(),
         parts: message.parts.into_iter().map(part).collect(),
         provenance: message.provenance.as_deref().map(provenance),
+        ..message.carried.as_deref().map(carried).unwrap_or_default()
+    }
+}
+
+/// What a message carries of its original; everything else is not set.
+fn carried(carried: &Carried) -> pb::ContextMessage {
+    let Carried { client_id, finish_reason, model, provider, create_time, origin_time, actor, metadata_json } =
+        carried.clone();
+    pb::ContextMessage {
+        client_id,
+        finish_reason: super::message::finish_reason(finish_reason).into(),
+        model,
+        provider,
+        create_time: Some(time(create_time)),
+        origin_time: origin_time.map(time),
+        actor,
+        metadata_json,
+        ..pb::ContextMessage::default()
     }
 }
 
@@ -73,7 +91,8 @@ fn part(part: ViewPart) -> pb::ContextPart {
         Some(Shortened::Truncated { omitted_length }) => (pb::Shortening::Truncated, omitted_length),
     };
     let part_id = id(part.source).unwrap_or_default();
-    let shown = pb::Part { part_id, body: Some(body(part.body)), ..pb::Part::default() };
+    let ViewPart { client_id, metadata_json, .. } = part;
+    let shown = pb::Part { part_id, client_id, metadata_json, body: Some(body(part.body)), ..pb::Part::default() };
     pb::ContextPart { part: Some(shown), shortening: shortening.into(), omitted_length }
 }
 

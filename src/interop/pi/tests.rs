@@ -314,6 +314,7 @@ fn a_context_edit_names_its_target_and_what_stands_in_its_place() {
             attachments: Vec::new(),
             start_time: None,
             end_time: None,
+            call_message_id: None,
         })
     };
     let call = ToolCall {

@@ -36,7 +36,7 @@ pub fn newest_change(marks: &[Mark], at: Revision) -> Option<Reversal> {
         let (origin, depth) = origin(state.marks, mark)?;
         let in_force = match &origin.body {
             MarkBody::Compacted(compacted) => stands(compacted, &state),
-            MarkBody::Pruned { .. } | MarkBody::Rewound { .. } | MarkBody::Edited { .. } => true,
+            MarkBody::Pruned { .. } | MarkBody::Rewound { .. } | MarkBody::Edited { .. } => is_change(origin),
             MarkBody::Pinned { .. } | MarkBody::Undone { .. } => false,
         };
         (in_force && depth % 2 == 0).then_some(Reversal { change: origin.revision, target: mark.revision })
@@ -62,10 +62,11 @@ pub fn newest_undone(marks: &[Mark], at: Revision) -> Redo {
     Redo::Nothing
 }
 
-/// Whether a mark changes what a view shows of the conversation.
+/// Whether a mark changes what a view shows of the conversation. Where a fork begins is no change of it.
 fn is_change(mark: &Mark) -> bool {
     match mark.body {
-        MarkBody::Compacted(_) | MarkBody::Pruned { .. } | MarkBody::Rewound { .. } | MarkBody::Edited { .. } => true,
+        MarkBody::Rewound { of_fork, .. } => !of_fork,
+        MarkBody::Compacted(_) | MarkBody::Pruned { .. } | MarkBody::Edited { .. } => true,
         MarkBody::Pinned { .. } | MarkBody::Undone { .. } => false,
     }
 }

@@ -19,7 +19,7 @@ fn mark(revision: Revision, body: MarkBody) -> Mark {
 }
 
 fn rewound(revision: Revision, after: Revision) -> Mark {
-    mark(revision, MarkBody::Rewound { after, told: false })
+    mark(revision, MarkBody::Rewound { after, told: false, of_fork: false })
 }
 
 fn edited(revision: Revision, target: Revision, replacement: Revision) -> Mark {
@@ -418,7 +418,7 @@ fn what_was_left_out_and_comes_back_from_under_a_summary_makes_it_fall() {
 fn any_marks() -> impl Strategy<Value = Vec<Mark>> {
     let revision = || -2_i64..60;
     let body = prop_oneof![
-        revision().prop_map(|after| MarkBody::Rewound { after, told: false }),
+        revision().prop_map(|after| MarkBody::Rewound { after, told: false, of_fork: false }),
         (revision(), proptest::option::of(revision()))
             .prop_map(|(target, replacement)| MarkBody::Edited { target, replacement }),
         revision().prop_map(|target| MarkBody::Pinned { target }),

@@ -3,10 +3,12 @@
 use super::condition::{Count, When};
 use super::{Clear, Instead, Target, Weigh};
 use crate::model::cut::Cut;
+use crate::model::ids::PartId;
 use crate::model::message::MessageKind;
 use crate::model::part::{Part, PartBody, ResultStatus, ToolCall, ToolResult};
 use crate::model::usage::ModelWindow;
 use crate::model::view::{Pruned, SourceMessage};
+use crate::policy::calls::{Called, Calls};
 use crate::policy::tokens::{estimate_part_of, estimate_words_of, length};
 use crate::policy::turns::{is_request, says_something};
 use crate::policy::{Policy, select};
@@ -136,7 +138,8 @@ struct Walk<'a, 'p> {
     policy: &'p Policy,
     clear: &'p Clear,
     items_kept: u64,
-    calls: HashMap<&'a str, Call<'a>>,
+    /// By the parts of their results.
+    calls: HashMap<PartId, Call<'a>>,
     /// Requests behind the message that is looked at.
     turns: u32,
     /// Turns up to it that hold anything of what is cleared.
@@ -157,8 +160,8 @@ impl<'a> Walk<'a, '_> {
                 PartOrder::NewestFirst => &parts[parts.len() - 1 - index],
                 PartOrder::AsWritten => &parts[index],
             };
-            if !self.is_wanted(&part.body) {
-                self.items_seen += u64::from(!is_fixed && self.is_kept_failure(&part.body));
+            if !self.is_wanted(part) {
+                self.items_seen += u64::from(!is_fixed && self.is_kept_failure(part));
                 continue;
             }
             let pruned = source.pruned_part(part.id);
@@ -175,7 +178,7 @@ impl<'a> Walk<'a, '_> {
     }
 
     fn part(&mut self, source: &'a SourceMessage, part: &'a Part, pruned: Option<&Pruned>, is_fixed: bool) {
-        let call = answered_call(&part.body).and_then(|call_id| self.calls.get(call_id)).copied();
+        let call = self.calls.get(&part.id).copied();
         let (tokens, units) = weigh(self.policy, self.clear, source, part, pruned, call);
         if units == 0 && self.passes_over_silence(&part.body) {
             return;
@@ -198,24 +201,25 @@ impl<'a> Walk<'a, '_> {
     }
 
     /// Whether the part is of the kind that is cleared, and of a tool whose outputs are.
-    fn is_wanted(&self, body: &PartBody) -> bool {
-        match (self.clear.target, body) {
-            (Target::Outputs, PartBody::ToolResult(result)) => self.is_wanted_result(result),
+    fn is_wanted(&self, part: &Part) -> bool {
+        match (self.clear.target, &part.body) {
+            (Target::Outputs, PartBody::ToolResult(result)) => self.is_wanted_result(part, result),
             (Target::Attachments, PartBody::ToolResult(result)) => {
-                !result.attachments.is_empty() && self.is_wanted_result(result)
+                !result.attachments.is_empty() && self.is_wanted_result(part, result)
             }
             (Target::Reasoning, PartBody::Reasoning(_)) | (Target::Media, PartBody::Media(_)) => true,
             (Target::Outputs | Target::Attachments | Target::Reasoning | Target::Media, _) => false,
         }
     }
 
-    fn is_wanted_result(&self, result: &ToolResult) -> bool {
+    fn is_wanted_result(&self, part: &Part, result: &ToolResult) -> bool {
         let has_ended_well = result.status == ResultStatus::Completed;
-        (has_ended_well || self.clear.failed_too) && self.is_of_wanted_tool(result)
+        (has_ended_well || self.clear.failed_too) && self.is_of_wanted_tool(part)
     }
 
-    fn is_of_wanted_tool(&self, result: &ToolResult) -> bool {
-        let tool = self.calls.get(result.call_id.as_str()).map(|found| found.call.tool.as_str());
+    /// Whether a result is of a tool whose outputs are cleared.
+    fn is_of_wanted_tool(&self, part: &Part) -> bool {
+        let tool = self.calls.get(&part.id).map(|found| found.call.tool.as_str());
         let is_protected = tool.is_some_and(|tool| self.clear.protected_tools.iter().any(|name| name == tool));
         !is_protected && self.clear.only_tools.contain(tool)
     }
@@ -226,10 +230,10 @@ impl<'a> Walk<'a, '_> {
     }
 
     /// Whether the part is a failure that is never cleared and yet is one of the items that are kept.
-    fn is_kept_failure(&self, body: &PartBody) -> bool {
-        match body {
+    fn is_kept_failure(&self, part: &Part) -> bool {
+        match &part.body {
             PartBody::ToolResult(result) if result.status != ResultStatus::Completed => {
-                self.clear.keep.failed_items && !self.clear.failed_too && self.is_of_wanted_tool(result)
+                self.clear.keep.failed_items && !self.clear.failed_too && self.is_of_wanted_tool(part)
             }
             _ => false,
         }
@@ -286,19 +290,12 @@ fn brings_no_media(body: &PartBody) -> bool {
     matches!(body, PartBody::ToolResult(result) if result.attachments.is_empty())
 }
 
-fn answered_call(body: &PartBody) -> Option<&str> {
-    match body {
-        PartBody::ToolResult(result) => Some(&result.call_id),
-        _ => None,
-    }
-}
-
-fn calls(messages: &[SourceMessage]) -> HashMap<&str, Call<'_>> {
-    let parts = messages.iter().flat_map(|source| source.message.parts.iter().map(move |part| (source, part)));
-    parts
-        .filter_map(|(source, part)| match &part.body {
-            PartBody::ToolCall(call) => Some((call.call_id.as_str(), Call { source, part, call })),
-            _ => None,
-        })
-        .collect()
+/// The call of each result, by the result's part.
+fn calls(messages: &[SourceMessage]) -> HashMap<PartId, Call<'_>> {
+    let calls = Calls::of(messages);
+    let answered = calls.iter().filter_map(|called| {
+        let Called { source, part, call, answer, .. } = *called;
+        Some((answer?.part.id, Call { source, part, call }))
+    });
+    answered.collect()
 }

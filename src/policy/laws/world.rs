@@ -174,6 +174,7 @@ impl World {
             origin_time: None,
             actor: String::new(),
             metadata_json: None,
+            replaces: None,
         };
         self.messages.insert(revision, message);
         revision
@@ -208,7 +209,15 @@ impl World {
         };
         let attachments = image.then(picture).into_iter().collect();
         let output = words.text();
-        PartBody::ToolResult(ToolResult { call_id, status, output, attachments, start_time: None, end_time: None })
+        PartBody::ToolResult(ToolResult {
+            call_id,
+            status,
+            output,
+            attachments,
+            start_time: None,
+            end_time: None,
+            call_message_id: None,
+        })
     }
 
     /// Does what a step says, apart from reductions. Whether anything was written.

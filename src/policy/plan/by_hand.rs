@@ -1,22 +1,15 @@
 //! A summary of that part of a view which somebody chooses.
 
-use super::edit::splits_pair;
 use super::{Scene, Work, inline, is_in_front, selected, slot, spare_pinned, summary_of};
 use crate::model::Revision;
 use crate::model::compaction::Bounds;
 use crate::model::ids::PartId;
 use crate::model::layout::Place;
 use crate::model::view::SourceMessage;
+use crate::policy::calls::Calls;
 use crate::policy::select::{self, Selection};
 use crate::policy::{Rung, Step};
 use foldhash::HashSet;
-
-/// The place at which a view shows the message that came at a revision, or what stands for it.
-pub fn place(sources: &[SourceMessage], revision: Revision) -> Option<Revision> {
-    let inline = inline(sources);
-    let found = inline.iter().find(|source| source.message.revision == revision || slot(source) == revision);
-    found.filter(|source| source.place != Some(Place::Retained)).map(slot)
-}
 
 /// Whether a tail can start at a place: the view shows a message there, and in front of it nothing is still being written
 /// or run, and no call that has its result behind it.
@@ -24,7 +17,7 @@ pub fn tail_can_start(sources: &[SourceMessage], tail_start: Revision) -> bool {
     let inline = inline(sources);
     stands_at(&inline, tail_start)
         && in_front(&inline, tail_start) <= select::last_safe_cut(&inline)
-        && !splits_pair(&inline, |source| is_in_front(source, tail_start))
+        && !Calls::of(&*inline).are_split(|source| is_in_front(source, tail_start))
 }
 
 /// Whether what a summary is made of can start at a place: the view shows a message there, no summary in front of it,
@@ -33,7 +26,7 @@ pub fn head_can_start(sources: &[SourceMessage], head_start: Revision) -> bool {
     let inline = inline(sources);
     stands_at(&inline, head_start)
         && sources.iter().all(|source| source.place != Some(Place::Summary))
-        && !splits_pair(&inline, |source| is_in_front(source, head_start))
+        && !Calls::of(&*inline).are_split(|source| is_in_front(source, head_start))
 }
 
 /// The summary that a rung ends in, of what stands between two places in the view, without what else the rung does.

@@ -3,10 +3,9 @@
 use super::{Scene, SummaryPlan, attached, covered, inline, slot};
 use crate::model::ids::MessageId;
 use crate::model::layout::Place;
-use crate::model::part::PartBody;
 use crate::model::view::SourceMessage;
+use crate::policy::calls::Calls;
 use crate::policy::select;
-use std::collections::HashMap;
 
 /// What is to be different.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -41,7 +40,7 @@ pub fn edited(scene: Scene<'_>, plan: &SummaryPlan, edit: &PlanEdit) -> Result<S
         if end > select::last_safe_cut(&inline) {
             return Err("an open message or a running call stands before the tail");
         }
-        if splits_pair(&inline, |source| head.iter().any(|other| other.message.id == source.message.id)) {
+        if Calls::of(&*inline).are_split(|source| head.iter().any(|other| other.message.id == source.message.id)) {
             return Err("the tail begins between a call and its result");
         }
         plan.covered = covered(scene.layout, head);
@@ -58,7 +57,7 @@ pub fn edited(scene: Scene<'_>, plan: &SummaryPlan, edit: &PlanEdit) -> Result<S
         }
         let (front, head) = head.split_at(front);
         let is_kept = |source: &SourceMessage| retained.contains(&source.message.id);
-        if splits_pair(head, is_kept) {
+        if Calls::of(head).are_split(is_kept) {
             return Err("a call and its result are kept together or not at all");
         }
         // What is pinned and under the summary stays anyhow, and so does what stands in front.
@@ -66,34 +65,4 @@ pub fn edited(scene: Scene<'_>, plan: &SummaryPlan, edit: &PlanEdit) -> Result<S
         plan.retained = front.iter().chain(kept).map(|source| source.message.revision).collect();
     }
     Ok(plan)
-}
-
-/// Whether a choice among messages takes a call without its result, or a result without its call.
-pub(super) fn splits_pair(messages: &[SourceMessage], chosen: impl Fn(&SourceMessage) -> bool) -> bool {
-    let mut calls: HashMap<&str, bool> = HashMap::new();
-    for source in messages {
-        let is_chosen = chosen(source);
-        for part in &source.message.parts {
-            let parted = match &part.body {
-                PartBody::ToolCall(call) => {
-                    calls.insert(&call.call_id, is_chosen);
-                    false
-                }
-                PartBody::ToolResult(result) => {
-                    calls.get(result.call_id.as_str()).is_some_and(|&called| called != is_chosen)
-                }
-                PartBody::Text(_)
-                | PartBody::Reasoning(_)
-                | PartBody::Media(_)
-                | PartBody::Marker(_)
-                | PartBody::Step(_)
-                | PartBody::Opaque(_)
-                | PartBody::Record(_) => false,
-            };
-            if parted {
-                return true;
-            }
-        }
-    }
-    false
 }

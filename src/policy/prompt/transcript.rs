@@ -5,9 +5,9 @@ use super::{behind_label as data, block, cut};
 use crate::model::message::{Message, MessageKind, Role};
 use crate::model::part::{Media, Part, PartBody, ResultStatus, ToolCall, ToolResult};
 use crate::model::view::SourceMessage;
+use crate::policy::calls::Calls;
 use crate::policy::{LengthUnit, Transcript, TranscriptForm, tokens};
 use serde_json::Value;
-use std::collections::HashMap;
 
 /// How much of what tools were given and gave back is told, in UTF-16 units; none: all of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -66,15 +66,8 @@ struct Writer<'a> {
 impl Writer<'_> {
     /// Every result stands behind its call, wherever it came.
     fn paired(&self, messages: &[&SourceMessage]) -> Vec<String> {
-        let calls = calls(messages);
-        let mut results: HashMap<&str, (&ToolResult, bool)> = HashMap::new();
-        for source in messages {
-            for part in &source.message.parts {
-                if let PartBody::ToolResult(result) = &part.body {
-                    results.insert(result.call_id.as_str(), (result, is_cleared(source, part)));
-                }
-            }
-        }
+        let calls = Calls::of(messages.iter().copied());
+        let (results, called) = (calls.by_call(), calls.by_result());
         let entry = |source: &&SourceMessage| {
             let mut lines = Vec::new();
             let mut attached = Vec::new();
@@ -88,13 +81,11 @@ impl Writer<'_> {
                 match &part.body {
                     PartBody::ToolCall(call) if self.rules.calls => {
                         lines.push(format!("[Assistant tool call]: {}", self.call(call)));
-                        if let Some((result, cleared)) = results.get(call.call_id.as_str()) {
-                            lines.push(self.paired_result(result, *cleared));
+                        if let Some(answer) = results.get(&part.id) {
+                            lines.push(self.paired_result(answer.result, is_cleared(answer.source, answer.part)));
                         }
                     }
-                    PartBody::ToolResult(result)
-                        if self.rules.calls && !calls.contains_key(result.call_id.as_str()) =>
-                    {
+                    PartBody::ToolResult(result) if self.rules.calls && !called.contains_key(&part.id) => {
                         lines.push(self.paired_result(result, is_cleared(source, part)));
                     }
                     PartBody::Reasoning(text) if self.rules.reasoning && !text.is_empty() => {
@@ -176,7 +167,8 @@ impl Writer<'_> {
 
     /// What was said, and of what tools did a sentence each.
     fn digest(&self, messages: &[&SourceMessage]) -> Vec<String> {
-        let calls = calls(messages);
+        let calls = Calls::of(messages.iter().copied());
+        let called = calls.by_result();
         let entry = |source: &&SourceMessage| {
             let mut said: Vec<&str> = Vec::new();
             let mut tools = Vec::new();
@@ -188,7 +180,7 @@ impl Writer<'_> {
                     PartBody::Media(media) => attached.extend(self.note(media)),
                     PartBody::ToolCall(_) => performed = true,
                     PartBody::ToolResult(result) if self.rules.calls => {
-                        let tool = calls.get(result.call_id.as_str()).copied().unwrap_or("unknown");
+                        let tool = called.get(&part.id).map_or("unknown", |called| called.call.tool.as_str());
                         tools.push(if result.output.is_empty() || is_cleared(source, part) {
                             format!("Tool {} executed successfully", data(tool))
                         } else {
@@ -316,16 +308,6 @@ impl Writer<'_> {
 
 /// What stands behind a cut output where the policy cuts none, and too long a transcript had to become shorter.
 const UNMARKED: &str = "\n[truncated]";
-
-/// The tool of each call, by the call's id.
-fn calls<'a>(messages: &[&'a SourceMessage]) -> HashMap<&'a str, &'a str> {
-    let parts = messages.iter().flat_map(|source| &source.message.parts);
-    let call = |part: &'a Part| match &part.body {
-        PartBody::ToolCall(call) => Some((call.call_id.as_str(), call.tool.as_str())),
-        _ => None,
-    };
-    parts.filter_map(call).collect()
-}
 
 /// Whether a prune mark took the part out of views.
 fn is_cleared(source: &SourceMessage, part: &Part) -> bool {

@@ -1,4 +1,5 @@
 use super::*;
+use crate::model::part::PartBody;
 use crate::policy::tokens::Weights;
 use crate::policy::{Step, dsl, presets};
 use proptest::prelude::*;
@@ -143,17 +144,16 @@ proptest! {
 #[test]
 fn a_result_in_the_same_message_parts_from_nothing() {
     let messages = dsl::parse("u1 \"x\"\na2\n  tool bash#c1 out=4c done\nu3 \"x\"\na4 \"y\"");
-    let pairs = Pairs::of(&messages);
-    assert_eq!(pairs.safe_cuts(messages.len()), [true; 5]);
-    assert_eq!((pairs.answered, pairs.unanswered), (vec![(1, 1)], vec![]));
+    assert_eq!(safe_cuts(&Calls::of(&messages), messages.len()), [true; 5]);
+    assert_eq!(answered_calls(&messages), [(1, 1)]);
 }
 
 #[test]
 fn a_call_id_that_is_used_twice_belongs_to_the_nearest_call() {
     let text = "a0\n  call bash#c\nt1\n  result c out=\"1\" done\na2\n  call bash#c\nt3\n  result c out=\"2\" done";
-    let pairs = Pairs::of(&dsl::parse(text));
-    assert_eq!(pairs.answered, [(0, 1), (2, 3)]);
-    assert_eq!(pairs.safe_cuts(4), [true, false, true, false, true]);
+    let messages = dsl::parse(text);
+    assert_eq!(answered_calls(&messages), [(0, 1), (2, 3)]);
+    assert_eq!(safe_cuts(&Calls::of(&messages), 4), [true, false, true, false, true]);
 }
 
 #[test]

@@ -10,8 +10,8 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 fn view(standing: Standing, role: Role, bodies: Vec<PartBody>) -> ViewMessage {
-    let parts = bodies.into_iter().map(|body| ViewPart { source: None, body, shortened: None }).collect();
-    ViewMessage { source: None, revision: 0, role, standing, parts, provenance: None }
+    let parts = bodies.into_iter().map(|body| ViewPart::new(None, body, None)).collect();
+    ViewMessage { source: None, revision: 0, role, standing, parts, carried: None, provenance: None }
 }
 
 fn counting(units_per_token: u32, rounding: Rounding) -> Counting {

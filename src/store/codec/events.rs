@@ -77,9 +77,13 @@ pub(crate) fn encode_event(body: &EventBody) -> Vec<u8> {
             ..empty
         },
         EventBody::SessionArchived | EventBody::SessionRestored => empty,
-        EventBody::SessionForked { from, at, title } => {
-            DiskEvent { number: *at, text: Some(title.clone()), ..about(from.0) }
-        }
+        EventBody::SessionForked { from, at, after, title } => DiskEvent {
+            number: *at,
+            flag: after.is_some(),
+            other_number: after.unwrap_or_default(),
+            text: Some(title.clone()),
+            ..about(from.0)
+        },
         EventBody::PolicyChanged { preset } => DiskEvent { text: Some(preset.clone()), ..empty },
         EventBody::MessageAppended { message, client_id, role, kind, part_count, sealed } => DiskEvent {
             text: client_id.clone(),
@@ -179,7 +183,13 @@ pub(crate) fn decode_event(kind: i32, bytes: &[u8]) -> Result<EventBody> {
         EventKind::SessionArchived => EventBody::SessionArchived,
         EventKind::SessionRestored => EventBody::SessionRestored,
         EventKind::SessionForked => {
-            EventBody::SessionForked { from: SessionId(uuid(&disk.id)?), at: disk.number, title: text() }
+            let from = SessionId(uuid(&disk.id)?);
+            EventBody::SessionForked {
+                from,
+                at: disk.number,
+                after: disk.flag.then_some(disk.other_number),
+                title: text(),
+            }
         }
         EventKind::PolicyChanged => EventBody::PolicyChanged { preset: text() },
         EventKind::MessageAppended => EventBody::MessageAppended {

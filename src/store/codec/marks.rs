@@ -37,6 +37,8 @@ struct DiskMark {
     continuation: Option<i64>,
     #[prost(bool, tag = "14")]
     told: bool,
+    #[prost(bool, tag = "15")]
+    of_fork: bool,
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
@@ -105,7 +107,9 @@ pub(crate) fn encode_mark(body: &MarkBody) -> Vec<u8> {
             replacement: replay.map_or(0, |replay| replay.replacement),
             ..DiskMark::default()
         },
-        MarkBody::Rewound { after, told } => DiskMark { target: *after, told: *told, ..DiskMark::default() },
+        MarkBody::Rewound { after, told, of_fork } => {
+            DiskMark { target: *after, told: *told, of_fork: *of_fork, ..DiskMark::default() }
+        }
         MarkBody::Edited { target, replacement } => {
             DiskMark { target: *target, replacement: replacement.unwrap_or_default(), ..DiskMark::default() }
         }
@@ -135,7 +139,7 @@ pub(crate) fn decode_mark(kind: i32, bytes: &[u8]) -> Result<MarkBody> {
             omitted: ranges_from_disk(disk.omitted),
             replay: (disk.replacement > 0).then_some(Replay { target: disk.target, replacement: disk.replacement }),
         },
-        3 => MarkBody::Rewound { after: disk.target, told: disk.told },
+        3 => MarkBody::Rewound { after: disk.target, told: disk.told, of_fork: disk.of_fork },
         4 => MarkBody::Edited { target: disk.target, replacement: (disk.replacement > 0).then_some(disk.replacement) },
         5 => MarkBody::Pinned { target: disk.target },
         6 => MarkBody::Undone { mark: disk.target },

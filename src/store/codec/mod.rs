@@ -14,7 +14,7 @@ use crate::limits;
 use crate::model::compaction::{CompactionKind, CompactionState, Failure, Level, Outcome, RevisionRange, Trigger};
 use crate::model::ids::MessageId;
 use crate::model::layout::OmitReason;
-use crate::model::message::{Finish, FinishReason, MessageKind, Role};
+use crate::model::message::{Finish, FinishReason, Message, MessageKind, Replaced, Role};
 use crate::model::part::ResultStatus;
 use crate::model::session::SessionState;
 use crate::model::usage::{ModelWindow, Usage};
@@ -388,9 +388,26 @@ pub(crate) struct MessageHead {
     pub(crate) packed_metadata: Option<Vec<u8>>,
     #[prost(int64, tag = "7")]
     pub(crate) metadata_length: i64,
+    /// For an edit: the id of the message that it replaces, and who wrote that.
+    #[prost(bytes = "vec", optional, tag = "8")]
+    pub(crate) replaced_id: Option<Vec<u8>>,
+    #[prost(string, tag = "9")]
+    pub(crate) replaced_writer: String,
 }
 
 impl MessageHead {
+    /// The head of what stands in the place of a message.
+    pub(crate) fn replacing(original: &Message) -> Self {
+        let replaced_id = Some(id_bytes(original.id.0));
+        Self { replaced_id, replaced_writer: original.writer().to_owned(), ..Self::default() }
+    }
+
+    /// What it replaces.
+    pub(crate) fn replaces(&self) -> Result<Option<Replaced>> {
+        let Some(id) = &self.replaced_id else { return Ok(None) };
+        Ok(Some(Replaced { message: MessageId(uuid(id)?), writer: self.replaced_writer.clone() }))
+    }
+
     /// The head with its metadata compressed when that pays.
     pub(crate) fn encode_packed(mut self) -> Vec<u8> {
         if let Some(text) = &self.metadata_json

@@ -4,10 +4,10 @@ use super::commands::{self, Purpose};
 use super::text;
 use super::tools::{self, Kind, Use};
 use crate::model::message::{MessageKind, Role};
-use crate::model::part::{PartBody, ResultStatus};
+use crate::model::part::{PartBody, ResultStatus, ToolResult};
 use crate::model::view::SourceMessage;
+use crate::policy::calls::Calls;
 use std::borrow::Cow;
-use std::collections::HashMap;
 
 /// Who said something.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -73,21 +73,22 @@ pub(super) struct Digest<'a> {
 impl<'a> Digest<'a> {
     /// Reads messages, oldest first.
     pub(super) fn read(messages: impl IntoIterator<Item = &'a SourceMessage>) -> Self {
-        let mut digest = Self::default();
-        let mut open: HashMap<&'a str, usize> = HashMap::new();
+        let messages: Vec<&SourceMessage> = messages.into_iter().collect();
+        let mut digest = Self { length: messages.len(), ..Self::default() };
+        let calls = Calls::of(messages.iter().copied());
+        let by_call = calls.by_call();
         for (at, source) in messages.into_iter().enumerate() {
-            digest.length = at + 1;
             for part in &source.message.parts {
                 // Longhand's words about an abandoned branch are no user's, though they stand in a user's place.
                 let is_branch = source.message.kind == MessageKind::Branch;
                 let role = if is_branch { Role::Assistant } else { source.message.role };
-                digest.read_part(at, role, &part.body, &mut open);
+                digest.read_part(at, role, &part.body, by_call.get(&part.id).map(|answer| answer.result));
             }
         }
         digest
     }
 
-    fn read_part(&mut self, at: usize, role: Role, body: &'a PartBody, open: &mut HashMap<&'a str, usize>) {
+    fn read_part(&mut self, at: usize, role: Role, body: &'a PartBody, answer: Option<&'a ToolResult>) {
         match body {
             PartBody::Text(words) => match role {
                 Role::User => self.say(at, Speaker::User, Cow::Owned(text::spoken(words))),
@@ -99,30 +100,22 @@ impl<'a> Digest<'a> {
             PartBody::ToolCall(call) => {
                 let understood = tools::understand(&call.tool, &call.input_json);
                 let purpose = understood.command.as_deref().map(commands::purpose);
-                open.insert(&call.call_id, self.actions.len());
-                self.actions.push(Action {
-                    at,
-                    tool: &call.tool,
-                    call: understood,
-                    purpose,
-                    output: "",
-                    outcome: Outcome::Unknown,
-                });
+                let mut action =
+                    Action { at, tool: &call.tool, call: understood, purpose, output: "", outcome: Outcome::Unknown };
+                if let Some(result) = answer {
+                    action.output = &result.output;
+                    action.outcome = match result.status {
+                        ResultStatus::Completed if failed_quietly(&action) => Outcome::Failed,
+                        ResultStatus::Completed => Outcome::Worked,
+                        ResultStatus::Error => Outcome::Failed,
+                        ResultStatus::Interrupted => Outcome::Unknown,
+                    };
+                }
+                self.actions.push(action);
             }
-            PartBody::ToolResult(result) => {
-                let Some(action) = open.remove(result.call_id.as_str()).and_then(|place| self.actions.get_mut(place))
-                else {
-                    return;
-                };
-                action.output = &result.output;
-                action.outcome = match result.status {
-                    ResultStatus::Completed if failed_quietly(action) => Outcome::Failed,
-                    ResultStatus::Completed => Outcome::Worked,
-                    ResultStatus::Error => Outcome::Failed,
-                    ResultStatus::Interrupted => Outcome::Unknown,
-                };
-            }
-            PartBody::Media(_)
+            // A call's result is read with the call.
+            PartBody::ToolResult(_)
+            | PartBody::Media(_)
             | PartBody::Marker(_)
             | PartBody::Step(_)
             | PartBody::Opaque(_)

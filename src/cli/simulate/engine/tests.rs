@@ -42,7 +42,15 @@ fn tool(number: usize, tokens: usize) -> [Happening; 2] {
         ToolCall { call_id: call_id.clone(), tool: "bash".into(), input_json: "{}".into(), ..ToolCall::default() };
     let output = "line\n".repeat(tokens * 4 / 5);
     let status = ResultStatus::Completed;
-    let result = ToolResult { call_id, status, output, attachments: Vec::new(), start_time: None, end_time: None };
+    let result = ToolResult {
+        call_id,
+        status,
+        output,
+        attachments: Vec::new(),
+        start_time: None,
+        end_time: None,
+        call_message_id: None,
+    };
     [
         message(Role::Assistant, vec![PartBody::ToolCall(call)], Some(finish(FinishReason::ToolCalls, None))),
         message(Role::Tool, vec![PartBody::ToolResult(result)], None),

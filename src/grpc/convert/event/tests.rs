@@ -101,11 +101,12 @@ fn session_bodies() -> Vec<(EventBody, Body)> {
         (EventBody::SessionArchived, Body::SessionArchived(pb::SessionArchived {})),
         (EventBody::SessionRestored, Body::SessionRestored(pb::SessionRestored {})),
         (
-            EventBody::SessionForked { from: SESSION, at: 7, title: "t".into() },
+            EventBody::SessionForked { from: SESSION, at: 7, after: Some(5), title: "t".into() },
             Body::SessionForked(pb::SessionForked {
                 fork_session_id: SESSION.to_string(),
                 fork_revision: 7,
                 title: "t".into(),
+                after_revision: Some(5),
             }),
         ),
         (
@@ -337,6 +338,7 @@ fn served(seq: i64, ends_mutation: bool, body: EventBody, content: usize) -> Ser
         origin_time: None,
         actor: String::new(),
         metadata_json: None,
+        replaces: None,
     };
     ServedEvent { event, cursor: format!("c{seq}"), message: (content > 0).then_some(about), more: !ends_mutation }
 }

@@ -23,6 +23,7 @@ fn result(status: ResultStatus) -> PartBody {
         attachments: images(),
         start_time: Some(Timestamp(-1)),
         end_time: Some(Timestamp(1_000_001)),
+        call_message_id: None,
     })
 }
 
@@ -210,6 +211,7 @@ fn a_stored_message_says_whether_it_is_sealed_and_who_made_it() {
         origin_time: None,
         actor: "somebody".into(),
         metadata_json: Some("{}".into()),
+        replaces: None,
     };
     let expected = pb::Message {
         message_id: "msg_00000000000000000000000000000001".into(),

@@ -15,11 +15,8 @@ fn view_message(revision: i64, bytes: usize) -> ViewMessage {
         revision,
         role: Role::User,
         standing: Standing::Shown,
-        parts: vec![ViewPart {
-            source: Some(PartId(Uuid::from_u128(2))),
-            body: PartBody::Text("x".repeat(bytes)),
-            shortened: None,
-        }],
+        parts: vec![ViewPart::new(Some(PartId(Uuid::from_u128(2))), PartBody::Text("x".repeat(bytes)), None)],
+        carried: None,
         provenance: None,
     }
 }
@@ -161,7 +158,7 @@ fn what_was_taken_away_is_told() {
         (Some(Shortened::Truncated { omitted_length: 8 }), pb::Shortening::Truncated, 8),
     ];
     for (shortened, shortening, omitted_length) in cases {
-        let written = part(ViewPart { source: None, body: PartBody::Text("t".into()), shortened });
+        let written = part(ViewPart::new(None, PartBody::Text("t".into()), shortened));
         assert_eq!((written.shortening(), written.omitted_length), (shortening, omitted_length));
         assert_eq!(written.part.expect("a part").part_id, "");
     }

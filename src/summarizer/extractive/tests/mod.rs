@@ -22,7 +22,10 @@ struct Talk(Vec<SourceMessage>);
 impl Talk {
     fn say(mut self, role: Role, parts: Vec<PartBody>) -> Self {
         let revision = self.0.len() as i64 + 1;
-        let part = |body| Part { id: PartId(Uuid::nil()), client_id: None, revision, body, metadata_json: None };
+        let part = |(index, body)| {
+            let id = PartId(Uuid::from_u128(((self.0.len() as u128) << 64) | index as u128));
+            Part { id, client_id: None, revision, body, metadata_json: None }
+        };
         let message = Message {
             id: MessageId(Uuid::nil()),
             session_id: SessionId(Uuid::nil()),
@@ -30,7 +33,7 @@ impl Talk {
             revision,
             role,
             kind: MessageKind::Normal,
-            parts: parts.into_iter().map(part).collect(),
+            parts: parts.into_iter().enumerate().map(part).collect(),
             sealed_revision: Some(revision),
             finish: Finish::default(),
             model: String::new(),
@@ -39,6 +42,7 @@ impl Talk {
             origin_time: None,
             actor: String::new(),
             metadata_json: None,
+            replaces: None,
         };
         self.0.push(SourceMessage { message: message.into(), place: None, pruned: Vec::new(), counts: None });
         self
@@ -61,6 +65,7 @@ impl Talk {
             attachments: Vec::new(),
             start_time: None,
             end_time: None,
+            call_message_id: None,
         };
         let call = ToolCall { call_id, tool: tool.to_owned(), input_json: input.to_string(), ..ToolCall::default() };
         self.say(Role::Assistant, vec![PartBody::ToolCall(call)]).say(Role::Tool, vec![PartBody::ToolResult(result)])

@@ -1,0 +1,37 @@
+//! What a view's messages carry of their originals beside their words.
+
+use crate::model::ids::{MessageId, PartId};
+use crate::model::message::Message;
+use crate::model::part::{Part, PartBody};
+use crate::model::view::{Carried, SourceMessage, Standing, View, ViewPart};
+use std::collections::HashMap;
+use std::mem::discriminant;
+use std::sync::Arc;
+
+/// Notes on every message of a view that shows an original what else that one carries: its client's id and free JSON, its
+/// model, its times, and the same of its parts. It is all in the rows that were read for the words, and costs no read.
+pub(super) fn carry(sources: &[SourceMessage], view: &mut View) {
+    let originals: HashMap<MessageId, &Message> =
+        sources.iter().map(|source| (source.message.id, &*source.message)).collect();
+    // A message that pairing took apart stands in the view several times.
+    let mut carried: HashMap<MessageId, Arc<Carried>> = HashMap::new();
+    for message in view.messages.iter_mut().filter(|message| message.standing == Standing::Shown) {
+        let Some(original) = message.source.and_then(|id| originals.get(&id)) else { continue };
+        let of_message = carried.entry(original.id).or_insert_with(|| Arc::new(Carried::from(*original)));
+        message.carried = Some(of_message.clone());
+        let parts: HashMap<PartId, &Part> = original.parts.iter().map(|part| (part.id, part)).collect();
+        for shown in &mut message.parts {
+            if let Some(part) = shown.source.and_then(|id| parts.get(&id)) {
+                carry_part(part, shown);
+            }
+        }
+    }
+}
+
+fn carry_part(part: &Part, shown: &mut ViewPart) {
+    // A result without its call is told as words, and its media behind them: none of these is the part.
+    let is_itself = discriminant(&shown.body) == discriminant(&part.body);
+    shown.client_id = part.client_id.clone().filter(|_| is_itself);
+    let has_its_words = shown.shortened.is_none() || matches!(part.body, PartBody::ToolResult(_));
+    shown.metadata_json = part.metadata_json.clone().filter(|_| is_itself && has_its_words);
+}

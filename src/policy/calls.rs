@@ -1,0 +1,228 @@
+//! Which result answers which call. Everything that needs to know asks here: views, boundaries, clearings, summaries.
+//!
+//! Call ids need not be unlike each other: two agents may use the same ones, and some providers begin anew with every
+//! reply. So a result answers
+//!
+//! 1. the call in the message that it names, or none;
+//! 2. else the nearest call before it that its own writer made with its id and that has no answer yet; of several in one
+//!    message the first;
+//! 3. else, where its writer made no call with its id, the nearest of anybody's: a tool runner answers for others.
+//!
+//! A call without a result runs until its writer speaks again after a request or after results of its own, or anybody
+//! speaks after a request that came since: an agent that is gone holds nothing up for ever.
+
+use crate::model::ids::{MessageId, PartId};
+use crate::model::message::Role;
+use crate::model::part::{Part, PartBody, ToolCall, ToolResult};
+use crate::model::view::SourceMessage;
+use foldhash::{HashMap, HashMapExt as _};
+
+use super::turns::only_brings_results;
+
+/// A call, with its result if it has one.
+#[derive(Debug, Clone, Copy)]
+pub struct Called<'a> {
+    /// The index of its message.
+    pub index: usize,
+    /// Its message.
+    pub source: &'a SourceMessage,
+    /// Its part.
+    pub part: &'a Part,
+    /// The call.
+    pub call: &'a ToolCall,
+    /// What answers it.
+    pub answer: Option<Answer<'a>>,
+}
+
+/// A result that answers a call.
+#[derive(Debug, Clone, Copy)]
+pub struct Answer<'a> {
+    /// The index of its message.
+    pub index: usize,
+    /// Its message.
+    pub source: &'a SourceMessage,
+    /// Its part.
+    pub part: &'a Part,
+    /// The result.
+    pub result: &'a ToolResult,
+}
+
+/// The calls of messages, in reading order, with their results.
+#[derive(Debug, Default)]
+pub struct Calls<'a> {
+    calls: Vec<Called<'a>>,
+    /// Calls by id and writer, in reading order; those that are answered stay until they are met.
+    of_writer: HashMap<(&'a str, &'a str), Vec<usize>>,
+    /// The same, whoever wrote them.
+    of_anybody: HashMap<&'a str, Vec<usize>>,
+    /// The first call of each message that has any, by the message's id and that of what it replaces.
+    of_message: HashMap<MessageId, usize>,
+}
+
+impl<'a> Calls<'a> {
+    /// Reads messages in the order of their layout.
+    pub fn of(messages: impl IntoIterator<Item = &'a SourceMessage>) -> Self {
+        let mut calls = Self::default();
+        for (index, source) in messages.into_iter().enumerate() {
+            for part in &source.message.parts {
+                match &part.body {
+                    PartBody::ToolCall(call) => calls.add(Called { index, source, part, call, answer: None }),
+                    PartBody::ToolResult(result) => {
+                        if let Some(number) = calls.answered_by(source, result) {
+                            calls.calls[number].answer = Some(Answer { index, source, part, result });
+                        }
+                    }
+                    PartBody::Text(_)
+                    | PartBody::Reasoning(_)
+                    | PartBody::Media(_)
+                    | PartBody::Marker(_)
+                    | PartBody::Step(_)
+                    | PartBody::Opaque(_)
+                    | PartBody::Record(_) => {}
+                }
+            }
+        }
+        calls
+    }
+
+    fn add(&mut self, called: Called<'a>) {
+        let number = self.calls.len();
+        let (message, id) = (&called.source.message, called.call.call_id.as_str());
+        self.of_writer.entry((id, message.writer())).or_default().push(number);
+        self.of_anybody.entry(id).or_default().push(number);
+        self.of_message.entry(message.id).or_insert(number);
+        if let Some(replaced) = &message.replaces {
+            self.of_message.entry(replaced.message).or_insert(number);
+        }
+        self.calls.push(called);
+    }
+
+    /// The number of the call that a result answers.
+    fn answered_by(&mut self, source: &'a SourceMessage, result: &'a ToolResult) -> Option<usize> {
+        let id = result.call_id.as_str();
+        if let Some(name) = &result.call_message_id {
+            let first = *self.of_message.get(&name.parse().ok()?)?;
+            let message = self.calls[first].index;
+            let mut there = self.calls[first..].iter().take_while(|called| called.index == message);
+            return there.position(|called| called.call.call_id == id && called.answer.is_none()).map(|at| first + at);
+        }
+        let waiting = match self.of_writer.get_mut(&(id, source.message.writer())) {
+            Some(own) => own,
+            None => self.of_anybody.get_mut(id)?,
+        };
+        nearest(&self.calls, waiting)
+    }
+
+    /// All calls, in reading order.
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = &Called<'a>> {
+        self.calls.iter()
+    }
+
+    /// The calls that are answered, by the parts of their results.
+    pub fn by_result(&self) -> HashMap<PartId, &Called<'a>> {
+        let mut calls = HashMap::with_capacity(self.calls.len());
+        calls.extend(self.iter().filter_map(|called| Some((called.answer?.part.id, called))));
+        calls
+    }
+
+    /// The results, by the parts of their calls.
+    pub fn by_call(&self) -> HashMap<PartId, Answer<'a>> {
+        let mut answers = HashMap::with_capacity(self.calls.len());
+        answers.extend(self.iter().filter_map(|called| Some((called.part.id, called.answer?))));
+        answers
+    }
+
+    /// Whether a choice among messages takes a call without its result, or a result without its call.
+    pub fn are_split(&self, is_chosen: impl Fn(&SourceMessage) -> bool) -> bool {
+        let splits = |called: &Called<'_>| {
+            called.answer.is_some_and(|answer| is_chosen(called.source) != is_chosen(answer.source))
+        };
+        self.iter().any(splits)
+    }
+
+    /// What no boundary may pass. `messages` are those that the calls were read from.
+    pub fn unfinished(&self, messages: &'a [SourceMessage]) -> Unfinished {
+        let heard = Heard::of(messages, self);
+        let first = |is: &dyn Fn(&Called<'_>) -> bool| self.iter().find(|called| is(called)).map(|called| called.index);
+        Unfinished {
+            running: first(&|called| called.answer.is_none() && !heard.is_over(called)),
+            unread: first(&|called| called.answer.is_some_and(|answer| heard.is_unread(called, answer))),
+        }
+    }
+}
+
+/// Calls that are not done with, by the indexes of their messages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Unfinished {
+    /// The first that still runs.
+    pub running: Option<usize>,
+    /// The first whose result its writer has not read, although it may still speak.
+    pub unread: Option<usize>,
+}
+
+/// The nearest call that waits, of several in one message the first; those that are answered go.
+fn nearest(calls: &[Called<'_>], waiting: &mut Vec<usize>) -> Option<usize> {
+    while waiting.last().is_some_and(|&number| calls[number].answer.is_some()) {
+        waiting.pop();
+    }
+    let message = calls[*waiting.last()?].index;
+    let together = waiting.iter().rev().take_while(|number| calls[**number].index == message);
+    together.filter(|number| calls[**number].answer.is_none()).last().copied()
+}
+
+/// What the models had heard when they last spoke.
+struct Heard<'a> {
+    /// The last request, or instruction, that somebody spoke after.
+    requests: Option<usize>,
+    /// The last result of its own that each writer spoke after.
+    results: HashMap<&'a str, usize>,
+    /// Where each writer spoke last.
+    last_word: HashMap<&'a str, usize>,
+}
+
+impl<'a> Heard<'a> {
+    fn of(messages: &'a [SourceMessage], calls: &Calls<'a>) -> Self {
+        let mut last_word = HashMap::new();
+        for (index, source) in messages.iter().enumerate() {
+            if source.message.role == Role::Assistant {
+                last_word.insert(source.message.writer(), index);
+            }
+        }
+        let spoken = last_word.values().copied().max().unwrap_or(0);
+        let is_request = |source: &SourceMessage| {
+            matches!(source.message.role, Role::User | Role::System) && !only_brings_results(&source.message)
+        };
+        let requests = messages[..spoken].iter().rposition(is_request);
+        // A result that answers no call is its own writer's.
+        let mut for_whom: HashMap<PartId, &str> = HashMap::new();
+        for called in calls.iter() {
+            for_whom.extend(called.answer.map(|answer| (answer.part.id, called.source.message.writer())));
+        }
+        let mut results = HashMap::new();
+        for (index, source) in messages.iter().enumerate() {
+            for part in source.message.parts.iter().filter(|part| matches!(part.body, PartBody::ToolResult(_))) {
+                let writer = for_whom.get(&part.id).copied().unwrap_or_else(|| source.message.writer());
+                if last_word.get(writer).is_some_and(|spoken| index < *spoken) {
+                    results.insert(writer, index);
+                }
+            }
+        }
+        Self { requests, results, last_word }
+    }
+
+    /// Whether a call runs no more.
+    fn is_over(&self, called: &Called<'_>) -> bool {
+        let results = self.results.get(called.source.message.writer());
+        self.requests.is_some_and(|heard| called.index <= heard) || results.is_some_and(|heard| called.index <= *heard)
+    }
+
+    /// Whether the writer of a call has not spoken since it was answered, nor anybody since a later request.
+    fn is_unread(&self, called: &Called<'_>, answer: Answer<'_>) -> bool {
+        let spoken = self.last_word.get(called.source.message.writer());
+        self.requests.is_none_or(|request| request < answer.index)
+            && spoken.is_some_and(|spoken| *spoken < answer.index)
+    }
+}
+
+#[cfg(test)]
+mod tests;

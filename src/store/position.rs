@@ -1,0 +1,168 @@
+//! Where the message that an id names stands. Every call that takes an id of a view asks here, so that an id means the
+//! same place in all of them.
+
+use super::error::{Error, Result};
+use super::lineage::{self, Lineage, Reader};
+use super::{SessionKey, Store, marks, messages, sessions};
+use crate::model::Revision;
+use crate::model::fold;
+use crate::model::ids::MessageId;
+use crate::model::layout::Layout;
+use crate::model::mark::{Mark, MarkBody};
+use crate::model::message::Message;
+use sqlx::Row as _;
+
+const SEALED_LATE: &str = "select max(sealed_revision) from message where session_id = $1 \
+     and sealed_revision > revision and sealed_revision between $2 and $3 and revision <= $4";
+const HAS_MESSAGES: &str = "select exists (select 1 from message where session_id = $1 and revision between $2 and $3)";
+const FORK_MARK: &str = "select kind, body from mark where session_id = $1 and revision = $2";
+
+/// The statements of this file, for the test that prepares them all.
+#[cfg(test)]
+pub(crate) const STATEMENTS: &[&str] = &[SEALED_LATE, HAS_MESSAGES, FORK_MARK];
+
+/// A message that an id names, and where it stands.
+#[derive(Debug, Clone)]
+pub(crate) struct Located {
+    /// The message, without its parts.
+    pub(crate) message: Message,
+    /// Where it stands in the conversation of now.
+    pub(crate) position: fold::Position,
+}
+
+impl Located {
+    /// The message, if nobody writes it any more.
+    pub(crate) fn sealed(self) -> Result<Self> {
+        if self.message.sealed_revision.is_some() { Ok(self) } else { Err(Error::MessageOpen) }
+    }
+
+    /// The message, if it has a place in the conversation of now: behind what a rewind left out nothing can stand.
+    pub(crate) fn in_conversation(self) -> Result<Self> {
+        match self.position.left_by {
+            None => Ok(self),
+            Some(_) => Err(Error::BoundaryInvalid("a rewind left the message out of the conversation")),
+        }
+    }
+}
+
+/// Finds the message of a history that an id names: its own, its client's, or that of one of its parts.
+pub(crate) async fn locate(reader: &mut Reader<'_>, lineage: &Lineage, marks: &[Mark], id: &str) -> Result<Located> {
+    let message = messages::named(reader, lineage, id).await?;
+    let position = fold::position(marks, lineage.revision, message.revision);
+    Ok(Located { message, position })
+}
+
+/// Where a fork begins.
+pub(crate) struct ForkPoint {
+    /// The last revision that it shares.
+    pub(crate) at: Revision,
+    /// The last place that it shows, where messages came behind that by then.
+    pub(crate) after: Option<Revision>,
+    /// The last place that it shows.
+    pub(crate) last: Revision,
+}
+
+/// Where a fork behind a message begins: at the first revision at which the view shows everything up to that message as
+/// it shows it now, with later edits, compactions and the like. A message that a rewind left is taken as it stood right
+/// before that.
+pub(crate) async fn fork_behind(
+    reader: &mut Reader<'_>,
+    lineage: &Lineage,
+    marks: &[Mark],
+    id: &str,
+) -> Result<ForkPoint> {
+    let located = locate(reader, lineage, marks, id).await?.sealed()?;
+    let Located { message, mut position } = located;
+    let sealed = message.sealed_revision.unwrap_or(message.revision);
+    let mut now = lineage.revision;
+    while let Some(rewind) = position.left_by {
+        now = rewind - 1;
+        position = fold::position(marks, now, message.revision);
+    }
+    if sealed > now {
+        return Err(Error::BoundaryInvalid("the message was sealed only after a rewind had left it out"));
+    }
+    let last = position.last;
+    let newest_mark = marks[..marks.partition_point(|mark| mark.revision <= now)].last();
+    let mut at = newest_mark.map_or(sealed, |mark| mark.revision.max(sealed));
+    for (stretch, _) in lineage.all(reader).await? {
+        let (from, to) = (stretch.first.max(at + 1), stretch.last.min(now));
+        let query = sqlx::query(SEALED_LATE).bind(stretch.owner).bind(from).bind(to).bind(last);
+        let row = reader.one(query).await?.ok_or_else(|| Error::corrupt("message", "max returned nothing"))?;
+        at = at.max(row.try_get::<Option<Revision>, _>(0)?.unwrap_or(at));
+    }
+    if sessions::policy_in(reader, lineage, at).await? != sessions::policy_in(reader, lineage, now).await? {
+        at = now;
+    }
+    let after = has_messages(reader, lineage, last + 1, at).await?.then_some(last);
+    Ok(ForkPoint { at, after, last })
+}
+
+/// Whether a fork that is there begins behind the last place that another would show.
+pub(crate) async fn begins_behind(
+    reader: &mut Reader<'_>,
+    fork: &Lineage,
+    parent: &Lineage,
+    last: Revision,
+) -> Result<bool> {
+    let Some(at) = fork.fork_revision else { return Ok(false) };
+    let row = reader.one(sqlx::query(FORK_MARK).bind(fork.key).bind(at + 1)).await?;
+    match row.map(|row| super::codec::decode_mark(row.try_get(0)?, row.try_get(1)?)).transpose()? {
+        Some(MarkBody::Rewound { after, of_fork: true, .. }) => Ok(after == last),
+        _ => Ok(last <= at && !has_messages(reader, parent, last + 1, at).await?),
+    }
+}
+
+/// Whether messages of a history came in a range of revisions.
+async fn has_messages(reader: &mut Reader<'_>, lineage: &Lineage, first: Revision, last: Revision) -> Result<bool> {
+    for (stretch, _) in lineage.all(reader).await? {
+        let (first, last) = (stretch.first.max(first), stretch.last.min(last));
+        if first > last {
+            continue;
+        }
+        let row = reader.one(sqlx::query(HAS_MESSAGES).bind(stretch.owner).bind(first).bind(last)).await?;
+        if row.ok_or_else(|| Error::corrupt("message", "exists returned nothing"))?.try_get(0)? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// Where a message stands, for those who have no marks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Place {
+    /// The message that stands there now: the newest edit or the replay of the one that the id names, or that one.
+    pub message: MessageId,
+    /// The first place that it stands for: a tail which begins with it begins here.
+    pub first: Revision,
+    /// The last place that it stands for: a conversation which ends with it ends here.
+    pub last: Revision,
+}
+
+impl Store {
+    /// Where the message that an id names stands in the conversation of now. One that a rewind left out stands nowhere.
+    pub async fn place(&self, session: SessionKey, id: &str) -> Result<Place> {
+        self.reading(async |reader| {
+            let lineage = lineage::by_key(reader, session.0).await?;
+            let marks = marks::all(reader, &lineage).await?;
+            let located = locate(reader, &lineage, &marks, id).await?.in_conversation()?;
+            let fold::Position { first, last, shown, .. } = located.position;
+            let is_itself = shown == located.message.revision;
+            let message = if is_itself { located.message.id } else { messages::id_at(reader, &lineage, shown).await? };
+            Ok(Place { message, first, last })
+        })
+        .await
+    }
+
+    /// The layout of a history after a rewind to a place.
+    pub async fn layout_behind(&self, session: SessionKey, after: Revision) -> Result<Layout> {
+        self.reading(async |reader| {
+            let lineage = lineage::by_key(reader, session.0).await?;
+            let mut marks = marks::all(reader, &lineage).await?;
+            let revision = lineage.revision + 1;
+            marks.push(Mark { revision, body: MarkBody::Rewound { after, told: false, of_fork: false } });
+            Ok(fold::fold(&marks, revision))
+        })
+        .await
+    }
+}

@@ -1,0 +1,163 @@
+//! P9: equal call ids of several writers are not mixed up, and a result may name its call's message.
+
+use crate::support::{TestApp, by, call, conversation, result, text};
+use longhand::app::append::OpenPart;
+use longhand::app::context::Context;
+use longhand::app::sessions::ForkPoint;
+use longhand::app::{Error, Reason};
+use longhand::model::message::{NewMessage, Role};
+use longhand::model::part::{NewPart, PartBody};
+use longhand::policy::pairing;
+use longhand::store::Caller;
+
+async fn write(test: &TestApp, session: &str, actor: &str, messages: Vec<NewMessage>) -> Result<(), Error> {
+    test.app.append(session, messages, None, None, by(actor)).await.map(drop)
+}
+
+async fn say(test: &TestApp, session: &str, actor: &str, talk: &str) {
+    write(test, session, actor, conversation(talk)).await.expect("appended");
+}
+
+/// A message with the result of a call in the message that it names.
+fn answer(name: &str, id: &str, output: &str, message: &str) -> NewMessage {
+    let mut new = conversation(&format!("{name} \"x\"")).remove(0);
+    new.parts = vec![naming(id, output, message)];
+    new
+}
+
+fn naming(id: &str, output: &str, message: &str) -> NewPart {
+    let mut part = result(id, output);
+    if let PartBody::ToolResult(result) = &mut part.body {
+        result.call_message_id = Some(message.to_owned());
+    }
+    part
+}
+
+/// What stands behind each message with calls: the outputs of its results.
+fn outputs(view: &Context) -> Vec<(String, Vec<String>)> {
+    assert_eq!(pairing::violations(&view.messages), Vec::<String>::new());
+    let mut outputs: Vec<(String, Vec<String>)> = Vec::new();
+    for message in &view.messages {
+        for part in &message.parts {
+            match (&part.body, outputs.last_mut()) {
+                (PartBody::Text(words), _) if message.role == Role::Assistant => {
+                    outputs.push((words.clone(), Vec::new()))
+                }
+                (PartBody::ToolResult(result), Some((_, found))) => found.push(result.output.clone()),
+                _ => {}
+            }
+        }
+    }
+    outputs
+}
+
+fn expected(pairs: &[(&str, &[&str])]) -> Vec<(String, Vec<String>)> {
+    pairs
+        .iter()
+        .map(|(call, found)| ((*call).to_owned(), found.iter().map(|one| (*one).to_owned()).collect()))
+        .collect()
+}
+
+#[tokio::test]
+async fn two_agents_with_the_same_call_ids_get_their_own_results() {
+    let test = TestApp::start().await;
+    let session = test.quiet_session().await;
+    say(&test, &session, "one", "a1 \"one\" call=call_0").await;
+    say(&test, &session, "two", "a2 \"two\" call=call_0").await;
+    say(&test, &session, "one", "t1 result=call_0:first").await;
+    say(&test, &session, "two", "t2 result=call_0:second").await;
+    say(&test, &session, "one", "a3 \"again\" call=call_0").await;
+    say(&test, &session, "two", "a4 \"and again\" call=call_0\nt4 result=call_0:fourth").await;
+    say(&test, &session, "one", "t3 result=call_0:third").await;
+    let all = expected(&[("one", &["first"]), ("two", &["second"]), ("again", &["third"]), ("and again", &["fourth"])]);
+    assert_eq!(outputs(&test.context(&session).await), all);
+    let forked = test.app.fork_session(&session, ForkPoint::default(), None, String::new(), Caller::default()).await;
+    let forked = forked.expect("forked").0.session.id.to_string();
+    assert_eq!(outputs(&test.context(&forked).await), all);
+    assert_eq!(test.findings().await, []);
+}
+
+#[tokio::test]
+async fn a_runner_names_the_call_that_it_answers() {
+    let test = TestApp::start().await;
+    let session = test.quiet_session().await;
+    say(&test, &session, "one", "a1 \"one\" call=c").await;
+    say(&test, &session, "two", "a2 \"two\" call=c").await;
+    let first = test.history(&session).await[0].id.to_string();
+    let answers = vec![answer("t1", "c", "first", &first), answer("t2", "c", "second", "a2")];
+    write(&test, &session, "runner", answers.clone()).await.expect("appended");
+    let all = expected(&[("one", &["first"]), ("two", &["second"])]);
+    assert_eq!(outputs(&test.context(&session).await), all);
+    // The name is kept as the message's own id, and the same request is the same whichever name it has.
+    let stored = test.history(&session).await;
+    let PartBody::ToolResult(kept) = &stored[3].parts[0].body else { panic!("a result") };
+    assert_eq!(kept.call_message_id, Some(stored[1].id.to_string()));
+    write(&test, &session, "runner", answers).await.expect("there already");
+    let by_id = vec![answer("t2", "c", "second", &stored[1].id.to_string())];
+    write(&test, &session, "runner", by_id).await.expect("there already");
+    assert_eq!(test.history(&session).await, stored);
+}
+
+#[tokio::test]
+async fn a_call_and_its_result_may_come_in_one_request() {
+    let test = TestApp::start().await;
+    let session = test.quiet_session().await;
+    let mut batch = conversation("a1 \"one\" call=c\na2 \"two\" call=c");
+    batch.push(answer("t1", "c", "first", "a1"));
+    batch.push(answer("t2", "c", "second", "a2"));
+    write(&test, &session, "importer", batch.clone()).await.expect("appended");
+    write(&test, &session, "importer", batch).await.expect("there already");
+    assert_eq!(outputs(&test.context(&session).await), expected(&[("one", &["first"]), ("two", &["second"])]));
+    // So may parts of a message that is still being written.
+    say(&test, &session, "one", "a5 \"open\" open").await;
+    let parts = [call("d"), naming("d", "fifth", "a5")].map(OpenPart::Whole).to_vec();
+    test.app.append_parts(&session, "a5", parts, by("one")).await.expect("added");
+    assert_eq!(outputs(&test.context(&session).await)[2], ("open".to_owned(), vec!["fifth".to_owned()]));
+    assert_eq!(test.findings().await, []);
+}
+
+#[tokio::test]
+async fn a_name_without_such_a_call_is_refused_whole() {
+    let test = TestApp::start().await;
+    let session = test.quiet_session().await;
+    say(&test, &session, "one", "a1 \"one\" call=c\nu2 \"two\"").await;
+    let before = test.revision(&session).await;
+    for (message, id, reason) in [
+        ("a1", "other", Reason::CallNotFound),
+        ("u2", "c", Reason::CallNotFound),
+        ("nobody", "c", Reason::MessageNotFound),
+        ("", "c", Reason::InvalidField),
+    ] {
+        let batch = vec![conversation("u9 \"beside it\"").remove(0), answer("t9", id, "x", message)];
+        let refused = write(&test, &session, "one", batch).await.expect_err("refused");
+        assert_eq!(refused.reason, reason, "{message} {id}");
+        let parts = [naming(id, "x", message)];
+        let refused = test.app.edit(&session, "u2", &parts, None, by("one")).await.expect_err("refused");
+        assert_eq!(refused.reason, reason, "{message} {id}");
+    }
+    assert_eq!(test.revision(&session).await, before);
+}
+
+#[tokio::test]
+async fn an_edit_of_a_message_with_calls_keeps_their_results() {
+    let test = TestApp::start().await;
+    let session = test.quiet_session().await;
+    say(&test, &session, "one", "a1 \"one\" call=c").await;
+    say(&test, &session, "two", "a2 \"two\" call=c").await;
+    say(&test, &session, "one", "t1 result=c:first").await;
+    write(&test, &session, "runner", vec![answer("t2", "c", "second", "a2")]).await.expect("appended");
+    for (message, words) in [("a1", "uno"), ("a2", "dos"), ("a2", "deux")] {
+        let parts = [text(words), call("c")];
+        test.app.edit(&session, message, &parts, None, by("editor")).await.expect("edited");
+    }
+    assert_eq!(outputs(&test.context(&session).await), expected(&[("uno", &["first"]), ("deux", &["second"])]));
+    // A result that names the edit means the original's place, also when that is edited again.
+    say(&test, &session, "one", "a3 \"three\" call=e").await;
+    let edit =
+        test.app.edit(&session, "a3", &[text("tres"), call("e")], None, by("editor")).await.expect("edited").ids[0];
+    let edit = longhand::model::ids::MessageId(edit).to_string();
+    write(&test, &session, "runner", vec![answer("t3", "e", "third", &edit)]).await.expect("appended");
+    test.app.edit(&session, "a3", &[text("trois"), call("e")], None, by("editor")).await.expect("edited");
+    assert_eq!(outputs(&test.context(&session).await)[2], ("trois".to_owned(), vec!["third".to_owned()]));
+    assert_eq!(test.findings().await, []);
+}

@@ -1,0 +1,264 @@
+//! Views carry what their originals carry, so that a client restores its own objects and a provider gets back what it
+//! signed, byte for byte.
+
+use crate::cli::Daemon;
+use crate::support::{TestApp, by, conversation, prunable, text};
+use longhand::app::compactions::Wanted;
+use longhand::app::context::{Context, ContextRequest, OverflowAction};
+use longhand::app::sessions::ForkPoint;
+use longhand::model::compaction::CompactionKind;
+use longhand::model::event::EventKind;
+use longhand::model::message::FinishReason;
+use longhand::model::part::{NewPart, PartBody};
+use longhand::model::time::Timestamp;
+use longhand::model::view::{Standing, ViewMessage};
+use longhand::store::Caller;
+use serde_json::{Value, json};
+
+/// As providers write them: base64 with everything that JSON can be written in several ways.
+const SIGNATURE: &str = "ErUB+x/9Cg\\/ZIBxAC\\u0041==";
+
+/// A Claude Code transcript with two signed thoughts, one of them in a reply with a call.
+fn transcript() -> String {
+    let line = |id: &str, parent: Value, role: &str, message: Value| {
+        json!({"type":role,"uuid":id,"parentUuid":parent,"sessionId":"s","cwd":"/p","version":"2.0.0",
+               "isSidechain":false,"timestamp":"2026-01-05T10:00:00.000Z","message":message})
+        .to_string()
+    };
+    let thought =
+        |number: usize| json!({"type":"thinking","thinking":format!("hm {number}"),"signature":format!("SIG{number}")});
+    let reply = |id: &str, content: Value, stop: &str| {
+        json!({"id":id,"type":"message","role":"assistant","model":"claude-x","content":content,"stop_reason":stop,
+               "usage":{"input_tokens":5,"output_tokens":7}})
+    };
+    let call = json!({"type":"tool_use","id":"toolu_1","name":"Read","input":{"file_path":"/p/a"}});
+    let result = json!({"role":"user","content":[{"type":"tool_result","tool_use_id":"toolu_1","content":"the file"}]});
+    let lines = [
+        line("u1", Value::Null, "user", json!({"role":"user","content":"read it"})),
+        line("a1", json!("u1"), "assistant", reply("m1", json!([thought(1), call]), "tool_use")),
+        line("r1", json!("a1"), "user", result),
+        line(
+            "a2",
+            json!("r1"),
+            "assistant",
+            reply("m2", json!([thought(2), {"type":"text","text":"done"}]), "end_turn"),
+        ),
+        line("u2", json!("a2"), "user", json!({"role":"user","content":"go on"})),
+    ];
+    lines.join("\n").replace("SIG", SIGNATURE) + "\n"
+}
+
+/// The messages that a call of `context` prints.
+fn messages(daemon: &Daemon, arguments: &[&str]) -> Vec<Value> {
+    let frames = daemon.json(&[&["context"], arguments].concat());
+    let list = |frame: &Value| frame["messages"]["messages"].as_array().cloned().unwrap_or_default();
+    frames.iter().flat_map(list).collect()
+}
+
+/// The metadata of the thoughts in a view, verbatim, and the models that had them.
+fn thoughts(messages: &[Value]) -> Vec<(String, String, String)> {
+    let mut found = Vec::new();
+    for message in messages {
+        for part in message["parts"].as_array().expect("parts") {
+            let part = &part["part"];
+            if let Some(words) = part["reasoning"]["text"].as_str() {
+                let field = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+                found.push((words.to_owned(), field(&part["metadataJson"]), field(&message["model"])));
+            }
+        }
+    }
+    found
+}
+
+#[test]
+fn signatures_of_an_imported_transcript_come_back_byte_for_byte() {
+    let home = tempfile::tempdir().expect("a folder");
+    let file = home.path().join("session.jsonl");
+    std::fs::write(&file, transcript()).expect("written");
+    let daemon = Daemon::start(home.path());
+    let report = daemon.json(&["import", &file.display().to_string()]).remove(0);
+    let session = report["sessions"][0]["session_id"].as_str().expect("a session").to_owned();
+    let expected: Vec<_> = [1, 2]
+        .map(|number| {
+            (format!("hm {number}"), format!("{{\"signature\":\"{SIGNATURE}{number}\"}}"), "claude-x".to_owned())
+        })
+        .to_vec();
+    let view = messages(&daemon, &[&session]);
+    assert_eq!(thoughts(&view), expected);
+    let shown = daemon.json(&["show", &session]);
+    for (message, original) in view.iter().zip(&shown) {
+        for field in ["clientId", "model", "provider", "createTime", "originTime", "actor", "metadataJson"] {
+            assert_eq!(message[field], original[field], "{field} of {original}");
+        }
+        assert_eq!(message["finishReason"], original["finish"]["reason"]);
+        let metadata = |parts: &Value, at: fn(&Value) -> &Value| -> Vec<Value> {
+            parts.as_array().expect("parts").iter().map(|part| at(part)["metadataJson"].clone()).collect()
+        };
+        assert_eq!(metadata(&message["parts"], |part| &part["part"]), metadata(&original["parts"], |part| part));
+    }
+    assert_eq!(view.len(), shown.len());
+    // As it was, and in a fork.
+    let revision = shown[3]["revision"].as_str().expect("a number").to_owned();
+    assert_eq!(thoughts(&messages(&daemon, &[&session, "--as-of", &revision])), expected);
+}
+
+/// The metadata of a view's messages and of their parts, with what each says it is.
+fn carried(view: &Context) -> Vec<(Option<String>, Vec<Option<String>>)> {
+    let of = |message: &ViewMessage| {
+        let own = message.carried.as_ref().and_then(|carried| carried.metadata_json.clone());
+        (own, message.parts.iter().map(|part| part.metadata_json.clone()).collect())
+    };
+    view.messages.iter().map(of).collect()
+}
+
+fn with_metadata(mut part: NewPart, json: &str) -> NewPart {
+    part.metadata_json = Some(json.to_owned());
+    part
+}
+
+#[tokio::test]
+async fn a_view_carries_what_its_originals_carry_and_its_hash_commits_to_it() {
+    let test = TestApp::start().await;
+    let session = test.quiet_session().await;
+    let mut talk = conversation("u1 \"one\"\na2 \"two\"");
+    talk[0].metadata_json = Some("{ \"z\": 1.0e0 }".to_owned());
+    talk[1].parts.insert(0, with_metadata(NewPart::new(PartBody::Reasoning("hm".to_owned())), "{\"signature\":\"a\"}"));
+    talk[1].parts[0].client_id = Some("thought".to_owned());
+    (talk[1].model, talk[1].provider) = ("m".to_owned(), "p".to_owned());
+    talk[1].origin_time = Some(Timestamp(7));
+    test.app.append(&session, talk.clone(), None, None, by("agent")).await.expect("appended");
+    let view = test.context(&session).await;
+    let expected = [
+        (Some("{ \"z\": 1.0e0 }".to_owned()), vec![None]),
+        (None, vec![Some("{\"signature\":\"a\"}".to_owned()), None]),
+    ];
+    assert_eq!(carried(&view), expected);
+    let reply = view.messages[1].carried.as_ref().expect("it is an original");
+    assert_eq!((reply.client_id.as_deref(), reply.actor.as_str()), (Some("a2"), "agent"));
+    assert_eq!((reply.model.as_str(), reply.provider.as_str(), reply.origin_time), ("m", "p", Some(Timestamp(7))));
+    assert_eq!(reply.finish_reason, Some(FinishReason::Stop));
+    assert_eq!(view.messages[1].parts[0].client_id.as_deref(), Some("thought"));
+    let stored = test.history(&session).await;
+    assert_eq!(reply.create_time, stored[1].create_time);
+
+    // A fork has the same view, and so has the past.
+    let forked = test.app.fork_session(&session, ForkPoint::default(), None, String::new(), Caller::default()).await;
+    let forked = forked.expect("forked").0.session.id.to_string();
+    test.append(&session, "u3 \"three\"").await;
+    for (view_of, at) in [(&forked, None), (&session, Some(view.revision))] {
+        let request = ContextRequest { as_of: at, ..ContextRequest::default() };
+        let again = test.app.context(view_of, request).await.expect("a view");
+        assert_eq!((again.hash, &again.messages), (view.hash, &view.messages));
+    }
+    // Who holds the view gets what is new; who holds one that differs in metadata alone does not hold it.
+    let known = ContextRequest { known_hash: Some(view.hash.to_vec()), ..ContextRequest::default() };
+    let delta = test.app.context(&session, known.clone()).await.expect("a view");
+    assert_eq!((delta.known_count, delta.messages.len()), (2, 1));
+    assert_eq!(delta.messages[0].carried.as_ref().and_then(|carried| carried.client_id.as_deref()), Some("u3"));
+    let other = test.quiet_session().await;
+    talk[1].parts[0].metadata_json = Some("{\"signature\":\"b\"}".to_owned());
+    test.app.append(&other, talk, None, None, by("agent")).await.expect("appended");
+    assert_eq!(test.app.context(&other, known).await.expect("a view").known_count, 0);
+}
+
+#[tokio::test]
+async fn a_reply_that_is_sealed_comes_again_with_its_reason() {
+    let test = TestApp::start().await;
+    let session = test.quiet_session().await;
+    test.append(&session, "u1 \"one\"\na2 \"so\" open").await;
+    let open = test.context(&session).await;
+    let finish = longhand::model::message::Finish { reason: Some(FinishReason::Length), ..Default::default() };
+    test.app.finish_message(&session, "a2", finish, None, Caller::default()).await.expect("sealed");
+    let known = ContextRequest {
+        known_hash: Some(open.hash.to_vec()),
+        known_revision: Some(open.revision),
+        ..ContextRequest::default()
+    };
+    let delta = test.app.context(&session, known).await.expect("a view");
+    let reason = |message: &ViewMessage| message.carried.as_ref().and_then(|carried| carried.finish_reason);
+    assert_eq!(
+        (delta.known_count, delta.messages.iter().map(reason).collect::<Vec<_>>()),
+        (1, vec![Some(FinishReason::Length)])
+    );
+}
+
+#[tokio::test]
+async fn metadata_go_with_the_words_that_they_are_about() {
+    let test = TestApp::start().await;
+    let session = prunable(&test).await;
+    let mut talk = conversation("a90 \"x\" call=c90\nt90 result=c90:80000c\na91 \"done\"\nu92 \"thanks\"\na93 \"bye\"");
+    talk[0].parts = vec![
+        with_metadata(NewPart::new(PartBody::Reasoning("long thoughts ".repeat(2_000))), "{\"signature\":\"a\"}"),
+        with_metadata(talk[0].parts.remove(1), "{\"id\":1}"),
+    ];
+    talk[1].parts = vec![with_metadata(talk[1].parts.remove(0), "{\"exit\":0}")];
+    talk[1].metadata_json = Some("{\"whole\":true}".to_owned());
+    test.app.append(&session, talk, None, None, Caller::default()).await.expect("appended");
+    for turn in 94..98 {
+        test.append(
+            &session,
+            &format!("u{turn} \"more\"\na{turn} \"more\" call=c{turn}\nt{turn} result=c{turn}:80000c\nab{turn} \"ok\""),
+        )
+        .await;
+    }
+    let of = |view: &Context, client: &str| -> ViewMessage {
+        let is = |message: &&ViewMessage| {
+            message.carried.as_ref().is_some_and(|carried| carried.client_id.as_deref() == Some(client))
+        };
+        view.messages.iter().find(is).expect("it is shown").clone()
+    };
+    let metadata = |message: &ViewMessage| -> Vec<Option<String>> {
+        message.parts.iter().map(|part| part.metadata_json.clone()).collect()
+    };
+    // A thought that is shortened for one call loses its signature; the call beside it is whole.
+    let request = ContextRequest {
+        window: Some(crate::support::window(8_000, 100)),
+        action: OverflowAction::Shorten,
+        ..ContextRequest::default()
+    };
+    let whole = test.context(&session).await;
+    assert_eq!(metadata(&of(&whole, "a90")), [Some("{\"signature\":\"a\"}".to_owned()), Some("{\"id\":1}".to_owned())]);
+    let shorter = test.app.context(&session, request).await.expect("a view");
+    for message in &shorter.messages {
+        for part in message.parts.iter().filter(|part| part.shortened.is_some()) {
+            assert!(part.metadata_json.is_none() || matches!(part.body, PartBody::ToolResult(_)), "{part:?}");
+        }
+    }
+    // A tool's result keeps its own, whatever became of the output, and so does its message.
+    let mut watch = test.watch().await;
+    let asked = test.app.start_compaction(&session, Wanted::of(CompactionKind::Prune), Caller::default()).await;
+    asked.expect("there is something to prune");
+    watch.wait_for(EventKind::Compacted).await;
+    let pruned = of(&test.context(&session).await, "t90");
+    assert!(pruned.parts[0].shortened.is_some());
+    assert_eq!(metadata(&pruned), [Some("{\"exit\":0}".to_owned())]);
+    let own = pruned.carried.as_ref().and_then(|carried| carried.metadata_json.as_deref());
+    assert_eq!(own, Some("{\"whole\":true}"));
+}
+
+#[tokio::test]
+async fn what_longhand_made_carries_nothing_of_clients() {
+    let test = TestApp::start().await;
+    let session = test.quiet_session().await;
+    test.append(&session, "u1 \"one\"\na2 \"two\" call=c\nu3 \"three\"\na4 \"four\"").await;
+    let new = longhand::app::compactions::NewSummary {
+        text: "in short".to_owned(),
+        tail_start: "u3".to_owned(),
+        ..Default::default()
+    };
+    test.app.supply_summary(&session, new, Caller::default()).await.expect("supplied");
+    test.app
+        .edit(&session, "u3", &[with_metadata(text("tres"), "{\"e\":1}")], None, by("editor"))
+        .await
+        .expect("edited");
+    let view = test.context(&session).await;
+    for message in &view.messages {
+        assert_eq!(message.carried.is_some(), message.standing == Standing::Shown, "{message:?}");
+    }
+    // An edit is a client's, and carries its own.
+    let edit = view.messages.iter().find(|message| message.parts[0].metadata_json.is_some()).expect("the edit");
+    assert_eq!(
+        edit.carried.as_ref().map(|carried| (carried.actor.as_str(), carried.client_id.clone())),
+        Some(("editor", None))
+    );
+}

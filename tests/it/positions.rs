@@ -1,0 +1,493 @@
+//! P8: an id that stands in a view means the same position in every call that takes one.
+
+use crate::support::{Line, ScriptedSummarizer, TestApp, block_on, cases, shown, text, turns};
+use longhand::app::append::OpenPart;
+use longhand::app::compactions::{NewSummary, Wanted};
+use longhand::app::context::Context;
+use longhand::app::sessions::ForkPoint;
+use longhand::app::{Error, Reason};
+use longhand::model::compaction::CompactionKind;
+use longhand::model::message::{Finish, Role};
+use longhand::model::part::PartBody;
+use longhand::model::view::{Standing, ViewMessage};
+use longhand::policy::pairing;
+use longhand::store::Caller;
+use proptest::prelude::*;
+use proptest::test_runner::{Config, TestRunner};
+
+fn none() -> Caller {
+    Caller::default()
+}
+
+fn behind(message: &str) -> ForkPoint {
+    ForkPoint { message_id: Some(message.to_owned()), ..ForkPoint::default() }
+}
+
+async fn fork(test: &TestApp, session: &str, point: ForkPoint) -> String {
+    let forked = test.app.fork_session(session, point, None, String::new(), none()).await;
+    forked.expect("forked").0.session.id.to_string()
+}
+
+async fn fork_behind(test: &TestApp, session: &str, message: &str) -> Result<String, Error> {
+    let forked = test.app.fork_session(session, behind(message), None, String::new(), none()).await?;
+    Ok(forked.0.session.id.to_string())
+}
+
+/// The id of the message that says this in a view.
+fn saying(view: &Context, words: &str) -> String {
+    let says = |message: &&ViewMessage| message.parts.iter().any(|part| part.body == PartBody::Text(words.to_owned()));
+    let found = view.messages.iter().find(says).and_then(|message| message.source);
+    found.expect("the view says it").to_string()
+}
+
+/// Four messages, the second of which was edited twice when all were there.
+async fn edited(test: &TestApp) -> (String, String) {
+    let session = test.quiet_session().await;
+    test.append(&session, "u1 \"one\"\na2 \"two\"\nu3 \"three\"\na4 \"four\"").await;
+    test.app.edit(&session, "a2", &[text("dos")], None, none()).await.expect("edited");
+    let first = saying(&test.context(&session).await, "dos");
+    test.app.edit(&session, &first, &[text("deux")], None, none()).await.expect("edited again");
+    let edit = saying(&test.context(&session).await, "deux");
+    (session, edit)
+}
+
+#[tokio::test]
+async fn a_fork_behind_an_edited_message_shows_the_edit_and_nothing_behind_it() {
+    let test = TestApp::start().await;
+    let (session, edit) = edited(&test).await;
+    let view = test.context(&session).await;
+    let part = view.messages[1].parts[0].source.expect("a part").to_string();
+    // By the id that the view shows, by that of its part, and by either of the original's.
+    for id in [edit.as_str(), &part, "a2"] {
+        let forked = fork(&test, &session, behind(id)).await;
+        assert_eq!(test.context(&forked).await.messages, view.messages[..2], "{id}");
+        test.append(&forked, "u9 \"another way\"").await;
+        assert_eq!(
+            shown(&test.context(&forked).await),
+            ["user shown: one", "assistant shown: deux", "user shown: another way"]
+        );
+    }
+    // What was edited in front of a message is so in its fork too, and a fork of the fork begins the same.
+    let later = fork(&test, &session, behind("u3")).await;
+    assert_eq!(test.context(&later).await.messages, view.messages[..3]);
+    let deeper = fork(&test, &later, behind(&edit)).await;
+    assert_eq!(test.context(&deeper).await.messages, view.messages[..2]);
+    assert_eq!(test.findings().await, []);
+}
+
+#[tokio::test]
+async fn a_rewind_to_an_edited_message_leaves_what_stands_behind_it() {
+    let test = TestApp::start().await;
+    let (session, edit) = edited(&test).await;
+    let view = test.context(&session).await;
+    test.app.rewind(&session, &edit, None, none()).await.expect("rewound");
+    assert_eq!(test.context(&session).await.messages, view.messages[..2]);
+}
+
+#[tokio::test]
+async fn a_supplied_tail_begins_where_an_edited_message_stands() {
+    let test = TestApp::start().await;
+    let (session, edit) = edited(&test).await;
+    let view = test.context(&session).await;
+    let summary = |tail_start: &str, until: &str| NewSummary {
+        text: "in short".to_owned(),
+        tail_start: tail_start.to_owned(),
+        until: until.to_owned(),
+        ..NewSummary::default()
+    };
+    let ends = fork(&test, &session, ForkPoint::default()).await;
+    let (compaction, _) = test.app.supply_summary(&session, summary(&edit, ""), none()).await.expect("supplied");
+    assert_eq!(compaction.outcome.expect("done").tail_start.map(|id| id.to_string()), Some(edit.clone()));
+    let after = test.context(&session).await;
+    assert_eq!(after.messages[after.messages.len() - 3..], view.messages[1..]);
+    // The last message in front of it is named the same way.
+    test.app.supply_summary(&ends, summary("", &edit), none()).await.expect("supplied");
+    let after = test.context(&ends).await;
+    assert_eq!(after.messages[after.messages.len() - 2..], view.messages[2..]);
+    assert!(after.messages[..after.messages.len() - 2].iter().all(|message| message.standing != Standing::Shown));
+}
+
+#[tokio::test]
+async fn a_pin_is_one_pin_whichever_id_names_it() {
+    let test = TestApp::start().await;
+    let (session, edit) = edited(&test).await;
+    let revision = async || test.revision(&session).await;
+    test.app.pin(&session, "a2", false, none()).await.expect("pinned");
+    let pinned = revision().await;
+    test.app.pin(&session, &edit, false, none()).await.expect("pinned already");
+    assert_eq!(revision().await, pinned, "one pin");
+    test.app.pin(&session, &edit, true, none()).await.expect("unpinned");
+    test.app
+        .supply_summary(
+            &session,
+            NewSummary { text: "in short".to_owned(), tail_start: "a4".to_owned(), ..NewSummary::default() },
+            none(),
+        )
+        .await
+        .expect("supplied");
+    let view = test.context(&session).await;
+    assert!(!shown(&view).iter().any(|line| line.ends_with("deux")), "{:?}", shown(&view));
+    let summary = view.messages.iter().find(|message| message.standing == Standing::Summary).expect("a summary");
+    let id = summary.source.expect("an id").to_string();
+    let refused = test.app.pin(&session, &id, false, none()).await.expect_err("it goes when the next one comes");
+    assert_eq!(refused.reason, Reason::BoundaryInvalid);
+}
+
+#[tokio::test]
+async fn a_summary_means_the_end_of_what_it_covers() {
+    let test = TestApp::start().await;
+    let session = test.quiet_session().await;
+    test.append(&session, &turns(1, 4, 50)).await;
+    let new = NewSummary { text: "in short".to_owned(), tail_start: "u3".to_owned(), ..NewSummary::default() };
+    test.app.supply_summary(&session, new, none()).await.expect("supplied");
+    let view = test.context(&session).await;
+    let tail = view.messages.iter().position(|message| message.standing == Standing::Shown).expect("a tail");
+    let marks: Vec<String> =
+        view.messages[..tail].iter().map(|message| message.source.expect("an id").to_string()).collect();
+    for id in &marks {
+        let forked = fork(&test, &session, behind(id)).await;
+        assert_eq!(test.context(&forked).await.messages, view.messages[..tail], "{:?}", shown(&view));
+    }
+    // Behind a message of the tail the summary still stands in front of it.
+    let forked = fork(&test, &session, behind("u3")).await;
+    assert_eq!(test.context(&forked).await.messages, view.messages[..=tail]);
+    test.app.rewind(&session, &marks[0], None, none()).await.expect("rewound");
+    assert_eq!(test.context(&session).await.messages, view.messages[..tail]);
+}
+
+#[tokio::test]
+async fn a_message_that_a_rewind_left_has_no_place_but_can_be_forked() {
+    let test = TestApp::start().await;
+    let (session, edit) = edited(&test).await;
+    let view = test.context(&session).await;
+    test.app.rewind(&session, "u1", None, none()).await.expect("rewound");
+    test.append(&session, "a5 \"five\"").await;
+    let app = &test.app;
+    let new = NewSummary { text: "in short".to_owned(), tail_start: "u3".to_owned(), ..NewSummary::default() };
+    let refusals = [
+        app.rewind(&session, "u3", None, none()).await.expect_err("it cannot stay"),
+        app.rewind(&session, &edit, None, none()).await.expect_err("nor can that"),
+        app.supply_summary(&session, new, none()).await.expect_err("no tail begins there"),
+    ];
+    assert!(refusals.iter().all(|error| error.reason == Reason::BoundaryInvalid), "{refusals:?}");
+    // It stands as it stood right before the rewind.
+    let forked = fork(&test, &session, behind("u3")).await;
+    assert_eq!(test.context(&forked).await.messages, view.messages[..3]);
+}
+
+#[tokio::test]
+async fn no_undo_goes_behind_the_point_of_a_fork() {
+    let test = TestApp::start().await;
+    let (session, edit) = edited(&test).await;
+    let forked = fork(&test, &session, behind(&edit)).await;
+    let begun = test.context(&forked).await.messages;
+    test.append(&forked, "u9 \"nine\"").await;
+    test.app.rewind(&forked, &edit, None, none()).await.expect("rewound");
+    test.app.undo(&forked, None, none()).await.expect("the rewind");
+    test.app.undo(&forked, None, none()).await.expect("the second edit");
+    test.app.undo(&forked, None, none()).await.expect("the first edit");
+    assert_eq!(shown(&test.context(&forked).await), ["user shown: one", "assistant shown: two", "user shown: nine"]);
+    let refused = test.app.undo(&forked, None, none()).await.expect_err("nothing of its own is left");
+    assert_eq!(refused.reason, Reason::NothingToUndo);
+    for _ in 0..3 {
+        test.app.redo(&forked, None, none()).await.expect("redone");
+    }
+    assert_eq!(test.context(&forked).await.messages, begun);
+    assert_eq!(test.findings().await, []);
+}
+
+#[tokio::test]
+async fn a_fork_that_is_asked_for_again_is_found_whatever_was_marked_since() {
+    let test = TestApp::start().await;
+    let (session, edit) = edited(&test).await;
+    let app = &test.app;
+    let ask =
+        |at: &str, client: &str| app.fork_session(&session, behind(at), Some(client.to_owned()), String::new(), none());
+    let (cut, _) = ask(&edit, "cut").await.expect("forked");
+    let (last, _) = ask("a4", "last").await.expect("forked");
+    app.edit(&session, "u1", &[text("uno")], None, none()).await.expect("edited");
+    for (at, client, expected) in [(edit.as_str(), "cut", &cut), ("a2", "cut", &cut), ("a4", "last", &last)] {
+        let (again, existed) = ask(at, client).await.expect("found");
+        assert_eq!((again.session.id, existed), (expected.session.id, true), "{at}");
+    }
+    assert_eq!(ask("u3", "cut").await.expect_err("another place").reason, Reason::ClientIdReused);
+    assert_eq!(ask("u3", "last").await.expect_err("another place").reason, Reason::ClientIdReused);
+}
+
+#[tokio::test]
+async fn a_fork_inherits_what_was_being_written_in_front_of_its_point_once_it_is_sealed() {
+    let test = TestApp::start().await;
+    let session = test.quiet_session().await;
+    test.append(&session, "u1 \"one\"\na2 \"so\" open\nu3 \"three\"\nu4 \"four\"").await;
+    let part = vec![OpenPart::Whole(text("far"))];
+    test.app.append_parts(&session, "a2", part, none()).await.expect("added");
+    test.app.finish_message(&session, "a2", Finish::default(), None, none()).await.expect("sealed");
+    let view = test.context(&session).await;
+    for (id, count) in [("u3", 3), ("a2", 2), ("u1", 1)] {
+        let forked = fork(&test, &session, behind(id)).await;
+        assert_eq!(test.context(&forked).await.messages, view.messages[..count], "{id}");
+    }
+    assert_eq!(test.findings().await, []);
+}
+
+#[tokio::test]
+async fn the_summary_of_a_branch_tells_only_of_what_the_view_loses() {
+    let script = ScriptedSummarizer::new([Line::Say("a try".to_owned()), Line::Say("a try".to_owned())]);
+    let test = TestApp::with(script.clone()).await;
+    let session = test.quiet_session().await;
+    test.append(&session, &turns(1, 4, 50)).await;
+    let new = NewSummary { text: "in short".to_owned(), tail_start: "u3".to_owned(), ..NewSummary::default() };
+    test.app.supply_summary(&session, new, none()).await.expect("supplied");
+    test.app.edit(&session, "u3", &[text("tres")], None, none()).await.expect("edited");
+    let edit = saying(&test.context(&session).await, "tres");
+    test.app.rewind_with_summary(&session, &edit, "", None, none()).await.expect("rewound");
+    let asked = &script.asked()[0].messages;
+    let told: Vec<&str> = asked.iter().filter_map(|source| source.message.client_id.as_deref()).collect();
+    assert_eq!(told, ["a3", "u4", "a4"], "neither the summary, which stays, nor the edit");
+}
+
+/// Something that happens to a session. The numbers choose among what the view shows.
+#[derive(Debug, Clone)]
+enum Act {
+    Say,
+    /// A call with its result, and what the model said to that.
+    Tool,
+    Begin,
+    End,
+    Edit(usize),
+    TakeOut(usize),
+    Pin(usize),
+    Rewind(usize),
+    Undo,
+    Redo,
+    Supply(usize),
+    Summarize(usize),
+    Fork(usize),
+    ForkNow,
+}
+
+fn act() -> impl Strategy<Value = Act> {
+    let pick = || 0_usize..100;
+    prop_oneof![
+        5 => Just(Act::Say),
+        3 => Just(Act::Tool),
+        1 => Just(Act::Begin),
+        1 => Just(Act::End),
+        4 => pick().prop_map(Act::Edit),
+        1 => pick().prop_map(Act::TakeOut),
+        1 => pick().prop_map(Act::Pin),
+        1 => pick().prop_map(Act::Rewind),
+        2 => Just(Act::Undo),
+        1 => Just(Act::Redo),
+        1 => pick().prop_map(Act::Supply),
+        1 => pick().prop_map(Act::Summarize),
+        1 => pick().prop_map(Act::Fork),
+        1 => Just(Act::ForkNow),
+    ]
+}
+
+/// A session to which things happen.
+struct Life<'a> {
+    test: &'a TestApp,
+    session: String,
+    count: usize,
+    open: Vec<String>,
+}
+
+impl Life<'_> {
+    async fn view(&self) -> Context {
+        self.test.context(&self.session).await
+    }
+
+    /// The id that a number chooses of those in the view.
+    async fn chosen(&self, number: usize) -> String {
+        let view = self.view().await;
+        let ids: Vec<String> =
+            view.messages.iter().filter_map(|message| message.source).map(|id| id.to_string()).collect();
+        ids.get(number % ids.len().max(1)).cloned().unwrap_or_default()
+    }
+
+    async fn seal(&mut self) {
+        for open in self.open.drain(..) {
+            // What a fork left behind is not its own.
+            drop(self.test.app.finish_message(&self.session, &open, Finish::default(), None, none()).await);
+        }
+    }
+
+    async fn take(&mut self, act: &Act) -> Result<(), Error> {
+        self.count += 1;
+        let (app, session, count) = (&self.test.app, self.session.clone(), self.count);
+        match *act {
+            Act::Say => drop(
+                self.test.append(&session, &format!("u{count} \"say {count}\"\na{count} \"answer {count}\"")).await,
+            ),
+            Act::Tool => {
+                let talk = format!("a{count} \"look\" call=c\nt{count} result=c:output{count}\naa{count} \"seen\"");
+                self.test.append(&session, &talk).await;
+            }
+            Act::Begin => {
+                self.test.append(&session, &format!("a{count} \"begun\" open")).await;
+                self.open.push(format!("a{count}"));
+            }
+            Act::End => self.seal().await,
+            Act::Edit(number) => {
+                let parts = [text(&format!("edit {count}"))];
+                app.edit(&session, &self.chosen(number).await, &parts, None, none()).await?;
+            }
+            Act::TakeOut(number) => drop(app.edit(&session, &self.chosen(number).await, &[], None, none()).await?),
+            Act::Pin(number) => drop(app.pin(&session, &self.chosen(number).await, number % 3 == 0, none()).await?),
+            Act::Rewind(number) => drop(app.rewind(&session, &self.chosen(number).await, None, none()).await?),
+            Act::Undo => drop(app.undo(&session, None, none()).await?),
+            Act::Redo => drop(app.redo(&session, None, none()).await?),
+            Act::Supply(number) => {
+                let tail_start = self.chosen(number).await;
+                let text = format!("supplied {count}");
+                app.supply_summary(&session, NewSummary { text, tail_start, ..NewSummary::default() }, none()).await?;
+            }
+            Act::Summarize(number) => {
+                let tail_start = self.chosen(number).await;
+                let wanted = Wanted { tail_start, ..Wanted::of(CompactionKind::Summary) };
+                app.start_compaction(&session, wanted, none()).await?;
+                self.test.settled().await;
+            }
+            Act::Fork(number) => {
+                let at = self.chosen(number).await;
+                let forked = app.fork_session(&session, behind(&at), None, String::new(), none()).await?;
+                self.session = forked.0.session.id.to_string();
+                self.open.clear();
+            }
+            Act::ForkNow => {
+                self.seal().await;
+                self.session = fork(self.test, &session, ForkPoint::default()).await;
+            }
+        }
+        Ok(())
+    }
+
+    /// Holds every id of the view against what it must mean.
+    async fn check(&mut self) {
+        self.seal().await;
+        let view = self.view().await;
+        let fresh = || fork(self.test, &self.session, ForkPoint::default());
+        for (index, message) in view.messages.iter().enumerate() {
+            let Some(source) = message.source else { continue };
+            let id = source.to_string();
+            let covered = view.covered.as_ref().is_some_and(|covered| {
+                covered.ranges.iter().any(|range| range.contains(message.revision))
+                    && message.standing == Standing::Shown
+            });
+            let forked = fork_behind(self.test, &self.session, &id).await.expect("whatever is shown can be forked");
+            let forked = self.test.context(&forked).await;
+            let rewound = fresh().await;
+            self.test.app.rewind(&rewound, &id, None, none()).await.expect("whatever is shown can stay");
+            let rewound = self.test.context(&rewound).await;
+            assert_eq!(forked.messages, rewound.messages, "{id}: a fork begins where a rewind ends");
+            if covered {
+                // It is beside a summary, and has its place in what that covers.
+                assert_eq!(forked.messages.last().and_then(|last| last.source), Some(source));
+                continue;
+            }
+            let expected = up_to(&view, index);
+            let (paired, found) = forked
+                .messages
+                .split_at_checked(expected.len())
+                .map_or((&[][..], &forked.messages[..]), |(found, paired)| (paired, found));
+            assert_eq!(found, expected, "{id}: {:#?}", shown(&view));
+            // A call whose result stands behind it is an interrupted one.
+            assert!(paired.iter().all(|message| message.standing == Standing::Paired), "{id}: {paired:?}");
+            assert_eq!(pairing::violations(&forked.messages), Vec::<String>::new());
+            // A tail may begin between a call and its result, which then is told as words.
+            if message.role != Role::Tool {
+                self.check_tail(&view, index, &id, fresh().await).await;
+            }
+        }
+    }
+
+    /// The tail of a summary that begins at a message is what the view shows from there on.
+    async fn check_tail(&self, view: &Context, index: usize, id: &str, session: String) {
+        let text = "brought along".to_owned();
+        let new = NewSummary { text, tail_start: id.to_owned(), ..NewSummary::default() };
+        let supplied = self.test.app.supply_summary(&session, new, none()).await;
+        match supplied {
+            Ok(_) => {}
+            Err(error) if error.reason == Reason::BoundaryInvalid => return,
+            Err(error) => panic!("{id}: {error}"),
+        }
+        let after = self.test.context(&session).await;
+        let first =
+            view.messages.iter().position(|message| message.source == view.messages[index].source).expect("there");
+        let expected = &view.messages[first..];
+        let tail = after.messages.len().checked_sub(expected.len()).map(|from| &after.messages[from..]);
+        assert_eq!(tail, Some(expected), "{id}: {:#?} {:#?}", shown(view), shown(&after));
+        let front = &after.messages[..after.messages.len() - expected.len()];
+        let stays = |message: &ViewMessage| message.standing != Standing::Shown || is_pinned(&after, message);
+        assert!(front.iter().all(stays), "{id}: {:#?}", shown(&after));
+    }
+}
+
+/// Whether a message is shown beside the summary that covers it.
+fn is_pinned(view: &Context, message: &ViewMessage) -> bool {
+    view.covered.as_ref().is_some_and(|covered| covered.ranges.iter().any(|range| range.contains(message.revision)))
+}
+
+/// What a view shows up to a message: all that came of it, and with a summary all that stands beside it.
+fn up_to(view: &Context, index: usize) -> &[ViewMessage] {
+    let message = &view.messages[index];
+    let last = match message.standing {
+        Standing::Summary | Standing::Marker => {
+            let beside = |other: &ViewMessage| other.standing != Standing::Shown || is_pinned(view, other);
+            view.messages.iter().take_while(|other| beside(other)).count()
+        }
+        _ => view.messages.iter().rposition(|other| other.source == message.source).expect("it is there") + 1,
+    };
+    &view.messages[..last]
+}
+
+const REFUSALS: [Reason; 8] = [
+    Reason::NothingToUndo,
+    Reason::NothingToRedo,
+    Reason::RedoOvertaken,
+    Reason::NothingToCompact,
+    Reason::BoundaryInvalid,
+    Reason::MessageOpen,
+    Reason::MessageNotFound,
+    Reason::InvalidField,
+];
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_id_means_one_position_whatever_was_done_before() {
+    let acts = prop::collection::vec(act(), 3..16);
+    let config = Config { cases: cases(24), max_shrink_iters: 200, failure_persistence: None, ..Config::default() };
+    let outcome = TestRunner::new(config).run(&acts, |acts| {
+        block_on(async {
+            let says = (0..acts.len()).map(|number| Line::Say(format!("summary {number}")));
+            let test = TestApp::with(ScriptedSummarizer::new(says)).await;
+            let session = test.quiet_session().await;
+            let mut life = Life { test: &test, session, count: 0, open: Vec::new() };
+            life.take(&Act::Say).await.expect("said");
+            for act in &acts {
+                match life.take(act).await {
+                    Ok(()) => {}
+                    Err(error) if REFUSALS.contains(&error.reason) => {}
+                    Err(error) => panic!("{act:?}: {error:?}"),
+                }
+            }
+            life.check().await;
+            assert_eq!(test.findings().await, []);
+        });
+        Ok(())
+    });
+    outcome.unwrap_or_else(|failure| panic!("{failure}"));
+}
+
+#[tokio::test]
+async fn an_edit_expands_to_what_it_replaces_and_is_no_place_for_half_a_message() {
+    let test = TestApp::start().await;
+    let (session, edit) = edited(&test).await;
+    let expanded = test.app.expand(&session, &edit, 0, "").await.expect("expanded").messages;
+    let words: Vec<String> = expanded.iter().map(crate::support::words_of).collect();
+    assert_eq!(words, ["two", "deux"]);
+    let part = expanded[0].parts[0].id.to_string();
+    let refused = test.app.edit(&session, &part, &[text("x")], None, none()).await.expect_err("a part");
+    assert_eq!(refused.reason, Reason::InvalidField);
+}
