@@ -74,8 +74,6 @@ pub(super) struct Client {
     channel: Channel,
     kept: Vec<Kept>,
     next_id: u64,
-    /// Attempts that got no answer.
-    pub(super) lost_count: u64,
 }
 
 /// A request from a named client.
@@ -92,7 +90,7 @@ impl Client {
     pub(super) fn new(world: Arc<World>, name: &str, seed: u64) -> Self {
         let channel = daemon::connect(world.service.socket());
         let rng = crate::seed::generator(seed, name);
-        Self { world, name: name.to_owned(), rng, channel, kept: Vec::new(), next_id: 0, lost_count: 0 }
+        Self { world, name: name.to_owned(), rng, channel, kept: Vec::new(), next_id: 0 }
     }
 
     /// An id that no other request or message has.
@@ -131,10 +129,7 @@ impl Client {
                     *reasons.entry((R::NAME, refusal.reason.clone())).or_default() += 1;
                     return Err(refusal);
                 }
-                Attempt::Lost => {
-                    self.lost_count += 1;
-                    count(&self.world.record.counts.lost);
-                }
+                Attempt::Lost => count(&self.world.record.counts.lost),
             }
             if began.elapsed() > ANSWER_TIME_MAX {
                 self.finding(format!("{} was not answered within {ANSWER_TIME_MAX:?}", R::NAME));

@@ -118,25 +118,12 @@ async fn extend_draft(client: &mut Client, session: &Session, open: &OpenMessage
         delta: content::words(&mut client.rng, 30),
         ..pb::AppendDraftRequest::default()
     };
-    let lost_before = client.lost_count;
     match client.ask(&request).await {
         Ok(answer) => {
             draft.text.push_str(&request.delta);
             if answer.length_bytes != i64::try_from(draft.text.len()).unwrap_or(i64::MAX) {
                 client.finding(format!("P4: a draft of {} bytes has {} now", draft.text.len(), answer.length_bytes));
             }
-            true
-        }
-        // The attempt whose answer was lost was taken.
-        Err(refusal)
-            if refusal.reason == "OFFSET_MISMATCH"
-                && client.lost_count > lost_before
-                && refusal
-                    .metadata
-                    .get("length_bytes")
-                    .is_some_and(|there| *there == (length + request.delta.len()).to_string()) =>
-        {
-            draft.text.push_str(&request.delta);
             true
         }
         Err(refusal) => {

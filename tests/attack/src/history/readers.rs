@@ -252,7 +252,9 @@ async fn expand(client: &mut Client, session: &Session) {
         let is_covered = |revision: i64| {
             covered.ranges.iter().any(|range| (range.first_revision..=range.last_revision).contains(&revision))
         };
-        for message in history.iter().filter(|message| is_covered(message.revision)) {
+        // Records are in no view, and so no summary stands for them.
+        let covered_messages = history.iter().filter(|message| message.kind() != pb::MessageKind::Record);
+        for message in covered_messages.filter(|message| is_covered(message.revision)) {
             let there = behind.iter().find(|there| there.message_id == message.message_id);
             if there.is_none_or(|there| content::parts(&there.parts) != content::parts(&message.parts)) {
                 client.finding(format!(

@@ -268,17 +268,22 @@ impl Attack {
             }
         }
         let began = Instant::now();
-        let mut quiet = 0;
-        while quiet < 3 {
+        let (mut quiet, mut head) = (0, -1);
+        while quiet < 4 {
             let current = current(&mut client, &sessions).await;
-            quiet = if current.is_empty() { quiet + 1 } else { 0 };
+            let Ok(info) = client.ask(&pb::GetServerInfoRequest {}).await else { return };
+            let jobs = info.ready_compaction_count + info.running_compaction_count + info.due_session_count;
+            let is_quiet = current.is_empty() && jobs == 0 && info.head_seq == head;
+            head = info.head_seq;
+            quiet = if is_quiet { quiet + 1 } else { 0 };
+            if began.elapsed() > SETTLE_TIME_MAX * 2 {
+                client.finding(format!("P12: the store does not come to rest: {jobs} jobs wait or run: {current:?}"));
+                return;
+            }
             for compaction in current {
-                let pb::Compaction { compaction_id, session_id, .. } = compaction.clone();
+                let pb::Compaction { compaction_id, .. } = compaction.clone();
                 if compaction.proposed_until_time.is_some() {
                     drop(client.ask(&pb::ConfirmCompactionRequest { compaction_id }).await);
-                } else if began.elapsed() > SETTLE_TIME_MAX * 2 {
-                    client.finding(format!("P12: {compaction_id} of {session_id} does not end: {compaction:?}"));
-                    return;
                 } else if began.elapsed() > SETTLE_TIME_MAX {
                     drop(client.ask(&pb::CancelCompactionRequest { compaction_id }).await);
                 }
