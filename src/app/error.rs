@@ -80,6 +80,8 @@ pub enum Reason {
     StoreBusy,
     /// The disk failed to sync: the store serves reads only.
     StoreReadOnly,
+    /// The write is done, but what it answers cannot be read: asking again with the same request id brings the answer.
+    AnswerLost,
     /// The daemon is stopping; resume with the last cursor.
     ShuttingDown,
     /// No service has a method of this name.
@@ -96,7 +98,7 @@ pub enum Reason {
 
 impl Reason {
     /// Every reason.
-    pub const ALL: [Self; 43] = [
+    pub const ALL: [Self; 44] = [
         Self::SessionNotFound,
         Self::MessageNotFound,
         Self::DraftNotFound,
@@ -134,6 +136,7 @@ impl Reason {
         Self::TooManyStreams,
         Self::StoreBusy,
         Self::StoreReadOnly,
+        Self::AnswerLost,
         Self::ShuttingDown,
         Self::MethodUnknown,
         Self::RequestTooLarge,
@@ -182,6 +185,7 @@ impl Reason {
             Self::TooManyStreams => "TOO_MANY_STREAMS",
             Self::StoreBusy => "STORE_BUSY",
             Self::StoreReadOnly => "STORE_READ_ONLY",
+            Self::AnswerLost => "ANSWER_LOST",
             Self::ShuttingDown => "SHUTTING_DOWN",
             Self::MethodUnknown => "METHOD_UNKNOWN",
             Self::RequestTooLarge => "REQUEST_TOO_LARGE",
@@ -231,6 +235,15 @@ impl Error {
             .with("what", what)
             .with("limit", limit)
             .with("actual", actual)
+    }
+
+    /// The answer to a write that is done: a read that fails behind it takes nothing back.
+    pub(super) fn answer<T>(read: std::result::Result<T, impl Into<Self>>) -> Result<T> {
+        read.map_err(|cause| {
+            let Self { message, metadata, .. } = cause.into();
+            let message = format!("it is done, but what it answers cannot be read: {message}");
+            Self { reason: Reason::AnswerLost, message, metadata }
+        })
     }
 
     /// Something that should not happen.

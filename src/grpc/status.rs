@@ -55,7 +55,7 @@ fn code(reason: Reason) -> Code {
         Reason::ContextTooLarge | Reason::TooManyStreams | Reason::RequestTooLarge => Code::ResourceExhausted,
         Reason::StoreBusy | Reason::StoreReadOnly | Reason::ShuttingDown => Code::Unavailable,
         Reason::RowCorrupt => Code::DataLoss,
-        Reason::Internal => Code::Internal,
+        Reason::AnswerLost | Reason::Internal => Code::Internal,
     }
 }
 

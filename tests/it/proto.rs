@@ -82,6 +82,7 @@ const LISTS: [(&str, &str); 2] = [
 /// Reasons that any call may end with; comments need not name them.
 const ANYWHERE: [Reason; 7] = [
     Reason::StoreReadOnly,
+    Reason::AnswerLost,
     Reason::RowCorrupt,
     Reason::Internal,
     Reason::ShuttingDown,

@@ -7,3 +7,5 @@
 pub mod daemon;
 pub mod history;
 pub mod seed;
+pub mod storage;
+pub mod vfs;
