@@ -124,7 +124,7 @@ impl Longhand {
         let enqueued = self.store().enqueue(key, caller, request, info.window, condition, None).await?;
         let enqueued = enqueued.ok_or_else(|| Error::internal("a request by hand was not taken"))?;
         self.shared.scheduler.wake();
-        Ok((self.store().compaction(enqueued.compaction).await?, enqueued.joined))
+        Ok((Error::answer(self.store().compaction(enqueued.compaction).await)?, enqueued.joined))
     }
 
     /// The places in the view between which somebody wants a summary, as far as they say so.
@@ -172,7 +172,7 @@ impl Longhand {
     /// What a request for a reduction was answered before, if it was: whatever would refuse it now comes behind that.
     async fn answered(&self, key: SessionKey, caller: &Caller) -> Result<Option<(Compaction, bool)>> {
         let Some(receipt) = self.store().kept_answer(key, caller).await? else { return Ok(None) };
-        let compaction = self.store().compaction(from_receipt(&receipt)?).await?;
+        let compaction = Error::answer(self.store().compaction(from_receipt(&receipt)?).await)?;
         Ok(Some((compaction, receipt.existed_count > 0)))
     }
 
@@ -221,7 +221,7 @@ impl Longhand {
         let enqueued = self.store().enqueue(key, caller, request, window, condition, None).await?;
         let enqueued = enqueued.ok_or_else(|| Error::internal("a report of an overflow was not taken"))?;
         self.shared.scheduler.wake();
-        Ok((self.store().compaction(enqueued.compaction).await?, enqueued.joined))
+        Ok((Error::answer(self.store().compaction(enqueued.compaction).await)?, enqueued.joined))
     }
 
     /// Puts a finished summary in force.
@@ -287,7 +287,7 @@ impl Longhand {
             tokens_before: before.estimated_tokens,
         };
         let receipt = self.store().supply(supplied).await?;
-        let compaction = self.store().compaction(from_receipt(&receipt)?).await?;
+        let compaction = Error::answer(self.store().compaction(from_receipt(&receipt)?).await)?;
         // A repeated request is answered as the first one was: then nobody had taken it back.
         Ok((Compaction { undone_revision: None, ..compaction }, receipt))
     }
@@ -354,7 +354,7 @@ impl Longhand {
         let id = compaction_id(id)?;
         self.store().confirm(id).await?;
         self.shared.scheduler.wake();
-        Ok(self.store().compaction(id).await?)
+        Error::answer(self.store().compaction(id).await)
     }
 
     /// Tries a reduction again: one that waits for its next attempt is tried at once, and for one that ended without
@@ -371,7 +371,7 @@ impl Longhand {
             CompactionState::Ready | CompactionState::Running => {
                 self.store().hurry(id, caller).await?;
                 self.shared.scheduler.wake();
-                Ok((self.store().compaction(id).await?, true))
+                Ok((Error::answer(self.store().compaction(id).await)?, true))
             }
             CompactionState::Done => {
                 Err(Error::new(Reason::CompactionEnded, "the reduction did what it was asked for")
@@ -397,7 +397,7 @@ impl Longhand {
         let id = compaction_id(id)?;
         self.store().cancel(id, caller).await?;
         self.shared.scheduler.wake();
-        Ok(self.store().compaction(id).await?)
+        Error::answer(self.store().compaction(id).await)
     }
 }
 

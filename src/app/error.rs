@@ -103,6 +103,8 @@ pub enum Reason {
     StorageFull,
     /// The file system takes no writes; nothing was written.
     StorageReadOnly,
+    /// The write is done, but what it answers cannot be read: asking again with the same request id brings the answer.
+    AnswerLost,
     /// The daemon is stopping; resume with the last cursor.
     ShuttingDown,
     /// No service has a method of this name.
@@ -119,7 +121,7 @@ pub enum Reason {
 
 impl Reason {
     /// Every reason.
-    pub const ALL: [Self; 53] = [
+    pub const ALL: [Self; 54] = [
         Self::SessionNotFound,
         Self::MessageNotFound,
         Self::DraftNotFound,
@@ -167,6 +169,7 @@ impl Reason {
         Self::StoreStopped,
         Self::StorageFull,
         Self::StorageReadOnly,
+        Self::AnswerLost,
         Self::ShuttingDown,
         Self::MethodUnknown,
         Self::RequestTooLarge,
@@ -225,6 +228,7 @@ impl Reason {
             Self::StoreStopped => "STORE_STOPPED",
             Self::StorageFull => "STORAGE_FULL",
             Self::StorageReadOnly => "STORAGE_READ_ONLY",
+            Self::AnswerLost => "ANSWER_LOST",
             Self::ShuttingDown => "SHUTTING_DOWN",
             Self::MethodUnknown => "METHOD_UNKNOWN",
             Self::RequestTooLarge => "REQUEST_TOO_LARGE",
@@ -274,6 +278,15 @@ impl Error {
             .with("what", what)
             .with("limit", limit)
             .with("actual", actual)
+    }
+
+    /// The answer to a write that is done: a read that fails behind it takes nothing back.
+    pub(super) fn answer<T>(read: std::result::Result<T, impl Into<Self>>) -> Result<T> {
+        read.map_err(|cause| {
+            let Self { message, metadata, .. } = cause.into();
+            let message = format!("it is done, but what it answers cannot be read: {message}");
+            Self { reason: Reason::AnswerLost, message, metadata }
+        })
     }
 
     /// Something that should not happen.

@@ -6,7 +6,7 @@ use crate::model::Revision;
 use crate::model::session::Session;
 use crate::model::usage::ModelWindow;
 use crate::policy::{Policy, TextWeight, presets, upgrade};
-use crate::store::{self, Caller, ForkAt, PolicyText, SessionKey};
+use crate::store::{self, Caller, ForkAt, PolicyText, Receipt, SessionKey};
 
 /// A session with its policy as text.
 #[derive(Debug, Clone, PartialEq)]
@@ -186,7 +186,7 @@ impl Longhand {
             parent,
         };
         let (key, existed) = self.store().create_session(create, caller).await?;
-        Ok((self.info(key).await?, existed))
+        Ok((Error::answer(self.info(key).await)?, existed))
     }
 
     /// The policy of a session that names none: that of the first default for its model and project.
@@ -214,6 +214,12 @@ impl Longhand {
     async fn info(&self, key: SessionKey) -> Result<SessionInfo> {
         let (session, policy) = self.store().session(key).await?;
         Ok(SessionInfo { session, policy_json: policy.json })
+    }
+
+    /// What a change that is done answers.
+    async fn changed(&self, key: SessionKey, receipt: &Receipt) -> Result<SessionChanged> {
+        let info = Error::answer(self.info(key).await)?;
+        Ok(SessionChanged { info, revision: receipt.revision, seq: receipt.seq })
     }
 
     /// A session as it stands now.
@@ -263,7 +269,7 @@ impl Longhand {
         // The new policy is worked out from the one in force, which may take the change no longer: a repeated request must
         // not get that far.
         if let Some(receipt) = self.store().kept_answer(key, &caller).await? {
-            return Ok(SessionChanged { info: self.info(key).await?, revision: receipt.revision, seq: receipt.seq });
+            return self.changed(key, &receipt).await;
         }
         let receipt = loop {
             let update = self.update_of(key, &change).await?;
@@ -274,7 +280,7 @@ impl Longhand {
             }
         };
         self.forget();
-        Ok(SessionChanged { info: self.info(key).await?, revision: receipt.revision, seq: receipt.seq })
+        self.changed(key, &receipt).await
     }
 
     /// A change with the policy that it leads to, worked out from the one in force.
@@ -316,7 +322,7 @@ impl Longhand {
         check_caller(&caller)?;
         let key = self.store().find_session(id).await?;
         let receipt = self.store().archive_session(key, restore, caller).await?;
-        Ok(SessionChanged { info: self.info(key).await?, revision: receipt.revision, seq: receipt.seq })
+        self.changed(key, &receipt).await
     }
 
     /// Makes a session that shares another's history up to a point.
@@ -340,6 +346,6 @@ impl Longhand {
         };
         let fork = store::ForkSession { client_id, at, title };
         let (fork, existed) = self.store().fork_session(key, fork, caller).await?;
-        Ok((self.info(fork).await?, existed))
+        Ok((Error::answer(self.info(fork).await)?, existed))
     }
 }

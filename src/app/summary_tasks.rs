@@ -216,7 +216,7 @@ impl Longhand {
         }
         let (compaction, token) = self.held(hold)?;
         self.shared.scheduler.tasks().complete(compaction, token, reply).await?;
-        Ok(self.store().compaction(compaction).await?)
+        Error::answer(self.store().compaction(compaction).await)
     }
 
     /// Lets go of a leased task without a summary.

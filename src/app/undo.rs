@@ -29,7 +29,7 @@ impl Longhand {
         check_caller(&caller)?;
         let key = self.store().find_session(session).await?;
         let receipt = self.store().undo(key, caller, expected_revision).await?;
-        Ok((self.reversed(key, receipt.revision).await?, receipt))
+        Ok((Error::answer(self.reversed(key, receipt.revision).await)?, receipt))
     }
 
     /// Brings back what was taken back last, unless a reduction, rewind or edit came since.
@@ -42,7 +42,7 @@ impl Longhand {
         check_caller(&caller)?;
         let key = self.store().find_session(session).await?;
         let receipt = self.store().redo(key, caller, expected_revision).await?;
-        Ok((self.reversed(key, receipt.revision).await?, receipt))
+        Ok((Error::answer(self.reversed(key, receipt.revision).await)?, receipt))
     }
 
     /// What the event of an undo or a redo is about, as it stood then: a repeated request is answered as the first one

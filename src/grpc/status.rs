@@ -71,7 +71,7 @@ fn code(reason: Reason) -> Code {
         | Reason::StorageReadOnly
         | Reason::ShuttingDown => Code::Unavailable,
         Reason::RowCorrupt => Code::DataLoss,
-        Reason::Internal => Code::Internal,
+        Reason::AnswerLost | Reason::Internal => Code::Internal,
     }
 }
 

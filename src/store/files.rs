@@ -111,12 +111,23 @@ fn refused(path: &Path, why: impl std::fmt::Display) -> Error {
     Error::Open(format!("{} {why}", path.display()))
 }
 
+/// Makes the data directory and what is missing above it. Each new name must reach the disk before anything is promised
+/// to be in it.
 fn make_directory(directory: &Path) -> Result<()> {
+    let above = |path: &Path| match path.parent() {
+        Some(parent) if parent.as_os_str().is_empty() => Some(PathBuf::from(".")),
+        parent => parent.map(Path::to_owned),
+    };
+    let missing: Vec<&Path> = directory.ancestors().take_while(|path| !path.exists()).collect();
     std::fs::DirBuilder::new()
         .recursive(true)
         .mode(PRIVATE_DIRECTORY)
         .create(directory)
-        .map_err(|error| failed("make", directory, &error))
+        .map_err(|error| failed("make", directory, &error))?;
+    for parent in missing.into_iter().filter_map(above) {
+        File::open(&parent).and_then(|parent| parent.sync_all()).map_err(|error| failed("sync", &parent, &error))?;
+    }
+    Ok(())
 }
 
 fn check_directory(path: &Path, found: &Metadata) -> Result<()> {

@@ -80,11 +80,12 @@ const LISTS: [(&str, &str); 2] = [
 ];
 
 /// Reasons that any call may end with; comments need not name them.
-const ANYWHERE: [Reason; 10] = [
+const ANYWHERE: [Reason; 11] = [
     Reason::OutcomeUncertain,
     Reason::StoreStopped,
     Reason::StorageFull,
     Reason::StorageReadOnly,
+    Reason::AnswerLost,
     Reason::RowCorrupt,
     Reason::Internal,
     Reason::ShuttingDown,

@@ -10,3 +10,5 @@ pub mod history;
 pub mod overload;
 pub mod raw;
 pub mod seed;
+pub mod storage;
+pub mod vfs;

@@ -3,8 +3,7 @@
 use clap::{Parser, Subcommand};
 use longhand::cli;
 use longhand_attack::daemon::AS_LONGHAND;
-use longhand_attack::damage;
-use longhand_attack::history;
+use longhand_attack::{damage, history, storage};
 use std::process::ExitCode;
 
 /// Attacks Longhand from outside; see docs/reliability.md.
@@ -22,6 +21,10 @@ enum Attack {
     Damage(damage::Options),
     /// Many clients over a daemon that is killed at random; everything that they were told is checked.
     History(history::Options),
+    /// Fails the i-th call of every kind to the operating system, for every i.
+    IoFaults(storage::command::IoFaults),
+    /// Cuts the power at random moments.
+    PowerCuts(storage::command::PowerCuts),
 }
 
 #[tokio::main]
@@ -36,8 +39,11 @@ async fn main() -> ExitCode {
             }
         };
     }
+    longhand::telemetry::start();
     match Arguments::parse().attack {
         Attack::Damage(options) => damage::main(options).await,
         Attack::History(options) => history::main(options).await,
+        Attack::IoFaults(attack) => attack.run().await,
+        Attack::PowerCuts(attack) => attack.run().await,
     }
 }

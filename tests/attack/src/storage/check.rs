@@ -1,0 +1,407 @@
+//! What is in a store after a fault, held against a client's record.
+
+use super::client::{Act, Answer, Client, Entry, Request, Told, caller, carry_out, nothing_was_written};
+use super::faults::copy_files;
+use super::running::{Running, panics, soon};
+use crate::vfs::scratch;
+use anyhow::{Context as _, Result};
+use longhand::app::append::ListMessages;
+use longhand::app::context::ContextRequest;
+use longhand::app::{Durability, Longhand, Reason};
+use longhand::model::Revision;
+use longhand::model::compaction::CompactionKind;
+use longhand::model::event::Event;
+use longhand::model::message::{FinishReason, Message, MessageKind, NewMessage, Role};
+use longhand::model::part::{NewPart, PartBody};
+use longhand::policy::pairing;
+use sqlx::sqlite::SqliteConnectOptions;
+use sqlx::{Connection as _, SqliteConnection};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+/// What the client was promised.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Promise {
+    /// What was acknowledged is there.
+    All,
+    /// Of what was acknowledged, the end may be gone, and nothing before it.
+    Beginning,
+}
+
+/// What is wrong with a store; nothing, if all is well.
+pub type Findings = Vec<String>;
+
+/// What a check looks at.
+struct Check<'a> {
+    running: &'a Running,
+    client: &'a Client,
+    promise: Promise,
+    /// The revision of each session before the store was opened again: the scheduler goes on at once.
+    left: BTreeMap<String, Revision>,
+    findings: Findings,
+}
+
+/// Opens the store in a directory, holds it against the record, has every request sent again, and works on.
+pub async fn check(directory: &Path, client: &Client, promise: Promise) -> Result<Findings> {
+    let left = if promise == Promise::Beginning { revisions(directory).await? } else { BTreeMap::new() };
+    let running = match Running::open(directory, Durability::Full).await? {
+        Ok(running) => running,
+        Err(error) => return Ok(vec![format!("does not open again: {error}")]),
+    };
+    let mut check = Check { running: &running, client, promise, left, findings: Findings::new() };
+    check.is_sound(directory, "after the fault").await?;
+    let lost = check.requests().await?;
+    check.views().await?;
+    check.histories(&lost).await?;
+    check.send_again(&lost).await?;
+    check.goes_on().await?;
+    check.is_sound(directory, "after working on").await?;
+    let mut findings = check.findings;
+    running.stop().await?;
+    findings.extend(panics().into_iter().map(|panic| format!("panicked: {panic}")));
+    Ok(findings)
+}
+
+fn app_of<'a>(check: &Check<'a>) -> &'a Longhand {
+    &check.running.app
+}
+
+impl Check<'_> {
+    fn found(&mut self, what: impl Into<String>) {
+        self.findings.push(what.into());
+    }
+
+    /// The database's own check, and that of the chains.
+    async fn is_sound(&mut self, directory: &Path, when: &str) -> Result<()> {
+        let options = SqliteConnectOptions::new().filename(directory.join("longhand.db"));
+        let mut database = SqliteConnection::connect_with(&options).await.context("another connection")?;
+        let told: Vec<String> = sqlx::query_scalar("pragma integrity_check").fetch_all(&mut database).await?;
+        let dangling = sqlx::query("pragma foreign_key_check").fetch_all(&mut database).await?;
+        database.close().await?;
+        if told != ["ok"] {
+            self.found(format!("{when}, integrity_check says {told:?}"));
+        }
+        if !dangling.is_empty() {
+            self.found(format!("{when}, {} references lead nowhere", dangling.len()));
+        }
+        let (found, mut items) = tokio::sync::mpsc::channel(10_000);
+        let checked = soon("the check of the chains", app_of(self).store().verify(None, found)).await?;
+        if let Err(error) = checked {
+            self.found(format!("{when}, the chains cannot be checked: {error}"));
+        }
+        while let Some(finding) = items.recv().await {
+            self.found(format!("{when}, the chains: {finding:?}"));
+        }
+        Ok(())
+    }
+
+    /// Holds every request against what is there. Says which of those that were done are gone, where that is allowed.
+    async fn requests(&mut self) -> Result<BTreeSet<usize>> {
+        let mut lost = BTreeSet::new();
+        for (index, entry) in self.client.entries.iter().enumerate() {
+            let Request { key, session, .. } = &entry.request;
+            let there = soon("a kept answer", self.there(&entry.request)).await?;
+            match (&entry.told, there) {
+                (Some((_, Told::Done(_))), None) => {
+                    lost.insert(index);
+                }
+                (Some((_, Told::Done(answer))), Some(there)) => {
+                    if there != *answer {
+                        self.found(format!("{key} in {session} was answered {answer:?}, and {there:?} is there"));
+                    }
+                    self.gone_before(&lost, index);
+                }
+                (Some((_, Told::Refused(error))), Some(_)) if nothing_was_written(error) => {
+                    self.found(format!("{key} in {session} was refused ({error:?}), and it is there"));
+                }
+                (Some((_, Told::Refused(error))), None) if error.reason == Reason::AnswerLost => {
+                    lost.insert(index);
+                }
+                (Some((_, Told::Refused(_))) | None, _) => {}
+            }
+        }
+        if self.promise == Promise::All {
+            for index in std::mem::take(&mut lost) {
+                let Entry { request, .. } = &self.client.entries[index];
+                self.found(format!(
+                    "{} in {} was acknowledged and is gone: {:.200?}",
+                    request.key, request.session, request.act
+                ));
+            }
+        }
+        Ok(lost)
+    }
+
+    /// What is there must not come behind something that is gone.
+    fn gone_before(&mut self, lost: &BTreeSet<usize>, index: usize) {
+        let entry = &self.client.entries[index];
+        let before = |lost: &&usize| {
+            let told = self.client.entries[**lost].told.as_ref().map_or(usize::MAX, |(when, _)| *when);
+            // Those that were sent together have no order.
+            told <= entry.sent && self.client.entries[**lost].sent < entry.sent
+        };
+        if let Some(gone) = lost.iter().find(before) {
+            let gone = &self.client.entries[*gone].request.key;
+            self.found(format!("{} is there, and {gone}, which was done before, is gone", entry.request.key));
+        }
+    }
+
+    /// The answer to a request as the store has it; none if the request was never carried out.
+    async fn there(&self, request: &Request) -> Option<Answer> {
+        let store = app_of(self).store();
+        if let Act::Create(_) | Act::Fork(_) = &request.act {
+            let name = if let Act::Fork(name) = &request.act { name } else { &request.session };
+            let session = app_of(self).get_session(name).await.ok()?.session;
+            return Some(Answer { ids: vec![session.id.0], revision: None });
+        }
+        let session = store.find_session(&request.session).await.ok()?;
+        match &request.act {
+            Act::Draft(message, draft, before, delta) => {
+                let text = self.draft(&request.session, message, draft).await?;
+                let (id, text) = text;
+                text.starts_with(&format!("{before}{delta}")).then(|| Answer { ids: vec![id], revision: None })
+            }
+            Act::Compact(_) => {
+                let receipt = store.kept_answer(session, &caller(request)).await.ok()??;
+                Some(Answer { ids: receipt.ids, revision: None })
+            }
+            _ => {
+                let receipt = store.kept_answer(session, &caller(request)).await.ok()??;
+                Some(Answer { ids: receipt.ids, revision: Some(receipt.revision) })
+            }
+        }
+    }
+
+    /// The words of a draft, or of the part that it became.
+    async fn draft(&self, session: &str, message: &str, draft: &str) -> Option<(uuid::Uuid, String)> {
+        let (message, drafts) = app_of(self).get_message(session, message).await.ok()?;
+        let closed = message.parts.into_iter().find(|part| part.client_id.as_deref() == Some(draft));
+        match closed.map(|part| (part.id.0, part.body)) {
+            Some((id, PartBody::Text(text))) => Some((id, text)),
+            Some(_) => None,
+            // The workload has one draft a message.
+            None => drafts.into_iter().next().map(|(id, _, text)| (id.0, text)),
+        }
+    }
+
+    /// Every view that was read is the same when it is read as of its revision, and that of now is valid and is the one
+    /// as of the newest revision.
+    async fn views(&mut self) -> Result<()> {
+        let app = app_of(self);
+        for seen in &self.client.views {
+            let left = self.left.get(&seen.session).copied().unwrap_or_default();
+            if self.promise == Promise::Beginning && seen.revision > left {
+                continue;
+            }
+            let at = ContextRequest { as_of: Some(seen.revision), ..ContextRequest::default() };
+            let name = format!("the view of {} at {}", seen.session, seen.revision);
+            match soon("a view", app.context(&seen.session, at)).await? {
+                Ok(context) if context.hash == seen.hash => {}
+                Ok(_) => self.found(format!("{name} is not what it was")),
+                Err(error) => self.found(format!("{name} is gone: {error:?}")),
+            }
+        }
+        for session in self.sessions() {
+            let now = soon("a view", app.context(&session, ContextRequest::default())).await?;
+            let Ok(now) = now else { continue };
+            let at = ContextRequest { as_of: Some(now.revision), ..ContextRequest::default() };
+            let then = soon("a view", app.context(&session, at)).await?;
+            if then.map(|then| then.hash).ok() != Some(now.hash) {
+                self.found(format!("the view of {session} is not that of its newest revision"));
+            }
+            for violation in pairing::violations(&now.messages) {
+                self.found(format!("the view of {session}: {violation}"));
+            }
+        }
+        Ok(())
+    }
+
+    /// The sessions that the client knows of.
+    fn sessions(&self) -> BTreeSet<String> {
+        let named = |entry: &Entry| match &entry.request.act {
+            Act::Fork(name) => name.clone(),
+            _ => entry.request.session.clone(),
+        };
+        self.client.entries.iter().map(named).collect()
+    }
+
+    /// Each history has what was appended, as it was sent and once, and nothing else; each request made one change.
+    async fn histories(&mut self, lost: &BTreeSet<usize>) -> Result<()> {
+        for session in self.sessions() {
+            let Ok(messages) = history(app_of(self), &session).await? else { continue };
+            let mut by_name: BTreeMap<String, Vec<Message>> = BTreeMap::new();
+            for message in messages {
+                by_name.entry(message.client_id.clone().unwrap_or_default()).or_default().push(message);
+            }
+            for (index, entry) in self.client.entries.iter().enumerate() {
+                let Act::Append(sent) = &entry.request.act else { continue };
+                if entry.request.session != session || lost.contains(&index) {
+                    continue;
+                }
+                let done = matches!(entry.told, Some((_, Told::Done(_))));
+                for sent in sent {
+                    let name = sent.client_id.as_deref().unwrap_or_default();
+                    match by_name.get(name).map(Vec::as_slice) {
+                        None if done => self.found(format!("{name} is not in the history of {session}")),
+                        None => {}
+                        Some([there]) if is_same(sent, there) => {}
+                        Some([_]) => self.found(format!("{name} in {session} is not what was sent")),
+                        Some(_) => self.found(format!("{name} is in the history of {session} more than once")),
+                    }
+                }
+            }
+            self.events(&session).await?;
+        }
+        Ok(())
+    }
+
+    /// No request made more than one change, and one that was refused made none.
+    async fn events(&mut self, session: &str) -> Result<()> {
+        let mut changes: BTreeMap<String, usize> = BTreeMap::new();
+        let Ok(events) = own_events(app_of(self), session).await? else { return Ok(()) };
+        for event in events.iter().filter(|event| event.ends_mutation && !event.request_id.is_empty()) {
+            *changes.entry(event.request_id.clone()).or_default() += 1;
+        }
+        for entry in self.client.entries.iter().filter(|entry| entry.request.session == session) {
+            let key = &entry.request.key;
+            let count = changes.get(key).copied().unwrap_or_default();
+            let refused = matches!(&entry.told, Some((_, Told::Refused(error))) if nothing_was_written(error));
+            if count > 1 || (refused && count > 0) {
+                self.found(format!("{key} in {session} made {count} changes: {:?}", entry.told));
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends everything again, in order: what was done is answered as before, and what may have been done is done once.
+    async fn send_again(&mut self, lost: &BTreeSet<usize>) -> Result<()> {
+        for (index, entry) in self.client.entries.iter().enumerate() {
+            let Request { key, session, act } = &entry.request;
+            let done = match &entry.told {
+                Some((_, Told::Done(answer))) if !lost.contains(&index) => Some(answer),
+                Some((_, Told::Refused(error))) if nothing_was_written(error) => continue,
+                _ => None,
+            };
+            if matches!(act, Act::Draft(..)) && done.is_some() {
+                continue;
+            }
+            let before = soon("a kept answer", self.there(&entry.request)).await?;
+            let again = soon("a request that is sent again", carry_out(app_of(self), &entry.request)).await?;
+            match (again, done.or(before.as_ref())) {
+                (Ok(again), Some(answer)) if again == *answer => {}
+                (Ok(again), Some(answer)) => {
+                    self.found(format!("{key} in {session} is sent again: {again:?} instead of {answer:?}"));
+                }
+                (Ok(first), None) if matches!(act, Act::Draft(..)) => drop(first),
+                (Ok(first), None) => {
+                    let second = soon("a request that is sent again", carry_out(app_of(self), &entry.request)).await?;
+                    if second.as_ref().ok() != Some(&first) {
+                        self.found(format!("{key} in {session} is done, and then {second:?} instead of {first:?}"));
+                    }
+                }
+                (Err(error), Some(_)) => self.found(format!("{key} in {session} is sent again and refused: {error:?}")),
+                (Err(error), None) if !nothing_was_written(&error) || error.reason == Reason::Internal => {
+                    self.found(format!("{key} in {session} cannot be sent again: {error:?}"));
+                }
+                (Err(_), None) => {}
+            }
+        }
+        for session in self.sessions() {
+            self.events(&session).await?;
+        }
+        Ok(())
+    }
+
+    /// The store goes on: appends are taken, and compactions end.
+    async fn goes_on(&mut self) -> Result<()> {
+        self.running.settle_for_sure().await?;
+        for session in self.sessions() {
+            // A session that was never made, or that is put away.
+            let Ok(info) = app_of(self).get_session(&session).await else { continue };
+            if info.session.state != longhand::model::session::SessionState::Active {
+                continue;
+            }
+            let say = |name: &str, role| NewMessage {
+                client_id: Some(format!("after-{session}-{name}")),
+                role,
+                kind: MessageKind::Normal,
+                parts: vec![NewPart::new(PartBody::Text("And then we went on.".to_owned()))],
+                finish: Some(longhand::model::message::Finish {
+                    reason: Some(FinishReason::Stop),
+                    ..Default::default()
+                }),
+                model: String::new(),
+                provider: String::new(),
+                origin_time: None,
+                metadata_json: None,
+            };
+            let request = |key: &str, act| Request { session: session.clone(), key: format!("after-{key}"), act };
+            let append = request("append", Act::Append(vec![say("u", Role::User), say("a", Role::Assistant)]));
+            if let Err(error) = soon("an append", carry_out(app_of(self), &append)).await? {
+                self.found(format!("{session} takes no appends any more: {error:?}"));
+            }
+            let compact = request("compact", Act::Compact(CompactionKind::Summary));
+            match soon("a compaction", carry_out(app_of(self), &compact)).await? {
+                Ok(_) => {}
+                Err(error) if error.reason == Reason::NothingToCompact => {}
+                Err(error) => self.found(format!("{session} cannot be compacted any more: {error:?}")),
+            }
+        }
+        self.running.settle_for_sure().await
+    }
+}
+
+/// The newest revision of each session in files that nobody has opened since; none where there is no store yet.
+async fn revisions(directory: &Path) -> Result<BTreeMap<String, Revision>> {
+    let copy = scratch()?;
+    copy_files(directory, copy.path())?;
+    let options = SqliteConnectOptions::new().filename(copy.path().join("longhand.db"));
+    let Ok(mut database) = SqliteConnection::connect_with(&options).await else { return Ok(BTreeMap::new()) };
+    let rows = sqlx::query_as("select client_id, revision from session where client_id is not null");
+    let rows: Vec<(String, Revision)> = rows.fetch_all(&mut database).await.unwrap_or_default();
+    database.close().await?;
+    Ok(rows.into_iter().collect())
+}
+
+/// Whether a message is what was sent; one that was sent open may have grown.
+fn is_same(sent: &NewMessage, there: &Message) -> bool {
+    let parts = sent.parts.iter().zip(&there.parts).all(|(sent, there)| sent.body == there.body);
+    let whole = sent.finish.is_none() || (sent.parts.len() == there.parts.len() && there.sealed_revision.is_some());
+    sent.role == there.role && sent.kind == there.kind && parts && whole && sent.parts.len() <= there.parts.len()
+}
+
+/// What clients wrote to a session; an error if there is no such session.
+async fn history(app: &Longhand, session: &str) -> Result<Result<Vec<Message>, longhand::app::Error>> {
+    let mut messages = Vec::new();
+    let mut list = ListMessages { page_size: 100, records: true, ..ListMessages::default() };
+    loop {
+        let page = match soon("a page", app.list_messages(session, list.clone())).await? {
+            Ok(page) => page,
+            Err(error) => return Ok(Err(error)),
+        };
+        messages.extend(page.messages);
+        if page.next_page_token.is_empty() {
+            return Ok(Ok(messages));
+        }
+        list.page_token = page.next_page_token;
+    }
+}
+
+/// A session's own events, without those that a fork inherited; an error if there is no such session.
+async fn own_events(app: &Longhand, session: &str) -> Result<Result<Vec<Event>, longhand::app::Error>> {
+    let info = match soon("a session", app.get_session(session)).await? {
+        Ok(info) => info,
+        Err(error) => return Ok(Err(error)),
+    };
+    let key = app.store().find_session(session).await?;
+    let mut events = Vec::new();
+    let mut first = 1;
+    while first <= info.session.revision {
+        let range = (first, info.session.revision);
+        let (page, _) = soon("events", app.store().history_events(key, &[], range, 500)).await??;
+        let Some(last) = page.last() else { break };
+        first = last.revision + 1;
+        events.extend(page.into_iter().filter(|event| event.session_id == info.session.id));
+    }
+    Ok(Ok(events))
+}

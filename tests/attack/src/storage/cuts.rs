@@ -1,0 +1,231 @@
+//! Power cuts: a life of the store is recorded, the power is cut at many of its moments, and each time the disk that is
+//! left is opened and held against what the client knew then.
+
+use super::check::{Findings, Promise, check};
+use super::client::Client;
+use super::running::Running;
+use super::script::{Ending, Script};
+use crate::seed;
+use crate::vfs::recording::{Damage, Luck, Recording};
+use crate::vfs::{Disk, scratch};
+use anyhow::{Result, bail};
+use longhand::app::Durability;
+use rand::Rng as _;
+use rand::rngs::StdRng;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use tempfile::TempDir;
+use tokio::task::JoinSet;
+
+/// Cuts in one recorded life.
+const CUTS_OF_ONE_LIFE: usize = 25;
+/// Checks that run at the same time: they wait for one another's threads more than for the processor.
+const AT_ONCE: usize = 4;
+/// One of so many cuts is followed by another one, while the store comes up again or shortly after.
+const TWICE: u32 = 4;
+
+/// A fault in the experiment itself, to see that it is found out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Sabotage {
+    /// Every sync is taken for done without being done.
+    ForgetSyncs,
+    /// The store syncs at checkpoints only, and is held to what it promises when it syncs at every commit.
+    SyncSeldom,
+}
+
+/// What to do.
+#[derive(Debug, Clone, Copy)]
+pub struct Options {
+    /// Where chance begins.
+    pub seed: u64,
+    /// Power cuts.
+    pub cuts: usize,
+    /// What the store is asked to promise.
+    pub durability: Durability,
+    /// A fault in the experiment.
+    pub sabotage: Option<Sabotage>,
+}
+
+/// What came of it.
+#[derive(Debug, Default)]
+pub struct Report {
+    /// Lives that were recorded.
+    pub lives: usize,
+    /// Changes to the disk in all of them.
+    pub changes: usize,
+    /// Cuts, by how the disk treated what was not synced.
+    pub cuts: BTreeMap<Luck, usize>,
+    /// Cuts at which something was not synced.
+    pub unsynced: usize,
+    /// Cuts that left a torn sector.
+    pub torn: usize,
+    /// Cuts of a store that was coming up after another cut.
+    pub twice: usize,
+    /// Requests that were acknowledged before the cuts.
+    pub acknowledged: usize,
+    /// Everything that was wrong.
+    pub findings: Findings,
+}
+
+impl Report {
+    fn add(&mut self, cut: Cut) {
+        *self.cuts.entry(cut.damage.luck).or_default() += 1;
+        self.unsynced += usize::from(cut.damage.unsynced > 0);
+        self.torn += usize::from(cut.damage.torn > 0);
+        self.twice += usize::from(cut.twice);
+        self.acknowledged += cut.acknowledged;
+        self.findings.extend(cut.findings);
+    }
+}
+
+impl std::fmt::Display for Report {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let all: usize = self.cuts.values().sum();
+        writeln!(f, "{all} power cuts in {} lives of {} changes to the disk", self.lives, self.changes)?;
+        for (luck, count) in &self.cuts {
+            let what = match luck {
+                Luck::Nothing => "nothing of what was not synced was written",
+                Luck::Everything => "everything was written",
+                Luck::InOrder => "it was written in order up to some point",
+                Luck::Scattered => "some sectors were written, in any order",
+            };
+            writeln!(f, "{count:>7}  {what}")?;
+        }
+        writeln!(f, "{:>7}  with something that was not synced", self.unsynced)?;
+        writeln!(f, "{:>7}  with torn sectors", self.torn)?;
+        writeln!(f, "{:>7}  of a store that was coming up after another cut", self.twice)?;
+        writeln!(f, "{:>7}  acknowledged requests held against what was left", self.acknowledged)?;
+        write!(f, "{:>7}  findings", self.findings.len())
+    }
+}
+
+/// A recorded life.
+struct Life {
+    recording: Recording,
+    client: Client,
+    /// The moment at which the first request was sent: what comes before is the store's making.
+    begun: usize,
+}
+
+/// What came of one cut.
+struct Cut {
+    damage: Damage,
+    twice: bool,
+    acknowledged: usize,
+    findings: Findings,
+}
+
+/// Cuts the power.
+pub async fn run(options: Options) -> Result<Report> {
+    let mut report = Report::default();
+    let mut left = options.cuts;
+    let mut number = 0;
+    while left > 0 {
+        let life = Arc::new(life(&options, number).await?);
+        report.lives += 1;
+        report.changes += life.recording.moment();
+        let cuts = left.min(CUTS_OF_ONE_LIFE);
+        left -= cuts;
+        let mut running = JoinSet::new();
+        for cut in 0..cuts {
+            if running.len() >= AT_ONCE
+                && let Some(done) = running.join_next().await
+            {
+                report.add(done??);
+            }
+            let (here, life) = (tokio::runtime::Handle::current(), life.clone());
+            running.spawn_blocking(move || here.block_on(one(options, life, number, cut)));
+        }
+        while let Some(done) = running.join_next().await {
+            report.add(done??);
+        }
+        number += 1;
+    }
+    Ok(report)
+}
+
+/// Records a life from the first file to a clean end.
+async fn life(options: &Options, number: u64) -> Result<Life> {
+    let root = scratch()?;
+    let disk = Disk::over(root.path())?;
+    if options.sabotage == Some(Sabotage::ForgetSyncs) {
+        disk.forget_syncs();
+    }
+    disk.record()?;
+    let durability = match options.sabotage {
+        Some(Sabotage::SyncSeldom) => Durability::ProcessCrash,
+        _ => options.durability,
+    };
+    let directory = data(root.path());
+    let mut script = Script::new(&disk, &directory, durability, options.seed.wrapping_add(number), 3);
+    let Ending::Finished(store) = script.live().await? else { bail!("a store on a sound disk does not open") };
+    let client = script.client;
+    store.stop().await?;
+    let Some(recording) = disk.recording() else { bail!("nothing was recorded") };
+    let begun = client.entries.first().map_or(0, |entry| entry.sent);
+    Ok(Life { recording, client, begun })
+}
+
+/// The data directory: the store makes it, so that a cut can take its name along.
+fn data(root: &Path) -> PathBuf {
+    root.join("data")
+}
+
+/// Cuts a life at a moment that is drawn, and checks what is left.
+async fn one(options: Options, life: Arc<Life>, number: u64, cut: usize) -> Result<Cut> {
+    let mut chance = seed::generator(options.seed, &format!("cut {number} {cut}"));
+    let moment = draw_moment(&life, &mut chance);
+    let left = scratch()?;
+    let damage = life.recording.cut(moment, &mut chance, left.path())?;
+    let client = life.client.at(moment);
+    let acknowledged = client.entries.iter().filter(|entry| entry.told.is_some()).count();
+    let promise = match options.durability {
+        Durability::Full => Promise::All,
+        Durability::ProcessCrash => Promise::Beginning,
+    };
+    let twice = promise == Promise::All && options.sabotage.is_none() && chance.random_ratio(1, TWICE);
+    let (left, client) = if twice { cut_again(left, client, &mut chance).await? } else { (left, client) };
+    let name = format!(
+        "life {number}, cut {cut} behind change {moment}, {damage:?}{}",
+        if twice { ", cut twice" } else { "" }
+    );
+    let findings = match check(&data(left.path()), &client, promise).await {
+        Ok(findings) => findings,
+        Err(error) => vec![format!("{error:#}")],
+    };
+    let findings = findings.into_iter().map(|finding| format!("{name}: {finding}")).collect();
+    Ok(Cut { damage, twice, acknowledged, findings })
+}
+
+/// A moment of a life: some right behind an answer, some while the store is made, the others anywhere.
+fn draw_moment(life: &Life, chance: &mut StdRng) -> usize {
+    let told: Vec<usize> = life.client.entries.iter().filter_map(|entry| Some(entry.told.as_ref()?.0)).collect();
+    match chance.random_range(0..10) {
+        0 => chance.random_range(0..=life.begun),
+        1..=3 if !told.is_empty() => told[chance.random_range(0..told.len())],
+        _ => chance.random_range(life.begun..=life.recording.moment()),
+    }
+}
+
+/// Opens what a cut left, has a client work with it, and cuts the power again at any moment of that.
+async fn cut_again(left: TempDir, client: Client, chance: &mut StdRng) -> Result<(TempDir, Client)> {
+    let disk = Disk::over(left.path())?;
+    disk.record()?;
+    let directory = data(left.path());
+    let mut script = Script::new(&disk, &directory, Durability::Full, chance.random(), 1);
+    script.client = client.as_of_before();
+    if let Ok(running) = Running::open(&directory, Durability::Full).await? {
+        for session in ["work", "quiet"] {
+            script.say_more(&running, session).await?;
+            script.look_again(&running, session).await?;
+        }
+        running.stop().await?;
+    }
+    let client = script.client;
+    let Some(recording) = disk.recording() else { bail!("nothing was recorded") };
+    let moment = chance.random_range(0..=recording.moment());
+    let again = scratch()?;
+    recording.cut(moment, chance, again.path())?;
+    Ok((again, client.at(moment)))
+}

@@ -1,0 +1,124 @@
+//! The store with all that runs over it, short of a network.
+
+use anyhow::{Context as _, Result, bail};
+use longhand::app::{self, Durability, Longhand};
+use longhand::clock::Clock;
+use longhand::scheduler::{self, Scheduler, SchedulerHandle};
+use longhand::store::{self, Store};
+use longhand::summarizer::{Extractive, Levels};
+use std::num::NonZeroUsize;
+use std::path::Path;
+use std::sync::{Arc, Mutex, Once, PoisonError};
+use std::time::Duration;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+/// Whatever takes longer hangs.
+pub const DEADLINE: Duration = Duration::from_secs(60);
+
+/// A store that is open, with its writer and its scheduler.
+pub struct Running {
+    /// The API.
+    pub app: Longhand,
+    clock: Clock,
+    wake: SchedulerHandle,
+    stopping: CancellationToken,
+    scheduler: JoinHandle<Result<(), scheduler::Error>>,
+    writer: JoinHandle<()>,
+}
+
+/// Waits for something that comes within the deadline, or hangs.
+pub async fn soon<T>(what: &str, future: impl Future<Output = T>) -> Result<T> {
+    tokio::time::timeout(DEADLINE, future).await.with_context(|| format!("hangs: {what}"))
+}
+
+impl Running {
+    /// Opens the store in a directory. The outer error is a hang, the inner one the store's refusal.
+    pub async fn open(directory: &Path, durability: Durability) -> Result<Result<Self, store::Error>> {
+        watch_for_panics();
+        let clock = Clock::default();
+        let options = store::Options { directory: directory.to_owned(), durability };
+        let (store, writer) = match soon("opening", Store::open(options, clock.clone())).await? {
+            Ok(opened) => opened,
+            Err(error) => return Ok(Err(error)),
+        };
+        let writer = tokio::spawn(writer);
+        let stopping = CancellationToken::new();
+        let options =
+            scheduler::Options { workers: NonZeroUsize::MIN.saturating_add(1), ..scheduler::Options::default() };
+        let scheduler = Scheduler::new(store.clone(), clock.clone(), Levels::all(Arc::new(Extractive)), options);
+        let options = app::Options {
+            default_preset: "opencode@seed".to_owned(),
+            defaults: Vec::new(),
+            vocabularies: Vec::new(),
+            stopping: stopping.clone(),
+        };
+        let wake = scheduler.handle();
+        let app = Longhand::new(store, wake.clone(), &clock, options);
+        let cancel = stopping.clone();
+        let scheduler = tokio::spawn(scheduler.run(cancel));
+        Ok(Ok(Self { app, clock, wake, stopping, scheduler, writer }))
+    }
+
+    /// Waits until the scheduler has nothing left to look at or to do, or for so long; says whether it came to that.
+    pub async fn settle(&self, limit: Duration) -> bool {
+        let settled = async {
+            while !self.is_settled().await {
+                tokio::time::sleep(Duration::from_millis(2)).await;
+            }
+        };
+        tokio::time::timeout(limit, settled).await.is_ok()
+    }
+
+    /// The same, with the waits of jobs that are to be tried again left out.
+    pub async fn settle_for_sure(&self) -> Result<()> {
+        let settled = async {
+            while !self.settle(Duration::from_millis(200)).await {
+                self.clock.skip_to(self.clock.now().plus_millis(10 * 60 * 1_000));
+                self.wake.wake();
+            }
+        };
+        soon("compactions do not end", settled).await
+    }
+
+    async fn is_settled(&self) -> bool {
+        let store = self.app.store();
+        let due = store.due_sessions(1).await;
+        let jobs = store.job_counts().await;
+        due.is_ok_and(|due| due.is_empty()) && jobs.is_ok_and(|counts| counts == (0, 0))
+    }
+
+    /// Stops as a daemon does. A panic or a hang is an error; that the scheduler or the writer failed is none.
+    pub async fn stop(self) -> Result<()> {
+        let Self { app, stopping, scheduler, writer, wake, .. } = self;
+        stopping.cancel();
+        let done = soon("the scheduler does not stop", scheduler).await?;
+        if done.is_err_and(|error| error.is_panic()) {
+            bail!("the scheduler panicked");
+        }
+        drop((app, wake));
+        if soon("the writer does not stop: somebody still holds the store", writer).await?.is_err() {
+            bail!("the writer panicked");
+        }
+        Ok(())
+    }
+}
+
+static PANICS: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+/// Remembers every panic of the process, wherever it was caught.
+fn watch_for_panics() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let before = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |panic| {
+            PANICS.lock().unwrap_or_else(PoisonError::into_inner).push(panic.to_string());
+            before(panic);
+        }));
+    });
+}
+
+/// The panics so far, which are forgotten.
+pub fn panics() -> Vec<String> {
+    std::mem::take(&mut *PANICS.lock().unwrap_or_else(PoisonError::into_inner))
+}

@@ -1,0 +1,358 @@
+//! The scripted workload: everything that the store can be asked for, in one short life.
+
+use super::client::{Act, Client, Request};
+use super::faults::Stage;
+use super::running::Running;
+use crate::seed;
+use crate::vfs::Disk;
+use anyhow::Result;
+use longhand::app::Durability;
+use longhand::app::sessions::NewSession;
+use longhand::model::compaction::CompactionKind;
+use longhand::model::message::{Finish, FinishReason, MessageKind, NewMessage, Role};
+use longhand::model::part::{NewPart, PartBody, ResultStatus, ToolCall, ToolResult};
+use longhand::model::usage::{ModelWindow, Usage};
+use rand::Rng as _;
+use rand::rngs::StdRng;
+use sqlx::sqlite::SqliteConnectOptions;
+use sqlx::{Connection as _, SqliteConnection};
+use std::path::Path;
+use std::time::Duration;
+
+/// How long the workload waits for compactions that a fault may hold up for longer; without one they end at once.
+const PATIENCE: Duration = Duration::from_millis(1_500);
+
+/// Brings old dialogue back, which needs the index of words.
+const LOOKS_UP: &str = r#"{"trigger": {"auto": false}, "retrieval": {"budget_tokens": 60, "passage_tokens": 30,
+    "query_units": 1000, "heading": "Earlier:"}}"#;
+/// Waits to be asked.
+const QUIET: &str = r#"{"trigger": {"auto": false}}"#;
+
+/// A client at its script.
+pub struct Script<'a> {
+    disk: &'a Disk,
+    directory: &'a Path,
+    durability: Durability,
+    chance: StdRng,
+    keys: usize,
+    /// How much is said: 1 for a short life, more for one with checkpoints of its own.
+    scale: usize,
+    /// What the client was told.
+    pub client: Client,
+}
+
+/// How a life ended.
+pub enum Ending {
+    /// At the end of the script, with the store open.
+    Finished(Box<Running>),
+    /// The store did not open.
+    Closed(longhand::store::Error),
+}
+
+impl<'a> Script<'a> {
+    /// A client that draws its words from a seed.
+    pub fn new(disk: &'a Disk, directory: &'a Path, durability: Durability, seed: u64, scale: usize) -> Self {
+        let chance = seed::generator(seed, "script");
+        Self { disk, directory, durability, chance, keys: 0, scale, client: Client::default() }
+    }
+
+    /// Lives the script from opening to the last request. Whatever is refused is noted, and the script goes on.
+    pub async fn live(&mut self) -> Result<Ending> {
+        let running = match Running::open(self.directory, self.durability).await? {
+            Ok(running) => running,
+            Err(error) => return Ok(Ending::Closed(error)),
+        };
+        self.talk(&running).await?;
+        self.stream(&running).await?;
+        self.fold().await;
+        self.compact(&running).await?;
+        running.stop().await?;
+        let running = match Running::open(self.directory, self.durability).await? {
+            Ok(running) => running,
+            Err(error) => return Ok(Ending::Closed(error)),
+        };
+        // What failed while the store was closed is known to whoever opens it: it begins with what the disk has.
+        self.client.unheard_syncs = self.disk.struck_syncs();
+        self.rewrite(&running).await?;
+        self.look_up(&running).await?;
+        self.fold().await;
+        self.crowd(&running).await?;
+        Ok(Ending::Finished(Box::new(running)))
+    }
+
+    /// Lives the part of the script that belongs to a stage.
+    pub async fn of(&mut self, stage: Stage) -> Result<Ending> {
+        match stage {
+            Stage::Making => self.begin().await,
+            Stage::Living => self.live().await,
+        }
+    }
+
+    /// Lives the beginning only: the store is made, and the first session with it.
+    pub async fn begin(&mut self) -> Result<Ending> {
+        let running = match Running::open(self.directory, self.durability).await? {
+            Ok(running) => running,
+            Err(error) => return Ok(Ending::Closed(error)),
+        };
+        self.create(&running, "work", ModelWindow::default(), "").await?;
+        let turn = self.turn("w1", 100, None);
+        self.ask(&running, "work", Act::Append(turn)).await?;
+        Ok(Ending::Finished(Box::new(running)))
+    }
+
+    /// Folds the log into the database, from a connection of its own: the store would do it once in a life that is much
+    /// longer. The store does not hear of it when this fails.
+    async fn fold(&mut self) {
+        let before = self.disk.struck_syncs();
+        let folded = async {
+            let options = SqliteConnectOptions::new().filename(self.directory.join("longhand.db"));
+            let mut database = SqliteConnection::connect_with(&options).await?;
+            let folded = sqlx::query("pragma wal_checkpoint(passive)").execute(&mut database).await;
+            drop(database.close().await);
+            folded
+        };
+        drop(folded.await);
+        self.client.unheard_syncs += self.disk.struck_syncs() - before;
+    }
+
+    /// Sessions, turns with usage, a large output.
+    async fn talk(&mut self, running: &Running) -> Result<()> {
+        let window = ModelWindow { context: 6_000, output: Some(1_000), ..ModelWindow::default() };
+        self.create(running, "work", window, "").await?;
+        self.create(running, "quiet", ModelWindow::default(), QUIET).await?;
+        self.create(running, "looks-up", ModelWindow::default(), LOOKS_UP).await?;
+        for turn in 1..=3 {
+            let turn = self.turn(&format!("w{turn}"), 900, Some(turn * 600));
+            self.ask(running, "work", Act::Append(turn)).await?;
+        }
+        for blob in 0..self.scale {
+            // Above the size of a blob, and nothing that could be compressed.
+            let output = self.noise(40 * 1_024);
+            let turn = self.tool_turn(&format!("b{blob}"), output);
+            self.ask(running, "quiet", Act::Append(turn)).await?;
+        }
+        self.look(running, "work").await
+    }
+
+    /// A reply as it is streamed.
+    async fn stream(&mut self, running: &Running) -> Result<()> {
+        let mut open = say("s1", Role::Assistant, "Looking.");
+        open.finish = None;
+        self.ask(running, "work", Act::Append(vec![say("q1", Role::User, "What is it?"), open])).await?;
+        let mut said = String::new();
+        for words in ["It ", "is a ", "matter of ", "taste."] {
+            let draft = Act::Draft("s1".to_owned(), "d1".to_owned(), said.clone(), words.to_owned());
+            said.push_str(words);
+            if !self.ask(running, "work", draft).await? {
+                // Nobody goes on with a draft of which it is not known whether it is there.
+                break;
+            }
+        }
+        let call = ToolCall {
+            call_id: "s1".to_owned(),
+            tool: "bash".to_owned(),
+            input_json: "{\"command\": \"ls\"}".to_owned(),
+            ..ToolCall::default()
+        };
+        self.ask(running, "work", Act::Parts("s1".to_owned(), vec![NewPart::new(PartBody::ToolCall(call))])).await?;
+        let usage = Usage { input: 2_500, output: 60, ..Usage::default() };
+        let finish = Finish { reason: Some(FinishReason::ToolCalls), usage: Some(usage), ..Finish::default() };
+        self.ask(running, "work", Act::Finish("s1".to_owned(), finish)).await?;
+        self.ask(running, "work", Act::Append(vec![result("s1", "main.rs".to_owned())])).await?;
+        self.look(running, "work").await
+    }
+
+    /// Compactions: by themselves, by hand, a prune.
+    async fn compact(&mut self, running: &Running) -> Result<()> {
+        for turn in 4..=7 {
+            let turn = self.turn(&format!("w{turn}"), 2_400, None);
+            self.ask(running, "work", Act::Append(turn)).await?;
+        }
+        running.settle(PATIENCE).await;
+        self.look(running, "work").await?;
+        self.ask(running, "work", Act::Compact(CompactionKind::Summary)).await?;
+        running.settle(PATIENCE).await;
+        let mut old = Vec::new();
+        for turn in 1..=5 {
+            old.extend(self.tool_turn(&format!("p{turn}"), "The same line again.\n".repeat(4_000)));
+        }
+        self.ask(running, "quiet", Act::Append(old)).await?;
+        self.ask(running, "quiet", Act::Compact(CompactionKind::Prune)).await?;
+        running.settle(PATIENCE).await;
+        self.look(running, "quiet").await
+    }
+
+    /// Marks of every kind, a fork, a session put away.
+    async fn rewrite(&mut self, running: &Running) -> Result<()> {
+        self.ask(running, "quiet", Act::Undo).await?;
+        self.ask(running, "quiet", Act::Redo).await?;
+        let better = vec![NewPart::new(PartBody::Text("A better question.".to_owned()))];
+        self.ask(running, "quiet", Act::Edit("up2".to_owned(), better)).await?;
+        self.ask(running, "quiet", Act::Pin("up1".to_owned(), false)).await?;
+        self.ask(running, "quiet", Act::Fork("fork".to_owned())).await?;
+        self.ask(running, "quiet", Act::Rewind("zp3".to_owned())).await?;
+        self.look(running, "quiet").await?;
+        let turn = self.turn("f1", 300, None);
+        self.ask(running, "fork", Act::Append(turn)).await?;
+        self.ask(running, "fork", Act::Undo).await?;
+        self.look(running, "fork").await?;
+        self.ask(running, "fork", Act::Archive(false)).await?;
+        let turn = self.turn("f2", 300, None);
+        self.ask(running, "fork", Act::Append(turn)).await?;
+        self.ask(running, "fork", Act::Archive(true)).await?;
+        self.ask(running, "work", Act::Title("Another title".to_owned())).await?;
+        self.ask(running, "quiet", Act::Pin("up1".to_owned(), true)).await?;
+        Ok(())
+    }
+
+    /// A summary that a client brings, and a question about what it covers.
+    async fn look_up(&mut self, running: &Running) -> Result<()> {
+        let talk = vec![
+            say("k1", Role::User, "The deploy key is stored in vault seven."),
+            say("k2", Role::Assistant, "Noted: vault seven."),
+            say("k3", Role::User, "Rename parse_header to readHeader in src/http/parser.rs."),
+            say("k4", Role::Assistant, "Renamed in both files."),
+        ];
+        self.ask(running, "looks-up", Act::Append(talk)).await?;
+        self.ask(running, "looks-up", Act::Supply("k3".to_owned())).await?;
+        let question = say("k5", Role::User, "Where is the deploy key stored?");
+        self.ask(running, "looks-up", Act::Append(vec![question])).await?;
+        self.look(running, "looks-up").await
+    }
+
+    /// Many at once: the writer commits them together.
+    async fn crowd(&mut self, running: &Running) -> Result<()> {
+        for round in 0..2 {
+            let mut requests = Vec::new();
+            for number in 0..6 {
+                let session = ["work", "quiet", "looks-up"][number % 3];
+                let turn = self.turn(&format!("c{round}-{number}"), 200, None);
+                requests.push(self.request(session, Act::Append(turn)));
+            }
+            self.client.send_together(self.disk, running, requests).await?;
+        }
+        running.settle(PATIENCE).await;
+        self.look(running, "work").await?;
+        self.look(running, "quiet").await
+    }
+
+    async fn create(&mut self, running: &Running, name: &str, window: ModelWindow, policy: &str) -> Result<()> {
+        let new = NewSession {
+            client_id: Some(name.to_owned()),
+            preset: "opencode@seed".to_owned(),
+            policy_override_json: policy.to_owned(),
+            window,
+            ..NewSession::default()
+        };
+        self.ask(running, name, Act::Create(Box::new(new))).await?;
+        Ok(())
+    }
+
+    fn request(&mut self, session: &str, act: Act) -> Request {
+        self.keys += 1;
+        Request { session: session.to_owned(), key: format!("r{}", self.keys), act }
+    }
+
+    /// Sends a request; says whether it was done.
+    async fn ask(&mut self, running: &Running, session: &str, act: Act) -> Result<bool> {
+        let request = self.request(session, act);
+        self.client.send(self.disk, running, request).await
+    }
+
+    async fn look(&mut self, running: &Running, session: &str) -> Result<()> {
+        self.client.look(self.disk, running, session).await?;
+        Ok(())
+    }
+
+    /// One more append, behind the script and behind every other client's.
+    pub async fn say_more(&mut self, running: &Running, session: &str) -> Result<bool> {
+        self.keys = self.keys.max(self.client.entries.len() + 1_000);
+        let name = format!("m{}", self.keys);
+        let turn = self.turn(&name, 100, None);
+        self.ask(running, session, Act::Append(turn)).await
+    }
+
+    /// One more look, behind the script.
+    pub async fn look_again(&mut self, running: &Running, session: &str) -> Result<bool> {
+        self.client.look(self.disk, running, session).await
+    }
+
+    /// A question and its answer of so many characters.
+    fn turn(&mut self, name: &str, length: usize, input: Option<i64>) -> Vec<NewMessage> {
+        let question = self.words(length);
+        let answer = self.words(length);
+        let mut answer = say(&format!("a{name}"), Role::Assistant, &answer);
+        if let (Some(finish), Some(input)) = (&mut answer.finish, input) {
+            finish.usage = Some(Usage { input, output: 50, ..Usage::default() });
+        }
+        vec![say(&format!("u{name}"), Role::User, &question), answer]
+    }
+
+    /// A question, a call, its result, an answer.
+    fn tool_turn(&mut self, name: &str, output: String) -> Vec<NewMessage> {
+        let mut calls = say(&format!("a{name}"), Role::Assistant, "Looking.");
+        let call = ToolCall {
+            call_id: name.to_owned(),
+            tool: "bash".to_owned(),
+            input_json: "{\"command\": \"cat log\"}".to_owned(),
+            ..ToolCall::default()
+        };
+        calls.parts.push(NewPart::new(PartBody::ToolCall(call)));
+        if let Some(finish) = &mut calls.finish {
+            finish.reason = Some(FinishReason::ToolCalls);
+        }
+        vec![
+            say(&format!("u{name}"), Role::User, "What does the log say?"),
+            calls,
+            result(name, output),
+            say(&format!("z{name}"), Role::Assistant, "Nothing new."),
+        ]
+    }
+
+    fn words(&mut self, length: usize) -> String {
+        const WORDS: [&str; 12] = [
+            "ledger", "harbour", "window", "needle", "copper", "winter", "signal", "margin", "vessel", "ribbon",
+            "canvas", "anchor",
+        ];
+        let mut text = String::new();
+        while text.len() < length {
+            text.push_str(WORDS[self.chance.random_range(0..WORDS.len())]);
+            text.push(' ');
+        }
+        text
+    }
+
+    /// Twice as many hexadecimal digits as bytes of noise.
+    fn noise(&mut self, bytes: usize) -> String {
+        (0..bytes).map(|_| format!("{:02x}", self.chance.random::<u8>())).collect()
+    }
+}
+
+/// A sealed message.
+fn say(name: &str, role: Role, text: &str) -> NewMessage {
+    NewMessage {
+        client_id: Some(name.to_owned()),
+        role,
+        kind: MessageKind::Normal,
+        parts: vec![NewPart::new(PartBody::Text(text.to_owned()))],
+        finish: Some(Finish { reason: (role == Role::Assistant).then_some(FinishReason::Stop), ..Finish::default() }),
+        model: String::new(),
+        provider: String::new(),
+        origin_time: None,
+        metadata_json: None,
+    }
+}
+
+/// The result of a call.
+fn result(call: &str, output: String) -> NewMessage {
+    let mut message = say(&format!("t{call}"), Role::Tool, "");
+    message.parts = vec![NewPart::new(PartBody::ToolResult(ToolResult {
+        call_id: call.to_owned(),
+        status: ResultStatus::Completed,
+        output,
+        attachments: Vec::new(),
+        start_time: None,
+        end_time: None,
+    }))];
+    message
+}
