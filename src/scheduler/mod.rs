@@ -38,6 +38,8 @@ use tokio_util::task::TaskTracker;
 use worker::Worker;
 
 pub use books::Books;
+#[doc(hidden)]
+pub use hooks::read_hook_output;
 pub use index::index;
 pub use live::SummaryDelta;
 pub use preview::Preview;

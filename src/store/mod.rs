@@ -23,6 +23,7 @@ mod reducing;
 mod reductions;
 mod reversals;
 mod requests;
+mod reread;
 mod search;
 mod sessions;
 mod spending;
@@ -46,6 +47,8 @@ pub use marks::BranchSummary;
 pub use messages::{PageOf, weigh_bytes};
 pub use open::{Durability, Options};
 pub use reductions::{Commit, Committed, ContinuationCommit, Reduction, ReplayCommit, SummaryCommit};
+#[doc(hidden)]
+pub use reread::{DiskForm, reread};
 pub use search::{Lookup, Unindexed};
 pub use sessions::{CreateSession, ForkSession, PolicyText, UpdateSession};
 pub use spending::Spent;

@@ -5,5 +5,6 @@
 //! form of each within `cargo test`; `docs/reliability.md` has the commands of the long forms and what they found.
 
 pub mod daemon;
+pub mod fuzz;
 pub mod history;
 pub mod seed;

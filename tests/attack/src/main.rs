@@ -3,7 +3,7 @@
 use clap::{Parser, Subcommand};
 use longhand::cli;
 use longhand_attack::daemon::AS_LONGHAND;
-use longhand_attack::history;
+use longhand_attack::{fuzz, history};
 use std::process::ExitCode;
 
 /// Attacks Longhand from outside; see docs/reliability.md.
@@ -17,6 +17,8 @@ struct Arguments {
 /// One variant an attack.
 #[derive(Debug, Subcommand)]
 enum Attack {
+    /// Alters inputs of every decoder a little and looks what becomes of them.
+    Fuzz(fuzz::Options),
     /// Many clients over a daemon that is killed at random; everything that they were told is checked.
     History(history::Options),
 }
@@ -34,6 +36,7 @@ async fn main() -> ExitCode {
         };
     }
     match Arguments::parse().attack {
+        Attack::Fuzz(options) => fuzz::main(&options),
         Attack::History(options) => history::main(options).await,
     }
 }

@@ -1,5 +1,7 @@
 //! The attacks in their short forms.
 
+#[path = "short/fuzz.rs"]
+mod fuzz;
 #[path = "short/history.rs"]
 mod history;
 
