@@ -41,6 +41,8 @@ use worker::Worker;
 
 pub use books::Books;
 pub use health::{Health, ReadFailure};
+#[doc(hidden)]
+pub use hooks::read_hook_output;
 pub use index::index;
 pub use live::SummaryDelta;
 pub use preview::Preview;

@@ -52,7 +52,7 @@ pub enum Error {
     #[error("the message is still open")]
     MessageOpen,
     /// The words do not follow on what the draft has.
-    #[error("the draft has {length} bytes, not {offset}")]
+    #[error("the draft has {length} bytes, and these words do not go on with it at {offset}")]
     OffsetMismatch {
         /// What the caller thought.
         offset: i64,

@@ -29,6 +29,7 @@ mod reducing;
 mod reductions;
 mod reversals;
 mod requests;
+mod reread;
 mod search;
 mod sessions;
 mod spending;
@@ -55,6 +56,8 @@ pub use messages::{PageOf, VIEW_BYTES, weigh_body, weigh_bytes};
 pub use open::{Durability, Options};
 pub use position::Place;
 pub use reductions::{Commit, Committed, ContinuationCommit, Reduction, ReplayCommit, SummaryCommit};
+#[doc(hidden)]
+pub use reread::{DiskForm, reread};
 pub use search::{Lookup, Unindexed};
 pub use sessions::{CreateSession, ForkAt, ForkSession, PolicyText, UpdateSession};
 pub use spending::Spent;

@@ -16,6 +16,8 @@ mod witness;
 
 pub use chain::Chain;
 pub use extractive::{Extractive, extract};
+#[doc(hidden)]
+pub use provider::ReplyReader;
 pub use provider::fault::{Class, Fault};
 pub use provider::gate::{Breaker, Standing};
 pub use secret::Secret;

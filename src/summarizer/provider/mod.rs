@@ -230,6 +230,11 @@ impl Provider {
             }
         }
         let response = self.patiently(request.send()).await?;
+        self.read(response, reply, listener).await
+    }
+
+    /// Reads a response to its end.
+    async fn read(&self, response: Response, reply: &mut Reply, listener: Option<&dyn Witness>) -> Result<(), Fault> {
         let status = response.status().as_u16();
         if status != 200 {
             let headers = response.headers().clone();
@@ -361,6 +366,28 @@ impl Provider {
     /// that no part of a key is left.
     fn scrubbed<'a>(&self, text: &'a str) -> Cow<'a, str> {
         self.key.as_ref().map_or(Cow::Borrowed(text), |key| key.scrub(text))
+    }
+}
+
+/// Reads responses as a provider's are read, without a network: a door for the fuzzer of `tests/attack`. Nothing else may
+/// use it: it is no part of the library's interface, and goes when the fuzzer goes.
+#[doc(hidden)]
+pub struct ReplyReader(Provider);
+
+impl ReplyReader {
+    /// A reader of what providers of a kind say; none for the built-in summarizer, which asks nobody.
+    pub fn new(kind: SummarizerKind) -> Option<Self> {
+        // Any kind will do for the other fields' defaults, and nobody listens at the address.
+        let settings = "kind = \"extractive\"\nbase_url = \"http://127.0.0.1:9\"\nmodel = \"fuzzed\"";
+        let settings = SummarizerSettings { kind, ..toml::from_str(settings).ok()? };
+        Provider::new("fuzzed", &settings, None, Clock::default()).ok().flatten().map(Self)
+    }
+
+    /// The summary in a response, or what the provider's fault means.
+    pub async fn read(&self, response: http::Response<Vec<u8>>) -> Result<String, Fault> {
+        let mut reply = Reply::default();
+        self.0.read(Response::from(response), &mut reply, None).await?;
+        reply.summary(&[])
     }
 }
 

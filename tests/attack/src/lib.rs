@@ -6,6 +6,7 @@
 
 pub mod daemon;
 pub mod damage;
+pub mod fuzz;
 pub mod history;
 pub mod overload;
 pub mod raw;

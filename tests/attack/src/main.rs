@@ -3,7 +3,7 @@
 use clap::{Parser, Subcommand};
 use longhand::cli;
 use longhand_attack::daemon::AS_LONGHAND;
-use longhand_attack::{damage, history, storage};
+use longhand_attack::{damage, fuzz, history, storage};
 use std::process::ExitCode;
 
 /// Attacks Longhand from outside; see docs/reliability.md.
@@ -19,6 +19,8 @@ struct Arguments {
 enum Attack {
     /// Files that are removed, cut off, flipped, full or read-only under the daemon.
     Damage(damage::Options),
+    /// Alters inputs of every decoder a little and looks what becomes of them.
+    Fuzz(fuzz::Options),
     /// Many clients over a daemon that is killed at random; everything that they were told is checked.
     History(history::Options),
     /// Fails the i-th call of every kind to the operating system, for every i.
@@ -42,6 +44,7 @@ async fn main() -> ExitCode {
     longhand::telemetry::start();
     match Arguments::parse().attack {
         Attack::Damage(options) => damage::main(options).await,
+        Attack::Fuzz(options) => fuzz::main(&options),
         Attack::History(options) => history::main(options).await,
         Attack::IoFaults(attack) => attack.run().await,
         Attack::PowerCuts(attack) => attack.run().await,

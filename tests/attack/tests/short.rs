@@ -2,6 +2,8 @@
 
 #[path = "short/damage.rs"]
 mod damage;
+#[path = "short/fuzz.rs"]
+mod fuzz;
 #[path = "short/history.rs"]
 mod history;
 #[path = "short/overload.rs"]

@@ -1,0 +1,122 @@
+//! Cursors and page tokens.
+
+use super::mutate::Shape;
+use super::world::{Copy, Template};
+use super::{Decoder, Input, Outcome};
+use anyhow::Result;
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use longhand::app::append::ListMessages;
+use longhand::app::events::{ListEvents, Start, SubscribeRequest};
+use longhand::app::{Error, Longhand, Reason};
+
+/// The readers of opaque tokens. The head says which list; in front of it `=` has the body sent as it is. Otherwise the
+/// body is laid over a token that the list gave out, byte by byte with exclusive or, so that an input means the same in
+/// every store.
+pub(super) struct Cursors {
+    copy: Copy,
+    /// Lists with a genuine token of each, decoded.
+    tokens: Vec<(&'static str, Vec<u8>)>,
+}
+
+const LISTS: [&str; 7] = ["events", "session events", "stream", "messages", "backward", "sessions", "expand"];
+
+impl Cursors {
+    pub(super) fn open() -> Result<Self> {
+        let copy = Template::new()?.copy()?;
+        let app = &copy.world().map_err(anyhow::Error::msg)?.app;
+        let tokens = copy.block_on(async {
+            let mut tokens = Vec::new();
+            for list in LISTS {
+                let token = ask(app, list, "").await?;
+                tokens.push((list, URL_SAFE_NO_PAD.decode(token)?));
+            }
+            Ok::<_, anyhow::Error>(tokens)
+        })?;
+        Ok(Self { copy, tokens })
+    }
+}
+
+/// Asks a list for what follows a token; the token behind that.
+async fn ask(app: &Longhand, list: &str, token: &str) -> Result<String, Error> {
+    let token = token.to_owned();
+    match list {
+        "events" | "session events" => {
+            let session = (list == "session events").then(|| "s1".to_owned());
+            let wanted = ListEvents { session, after: token, page_size: 3, ..ListEvents::default() };
+            Ok(app.list_events(wanted).await?.1)
+        }
+        "stream" => {
+            // A stream begins with a cursor, its own or the one it was given.
+            let start = if token.is_empty() { Start::Now } else { Start::After(token) };
+            let mut stream = app.subscribe(SubscribeRequest { start, ..SubscribeRequest::default() }).await?;
+            match stream.next().await? {
+                longhand::app::events::Frame::Ready { cursor, .. } => Ok(cursor),
+                other => panic!("a stream begins with {other:?}"),
+            }
+        }
+        "messages" | "backward" => {
+            let reverse = list == "backward";
+            let wanted =
+                ListMessages { page_size: 3, page_token: token, reverse, records: true, ..ListMessages::default() };
+            Ok(app.list_messages("s1", wanted).await?.next_page_token)
+        }
+        "sessions" => Ok(app.list_sessions(1, &token, None, true).await?.1),
+        _ => {
+            let (compactions, _) = app.list_compactions("s1", 10, "").await?;
+            let id = compactions.last().map(|compaction| compaction.id.to_string()).unwrap_or_default();
+            Ok(app.expand("s1", &id, 1, &token).await?.next_page_token)
+        }
+    }
+}
+
+impl Decoder for Cursors {
+    fn seeds(&mut self) -> Result<Vec<Input>> {
+        let mut seeds = Vec::new();
+        for (list, token) in &self.tokens {
+            seeds.push(Input::new(*list, vec![0; token.len()]));
+            seeds.push(Input::new(format!("={list}"), URL_SAFE_NO_PAD.encode(token)));
+            // The place alone, which is behind form and store in a cursor, and in front in a page token.
+            let at = if token.len() > 20 { 17 } else { 0 };
+            for byte in 0..8.min(token.len().saturating_sub(at)) {
+                let mut over = vec![0; token.len()];
+                over[at + byte] = 0xff;
+                seeds.push(Input::new(*list, over));
+            }
+        }
+        Ok(seeds)
+    }
+
+    fn shape(&self, _: &str) -> Shape {
+        Shape::Bytes
+    }
+
+    fn attempt(&mut self, input: &Input) -> Result<Outcome, String> {
+        let plain = input.head.strip_prefix('=');
+        let list = plain.unwrap_or(&input.head);
+        let Some((list, genuine)) = self.tokens.iter().find(|(known, _)| *known == list) else {
+            return Ok(Outcome::Refused);
+        };
+        let token = match plain {
+            Some(_) => String::from_utf8_lossy(&input.body).into_owned(),
+            None => {
+                let mut token = genuine.clone();
+                token.resize(input.body.len(), 0);
+                token.iter_mut().zip(&input.body).for_each(|(byte, over)| *byte ^= over);
+                URL_SAFE_NO_PAD.encode(token)
+            }
+        };
+        let app = &self.copy.world()?.app;
+        match self.copy.block_on(ask(app, list, &token)) {
+            Ok(_) => Ok(Outcome::Taken),
+            Err(error) => match error.reason {
+                Reason::CursorInvalid
+                | Reason::CursorForeign
+                | Reason::CursorOutOfRange
+                | Reason::PageTokenInvalid
+                | Reason::RevisionOutOfRange => Ok(Outcome::Refused),
+                other => Err(format!("a token for {list} is answered with {}: {error}", other.as_str())),
+            },
+        }
+    }
+}

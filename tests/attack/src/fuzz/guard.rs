@@ -1,0 +1,134 @@
+//! What watches an attempt: panics on any thread, time, memory, and a crash of the whole process.
+
+use super::Outcome;
+use anyhow::{Context as _, Result};
+use std::fs::File;
+use std::os::unix::fs::FileExt as _;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
+use std::time::{Duration, Instant};
+
+/// An attempt that takes longer hangs. Long, because the machine may be busy with other things.
+const ATTEMPT_MAX: Duration = Duration::from_secs(60);
+
+/// Panics since the last attempt began, on whatever thread.
+static PANICS: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+/// Whether panics are collected rather than printed.
+static COLLECTS: AtomicBool = AtomicBool::new(false);
+
+static HOOK: Once = Once::new();
+
+fn panics() -> MutexGuard<'static, Vec<String>> {
+    PANICS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn collect_panics() {
+    HOOK.call_once(|| {
+        let usual = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |panic| {
+            // A test's own panic is the harness's business.
+            let ours = std::thread::current().name().is_some_and(|name| name.starts_with("fuzz"));
+            if COLLECTS.load(Ordering::Relaxed) && ours {
+                let place = panic.location().map(ToString::to_string).unwrap_or_default();
+                let said = panic.payload_as_str().unwrap_or_default();
+                panics().push(format!("panicked at {place}: {said}"));
+            } else {
+                usual(panic);
+            }
+        }));
+    });
+    COLLECTS.store(true, Ordering::Relaxed);
+}
+
+/// Watches the attempts of one target.
+pub struct Guard {
+    /// The input in hand, so that a crash which nothing can catch leaves it behind.
+    last: File,
+    path: PathBuf,
+    folder: PathBuf,
+    /// Milliseconds since `began` at which the attempt in hand began; zero for none.
+    since: Arc<AtomicU64>,
+    began: Instant,
+    ended: Arc<AtomicBool>,
+}
+
+impl Guard {
+    /// Watches a target; inputs that fail are kept in a folder.
+    pub fn new(name: &str, folder: &Path) -> Result<Self> {
+        collect_panics();
+        std::fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
+        let path = std::env::temp_dir().join(format!("longhand-fuzz-{}-{name}", std::process::id()));
+        let last = File::options().read(true).write(true).create(true).truncate(true).open(&path)?;
+        let (since, ended, began) = (Arc::<AtomicU64>::default(), Arc::<AtomicBool>::default(), Instant::now());
+        let (watched, done, place) = (since.clone(), ended.clone(), path.clone());
+        std::thread::spawn(move || {
+            while !done.load(Ordering::Relaxed) {
+                std::thread::sleep(Duration::from_millis(200));
+                let since = watched.load(Ordering::Relaxed);
+                if since > 0 && began.elapsed() > Duration::from_millis(since) + ATTEMPT_MAX {
+                    eprintln!("an attempt hangs; its input is {}", place.display());
+                    std::process::exit(2);
+                }
+            }
+        });
+        Ok(Self { last, path, folder: folder.to_owned(), since, began, ended })
+    }
+
+    /// Runs one attempt: what it says, or that it panicked.
+    pub fn attempt(
+        &mut self,
+        input: &[u8],
+        attempt: impl FnOnce() -> Result<Outcome, String>,
+    ) -> Result<Outcome, String> {
+        panics().clear();
+        let kept = self.last.set_len(0).and_then(|()| self.last.write_all_at(input, 0));
+        kept.map_err(|error| format!("the input cannot be kept: {error}"))?;
+        let now = u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX);
+        self.since.store(now.max(1), Ordering::Relaxed);
+        let outcome = catch_unwind(AssertUnwindSafe(attempt));
+        self.since.store(0, Ordering::Relaxed);
+        if let Some(panic) = panics().pop() {
+            return Err(panic);
+        }
+        outcome.unwrap_or_else(|_| Err("panicked without a word".to_owned()))
+    }
+
+    /// The input of the last attempt.
+    pub fn last(&self) -> Vec<u8> {
+        std::fs::read(&self.path).unwrap_or_default()
+    }
+
+    /// Keeps an input that failed, under a name that its content gives it, and says so.
+    pub fn keep(&self, input: &[u8], why: &str) -> Result<()> {
+        let path = self.folder.join(hash(input));
+        std::fs::write(&path, input)?;
+        println!("{}: {why}", path.display());
+        Ok(())
+    }
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        self.ended.store(true, Ordering::Relaxed);
+        drop(std::fs::remove_file(&self.path));
+    }
+}
+
+/// A name for bytes: FNV-1a in hex digits.
+fn hash(bytes: &[u8]) -> String {
+    let mut hash = 0xcbf2_9ce4_8422_2325_u64;
+    for byte in bytes {
+        hash = (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3);
+    }
+    format!("{hash:016x}")
+}
+
+/// Memory of this process that is in use, in bytes.
+pub fn resident_bytes() -> u64 {
+    let pages = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
+    let pages = pages.split(' ').nth(1).and_then(|pages| pages.parse::<u64>().ok()).unwrap_or(0);
+    pages * 4096
+}

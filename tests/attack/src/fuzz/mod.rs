@@ -1,0 +1,312 @@
+//! Mutation fuzzing of every decoder: what is accepted is altered a little, and whatever becomes of it must be taken or
+//! refused with a reason. Nothing may panic, hang, take memory without a bound, or be answered with INTERNAL.
+//!
+//! An input is one line, its *head*, and a body. The head says which decoder of the target is meant; the body is what it
+//! reads. Inputs that failed once stand in `corpus/TARGET/`, and tests try them again.
+
+pub mod guard;
+pub mod mutate;
+mod cursors;
+mod disk;
+mod import;
+mod policies;
+mod replies;
+mod rpc;
+mod rows;
+mod settings;
+mod world;
+
+use crate::seed::generator;
+use anyhow::{Context as _, Result, bail};
+use clap::{Args, ValueEnum};
+use guard::Guard;
+use mutate::Shape;
+use rand::Rng as _;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+/// How far a target's memory may grow beyond what it had before its first input.
+const GROWTH_MAX: u64 = 1024 * 1024 * 1024;
+
+/// Failures after which a target is given up: more of them say nothing new.
+const FAILURES_MAX: usize = 10;
+
+/// The stack of the daemon's own threads: a decoder that recurses has no more.
+const STACK_BYTES: usize = 2 * 1024 * 1024;
+
+/// What is fuzzed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Target {
+    /// Requests of every method: bytes and frames, through the real services.
+    Rpc,
+    /// Cursors and page tokens.
+    Cursors,
+    /// The forms of bytes in the database.
+    Disk,
+    /// Rows of a database that is being read.
+    Rows,
+    /// Transcripts of other agents.
+    Import,
+    /// The configuration file.
+    Settings,
+    /// Policies and overrides, and decisions under those that are valid.
+    Policies,
+    /// Replies of model providers, and what hooks print.
+    Replies,
+}
+
+impl Target {
+    /// Its name on the command line and in the corpus.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Rpc => "rpc",
+            Self::Cursors => "cursors",
+            Self::Disk => "disk",
+            Self::Rows => "rows",
+            Self::Import => "import",
+            Self::Settings => "settings",
+            Self::Policies => "policies",
+            Self::Replies => "replies",
+        }
+    }
+
+    fn open(self) -> Result<Box<dyn Decoder>> {
+        Ok(match self {
+            Self::Rpc => Box::new(rpc::Rpc::open()?),
+            Self::Cursors => Box::new(cursors::Cursors::open()?),
+            Self::Disk => Box::new(disk::Disk::open()?),
+            Self::Rows => Box::new(rows::Rows::open()?),
+            Self::Import => Box::new(import::Import),
+            Self::Settings => Box::new(settings::Settings::open()?),
+            Self::Policies => Box::new(policies::Policies::open()),
+            Self::Replies => Box::new(replies::Replies::open()?),
+        })
+    }
+
+    /// Of how many inputs, when all targets share them, this one gets a part of a hundred: cheap ones get more.
+    fn share(self) -> u64 {
+        match self {
+            Self::Rpc => 8,
+            Self::Cursors => 3,
+            Self::Disk => 36,
+            Self::Rows => 1,
+            Self::Import => 18,
+            Self::Settings => 9,
+            Self::Policies => 7,
+            Self::Replies => 18,
+        }
+    }
+}
+
+/// The command line of the long form.
+#[derive(Debug, Clone, Args)]
+pub struct Options {
+    /// Draws the mutations; the ids and times in a fresh database differ all the same.
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+    /// Mutations in all, or of the one target that is named.
+    #[arg(long, default_value_t = 1_000_000)]
+    pub mutations: u64,
+    /// This target alone.
+    #[arg(long)]
+    pub target: Option<Target>,
+    /// Where inputs that fail are kept.
+    #[arg(long, default_value = "target/fuzz")]
+    pub keep: PathBuf,
+}
+
+/// An input.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Input {
+    /// Which decoder is meant.
+    pub head: String,
+    /// What it reads.
+    pub body: Vec<u8>,
+}
+
+impl Input {
+    /// An input of a target's own.
+    pub fn new(head: impl Into<String>, body: impl Into<Vec<u8>>) -> Self {
+        Self { head: head.into(), body: body.into() }
+    }
+
+    fn read(bytes: &[u8]) -> Self {
+        let end = bytes.iter().position(|byte| *byte == b'\n').unwrap_or(bytes.len());
+        let head = String::from_utf8_lossy(&bytes[..end]).into_owned();
+        Self { head, body: bytes.get(end + 1..).unwrap_or_default().to_vec() }
+    }
+
+    fn write(&self) -> Vec<u8> {
+        [self.head.as_bytes(), b"\n", &self.body].concat()
+    }
+}
+
+/// What became of an input.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    /// It was accepted.
+    Taken,
+    /// It was refused, with a reason where there is one.
+    Refused,
+}
+
+/// Something that reads bytes from outside.
+pub trait Decoder {
+    /// Inputs that are accepted as they are, to be altered.
+    fn seeds(&mut self) -> Result<Vec<Input>>;
+    /// What a body looks like.
+    fn shape(&self, head: &str) -> Shape;
+    /// Words of the format.
+    fn words(&self) -> &'static [&'static str] {
+        &[]
+    }
+    /// Has an input read; an error is a broken promise.
+    fn attempt(&mut self, input: &Input) -> Result<Outcome, String>;
+    /// What is checked once at the end.
+    fn finish(&mut self) -> Result<(), String> {
+        Ok(())
+    }
+}
+
+/// What a run of one target came to.
+#[derive(Debug, Clone, Default)]
+pub struct Tally {
+    /// Mutations that were tried.
+    pub tried: u64,
+    /// Those of them that were accepted.
+    pub taken: u64,
+    /// The time it took.
+    pub time: Duration,
+    /// How far memory grew.
+    pub growth: u64,
+    /// What failed, and why.
+    pub failures: Vec<(Input, String)>,
+}
+
+/// The long form, as a program.
+pub fn main(options: &Options) -> ExitCode {
+    match run(options) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Runs the long form, and fails if anything did.
+fn run(options: &Options) -> Result<()> {
+    let targets = options.target.map_or_else(|| Target::value_variants().to_vec(), |target| vec![target]);
+    println!("seed {}", options.seed);
+    let mut failed = 0;
+    let mut tried = 0;
+    for target in targets {
+        let mutations = match options.target {
+            Some(_) => options.mutations,
+            None => options.mutations * target.share() / 100,
+        };
+        let tally = fuzz(target, options.seed, mutations, &options.keep)?;
+        let seconds = tally.time.as_secs_f64();
+        println!(
+            "{:9} {:8} mutations  {:8} taken  {:6.1} s  {:8.0} a second  {:4} MiB more memory  {} failures",
+            target.name(),
+            tally.tried,
+            tally.taken,
+            seconds,
+            tally.tried as f64 / seconds.max(1e-9),
+            tally.growth >> 20,
+            tally.failures.len(),
+        );
+        tried += tally.tried;
+        failed += tally.failures.len();
+    }
+    println!("{tried} mutations");
+    if failed > 0 { bail!("{failed} inputs failed; they are in {}", options.keep.display()) } else { Ok(()) }
+}
+
+/// Fuzzes one target. Inputs that fail are written beneath `keep`, where they can be looked at and moved to the corpus.
+pub fn fuzz(target: Target, seed: u64, mutations: u64, keep: &Path) -> Result<Tally> {
+    let keep = keep.join(target.name());
+    on_a_small_stack(move || {
+        let mut decoder = target.open()?;
+        let mut guard = Guard::new(target.name(), &keep)?;
+        let mut rng = generator(seed, target.name());
+        let mut tally = Tally::default();
+        let seeds = decoder.seeds()?;
+        for seed in &seeds {
+            if let Err(why) = guard.attempt(&seed.write(), || decoder.attempt(seed)) {
+                tally.failures.push((seed.clone(), why));
+            }
+        }
+        let began = Instant::now();
+        let before = guard::resident_bytes();
+        while tally.tried < mutations && tally.failures.len() < FAILURES_MAX {
+            let base = &seeds[rng.random_range(0..seeds.len())];
+            let other = &seeds[rng.random_range(0..seeds.len())];
+            let shape = decoder.shape(&base.head);
+            let head = if rng.random_ratio(1, 40) { &other.head } else { &base.head };
+            let body = mutate::mutate(&mut rng, &base.body, &other.body, shape, decoder.words());
+            let input = Input::new(head.clone(), body);
+            tally.tried += 1;
+            match guard.attempt(&input.write(), || decoder.attempt(&input)) {
+                Ok(Outcome::Taken) => tally.taken += 1,
+                Ok(Outcome::Refused) => {}
+                Err(why) if tally.failures.iter().any(|(_, known)| *known == why) => {}
+                Err(why) => {
+                    guard.keep(&input.write(), &why)?;
+                    tally.failures.push((input, why));
+                }
+            }
+            if tally.tried % 256 == 0 {
+                tally.growth = tally.growth.max(guard::resident_bytes().saturating_sub(before));
+                if tally.growth > GROWTH_MAX {
+                    tally.failures.push((input_of(&guard), format!("memory grew by {} MiB", tally.growth >> 20)));
+                    break;
+                }
+            }
+        }
+        tally.time = began.elapsed();
+        if let Err(why) = guard.attempt(b"finish\n", || decoder.finish().map(|()| Outcome::Taken)) {
+            tally.failures.push((Input::new("finish", ""), why));
+        }
+        Ok(tally)
+    })
+}
+
+fn input_of(guard: &Guard) -> Input {
+    Input::read(&guard.last())
+}
+
+/// Tries every kept input of a target again, and its seeds; says which failed and why.
+pub fn replay(target: Target, corpus: &Path) -> Result<Vec<(String, String)>> {
+    let folder = corpus.join(target.name());
+    on_a_small_stack(move || {
+        let mut decoder = target.open()?;
+        let mut guard = Guard::new(target.name(), &std::env::temp_dir())?;
+        let mut failed = Vec::new();
+        let mut files: Vec<PathBuf> = match std::fs::read_dir(&folder) {
+            Ok(entries) => entries.map(|entry| entry.map(|entry| entry.path())).collect::<std::io::Result<_>>()?,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Vec::new(),
+            Err(error) => return Err(error.into()),
+        };
+        files.sort();
+        for file in files {
+            let bytes = std::fs::read(&file).with_context(|| file.display().to_string())?;
+            let input = Input::read(&bytes);
+            if let Err(why) = guard.attempt(&bytes, || decoder.attempt(&input)) {
+                failed.push((file.display().to_string(), why));
+            }
+        }
+        if let Err(why) = decoder.finish() {
+            failed.push(("finish".to_owned(), why));
+        }
+        Ok(failed)
+    })
+}
+
+/// Runs something on a thread with as little stack as the daemon's own have.
+fn on_a_small_stack<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
+    let thread = std::thread::Builder::new().name("fuzz".to_owned()).stack_size(STACK_BYTES).spawn(work)?;
+    thread.join().map_err(|_| anyhow::anyhow!("the fuzzer itself panicked"))?
+}

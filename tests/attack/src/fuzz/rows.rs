@@ -1,0 +1,282 @@
+//! Rows of a database that is being read: somebody was at it with a tool, or the disk was.
+
+use super::mutate::Shape;
+use super::world::{Copy, Template, once};
+use super::{Decoder, Input, Outcome};
+use anyhow::Result;
+use longhand::app::append::ListMessages;
+use longhand::app::context::ContextRequest;
+use longhand::app::events::{Frame, ListEvents, Start, SubscribeRequest};
+use longhand::app::{Error, Longhand, Reason};
+use longhand::store::SessionKey;
+use sqlx::{AssertSqlSafe, Row as _, SqliteConnection};
+
+/// Columns that are altered: all that readers decode or rely on. Those behind the bar name or order rows, so that another
+/// row may be found in their place; a decoder must stand that too, but it is not one row's damage then.
+const COLUMNS: [(&str, &str); 44] = [
+    ("event", "body"),
+    ("event", "kind"),
+    ("event", "hash"),
+    ("event", "time"),
+    ("event", "actor"),
+    ("event", "ends_mutation"),
+    ("message", "head"),
+    ("message", "seal"),
+    ("message", "role"),
+    ("message", "kind"),
+    ("message", "create_time"),
+    ("message", "client_id"),
+    ("message", "sealed_revision"),
+    ("part", "body"),
+    ("part", "codec"),
+    ("part", "length"),
+    ("part", "kind"),
+    ("part", "client_id"),
+    ("mark", "body"),
+    ("mark", "kind"),
+    ("layout", "body"),
+    ("draft", "body"),
+    ("draft", "kind"),
+    ("job", "outcome"),
+    ("job", "failure"),
+    ("job", "state"),
+    ("job", "kind"),
+    ("job", "trigger"),
+    ("job", "window"),
+    ("job", "level"),
+    ("session", "window"),
+    ("session", "metadata_json"),
+    ("session", "state"),
+    ("session", "title"),
+    ("request", "receipt"),
+    ("request", "payload_hash"),
+    ("pruned", "cut"),
+    ("pruned", "compaction_id"),
+    // | what names or orders rows
+    ("event", "revision"),
+    ("message", "revision"),
+    ("message", "lane"),
+    ("part", "revision"),
+    ("part", "public_id"),
+    ("session", "revision"),
+];
+
+/// How many of the columns stand before the bar.
+const OF_ONE_ROW: usize = 38;
+
+/// Altered rows. The head is a table, a column and the number of a row of `s1`, from 0: `event body 7`. The body is what
+/// the column holds then: as it is in a column of bytes, as text in one of text, in digits in one of numbers.
+pub(super) struct Rows {
+    copy: Copy,
+    database: SqliteConnection,
+    /// What `s2` answers when nothing is wrong with it.
+    other: String,
+}
+
+impl Rows {
+    pub(super) fn open() -> Result<Self> {
+        let copy = Template::new()?.copy()?;
+        let database = copy.block_on(async {
+            let mut database = copy.database().await?;
+            let triggers: Vec<String> = sqlx::query_scalar("select name from sqlite_master where type = 'trigger'")
+                .fetch_all(&mut database)
+                .await?;
+            for trigger in triggers {
+                sqlx::raw_sql(AssertSqlSafe(format!("drop trigger {trigger}"))).execute(&mut database).await?;
+            }
+            sqlx::raw_sql("pragma ignore_check_constraints = on").execute(&mut database).await?;
+            Ok::<_, anyhow::Error>(database)
+        })?;
+        let app = copy.world().map_err(anyhow::Error::msg)?.app.clone();
+        let other = copy.block_on(answers_of_other(&app)).map_err(|error| anyhow::anyhow!("s2: {error}"))?;
+        Ok(Self { copy, database, other })
+    }
+}
+
+/// Which rows of a table are `s1`'s, as a condition.
+fn of_session(table: &str) -> &'static str {
+    match table {
+        "session" => "client_id = 's1'",
+        "part" | "draft" => "message_id in (select id from message where session_id = 1)",
+        _ => "session_id = 1",
+    }
+}
+
+/// How a row is named for good while one of its columns is altered.
+fn key_of(table: &str) -> &'static str {
+    match table {
+        "request" => "request_id",
+        "pruned" => "part_id",
+        "mark" | "layout" => "revision",
+        "event" => "seq",
+        _ => "id",
+    }
+}
+
+/// Everything that reads `s1` and the table; what was refused, and why.
+async fn read_all(app: &Longhand, table: &str) -> Vec<(&'static str, Error)> {
+    let mut refused = Vec::new();
+    let mut note = |what: &'static str, answer: Result<(), Error>| {
+        if let Err(error) = answer {
+            refused.push((what, error));
+        }
+    };
+    note("session", app.get_session("s1").await.map(drop));
+    match table {
+        "event" => note("events", all_events(app).await),
+        "draft" | "session" => {}
+        "request" => {
+            let again = app.undo("s1", None, once("undo")).await;
+            note("request", again.map(drop));
+        }
+        "job" => {
+            note("compactions", app.list_compactions("s1", 50, "").await.map(drop));
+            note("context", app.context("s1", ContextRequest::default()).await.map(drop));
+        }
+        _ => {
+            note("context", app.context("s1", ContextRequest::default()).await.map(drop));
+            let as_of = ContextRequest { as_of: Some(20), ..ContextRequest::default() };
+            note("context then", app.context("s1", as_of).await.map(drop));
+            for reverse in [false, true] {
+                let list =
+                    ListMessages { page_size: 1_000, reverse, records: true, derived: true, ..Default::default() };
+                note("messages", app.list_messages("s1", list).await.map(drop));
+            }
+            note("fork", app.context("f1", ContextRequest::default()).await.map(drop));
+        }
+    }
+    if matches!(table, "draft" | "message" | "part") {
+        note("open", app.get_message("s1", "o1").await.map(drop));
+    }
+    note("snapshot", snapshot(app).await);
+    note("verify", verify(app).await);
+    refused
+}
+
+async fn all_events(app: &Longhand) -> Result<(), Error> {
+    let session = Some("s1".to_owned());
+    app.list_events(ListEvents { session, content: true, page_size: 1_000, ..ListEvents::default() }).await.map(drop)
+}
+
+async fn snapshot(app: &Longhand) -> Result<(), Error> {
+    let sessions = vec!["s1".to_owned()];
+    let request = SubscribeRequest { sessions, start: Start::Snapshot, ..SubscribeRequest::default() };
+    let mut stream = app.subscribe(request).await?;
+    while !matches!(stream.next().await?, Frame::SnapshotEnd { .. }) {}
+    Ok(())
+}
+
+async fn verify(app: &Longhand) -> Result<(), Error> {
+    let key: SessionKey = app.store().find_session("s1").await?;
+    let (found, mut items) = tokio::sync::mpsc::channel(10_000);
+    app.store().verify(Some(key), found).await?;
+    while items.recv().await.is_some() {}
+    Ok(())
+}
+
+/// What another session answers.
+async fn answers_of_other(app: &Longhand) -> Result<String, Error> {
+    let session = app.get_session("s2").await?;
+    let context = app.context("s2", ContextRequest::default()).await?;
+    let list = ListMessages { records: true, derived: true, ..ListMessages::default() };
+    let messages = app.list_messages("s2", list).await?;
+    Ok(format!("{session:?} {context:?} {messages:?}"))
+}
+
+/// A value on its way into a column, as the column's type wants it.
+async fn write(
+    database: &mut SqliteConnection,
+    (table, column): (&str, &str),
+    (key, row): (&str, &str),
+    kind: &str,
+    value: Option<&[u8]>,
+) -> Result<u64, sqlx::Error> {
+    let sql = format!("update {table} set {column} = $1 where {key} = $2 and {}", of_session(table));
+    let query = sqlx::query(AssertSqlSafe(sql));
+    let text = |value: &[u8]| String::from_utf8_lossy(value).into_owned();
+    let query = match (kind, value) {
+        (_, None) => query.bind(None::<i64>),
+        ("integer", Some(value)) => query.bind(text(value).trim().parse::<i64>().unwrap_or(i64::MIN)),
+        ("text", Some(value)) => query.bind(text(value)),
+        (_, Some(value)) => query.bind(value.to_vec()),
+    };
+    let query = match row.parse::<i64>() {
+        Ok(number) if key != "request_id" => query.bind(number),
+        _ => query.bind(row.to_owned()),
+    };
+    Ok(query.execute(database).await?.rows_affected())
+}
+
+type Original = (String, String, Option<Vec<u8>>);
+
+impl Rows {
+    /// The key of a row, the type of its column, and what the column holds.
+    fn original(&mut self, (table, column): (&str, &str), number: usize) -> Result<Option<Original>, sqlx::Error> {
+        let (key, mine) = (key_of(table), of_session(table));
+        let sql = format!(
+            "select cast({key} as text), typeof({column}), cast({column} as blob) from {table} where {mine} \
+             order by {key} limit 1 offset {number}"
+        );
+        let row = self.copy.block_on(sqlx::query(AssertSqlSafe(sql)).fetch_optional(&mut self.database))?;
+        row.map(|row| Ok((row.try_get(0)?, row.try_get(1)?, row.try_get(2)?))).transpose()
+    }
+}
+
+impl Decoder for Rows {
+    fn seeds(&mut self) -> Result<Vec<Input>> {
+        let mut seeds = Vec::new();
+        for (table, column) in COLUMNS {
+            for number in 0..60 {
+                let Some((_, _, value)) = self.original((table, column), number)? else { break };
+                if let Some(value) = value
+                    && value.len() < 64 * 1024
+                {
+                    seeds.push(Input::new(format!("{table} {column} {number}"), value));
+                }
+            }
+        }
+        Ok(seeds)
+    }
+
+    fn shape(&self, head: &str) -> Shape {
+        match head.split(' ').nth(1).unwrap_or_default() {
+            "body" | "head" | "seal" | "outcome" | "failure" | "window" | "receipt" | "cut" => Shape::Wire,
+            "metadata_json" => Shape::Json,
+            _ => Shape::Bytes,
+        }
+    }
+
+    fn attempt(&mut self, input: &Input) -> Result<Outcome, String> {
+        let mut words = input.head.split(' ');
+        let (table, column) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
+        let Some(place) = COLUMNS.iter().position(|known| *known == (table, column)) else {
+            return Ok(Outcome::Refused);
+        };
+        let number = words.next().and_then(|number| number.parse().ok()).unwrap_or(0);
+        let found = self.original((table, column), number).map_err(|error| error.to_string())?;
+        let Some((row, kind, original)) = found else { return Ok(Outcome::Refused) };
+        let key = (key_of(table), row.as_str());
+        let app = self.copy.world()?.app.clone();
+        let Self { copy, database, other: usual } = self;
+        let altered = copy.block_on(write(database, (table, column), key, &kind, Some(&input.body)));
+        // What a strict table or a unique index refuses is no damage that a tool can do.
+        if !matches!(altered, Ok(1)) {
+            return Ok(Outcome::Refused);
+        }
+        let refused = copy.block_on(read_all(&app, table));
+        let other = copy.block_on(answers_of_other(&app));
+        let restored = copy.block_on(write(database, (table, column), key, &kind, original.as_deref()));
+        if !matches!(restored, Ok(1)) {
+            return Err(format!("{table}.{column} was not restored: {restored:?}"));
+        }
+        if place < OF_ONE_ROW && other.as_ref().ok() != Some(usual) {
+            return Err(format!("{table}.{column} of one session changes another one's answers: {other:?}"));
+        }
+        for (what, error) in &refused {
+            if error.reason == Reason::Internal {
+                return Err(format!("{what} with another {table}.{column} is answered with INTERNAL: {error}"));
+            }
+        }
+        Ok(if refused.is_empty() { Outcome::Taken } else { Outcome::Refused })
+    }
+}

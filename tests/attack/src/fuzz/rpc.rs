@@ -1,0 +1,289 @@
+//! Requests of every method, through the real services with the layer that explains refusals.
+
+use super::mutate::Shape;
+use super::world::{Copy, Template};
+use super::{Decoder, Input, Outcome};
+use anyhow::{Context as _, Result};
+use bytes::Bytes;
+use http_body_util::{BodyExt as _, Full};
+use longhand::grpc::explain;
+use longhand::pb;
+use prost::Message as _;
+use prost_reflect::{Cardinality, DescriptorPool, DynamicMessage, FieldDescriptor, Kind, MessageDescriptor, Value};
+use std::time::Duration;
+use tonic::body::Body;
+use tonic::codegen::http;
+use tonic::{Code, Status};
+use tonic_types::StatusExt as _;
+use tower::ServiceExt as _;
+
+/// Calls after which the store is made anew: it grows, and requests archive its sessions.
+const CALLS_MAX: usize = 3_000;
+
+/// How long a stream may say nothing before enough of it was seen, in milliseconds.
+const IDLE_MS: u64 = 3;
+
+/// Frames of a stream that are read.
+const FRAMES_MAX: usize = 64;
+
+/// How long a method may take that does not wait for anything.
+const ANSWER_MAX: Duration = Duration::from_secs(30);
+
+/// Methods that may wait: for events, for a reduction, for a task.
+const WAITING: [&str; 3] = ["SubscribeEvents", "GetContext", "LeaseSummaryTask"];
+
+/// The services. The head is a method's path, with ` raw` behind it when the body has its frames already.
+pub(super) struct Rpc {
+    template: Template,
+    copy: Option<Copy>,
+    calls: usize,
+}
+
+impl Rpc {
+    pub(super) fn open() -> Result<Self> {
+        Ok(Self { template: Template::new()?, copy: None, calls: 0 })
+    }
+
+    /// The world that is served now; a fresh one after many calls.
+    fn copy(&mut self) -> Result<&Copy, String> {
+        if self.calls >= CALLS_MAX {
+            self.check()?;
+            self.copy = None;
+        }
+        if self.copy.is_none() {
+            self.copy = Some(self.template.copy().map_err(|error| format!("no fresh store: {error:#}"))?);
+            self.calls = 0;
+        }
+        self.calls += 1;
+        self.copy.as_ref().ok_or_else(|| "there is no world".to_owned())
+    }
+
+    /// Whatever was sent, the chains hold.
+    fn check(&self) -> Result<(), String> {
+        let Some(copy) = &self.copy else { return Ok(()) };
+        match copy.findings()?.first() {
+            Some(finding) => Err(format!("the store is damaged: {finding}")),
+            None => Ok(()),
+        }
+    }
+}
+
+/// A message with its frame.
+fn framed(message: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(message.len()).unwrap_or(u32::MAX).to_be_bytes();
+    [&[0], &length[..], message].concat()
+}
+
+/// Calls a method; its status, or none for a stream that goes on.
+async fn call(copy: &Copy, path: &str, body: Vec<u8>) -> Result<Option<Status>, String> {
+    let routes = copy.world()?.routes.clone();
+    let request = http::Request::post(path)
+        .header("content-type", "application/grpc")
+        .header("te", "trailers")
+        .body(Body::new(Full::new(Bytes::from(body))));
+    // No method has such a path.
+    let Ok(request) = request else { return Ok(Some(Status::unimplemented(""))) };
+    let service = tower::util::MapResponse::new(routes, explain::<Body>);
+    let may_wait = WAITING.iter().any(|method| path.ends_with(method));
+    let patience = if may_wait { Duration::from_millis(IDLE_MS) } else { ANSWER_MAX };
+    let response = match tokio::time::timeout(patience, service.oneshot(request)).await {
+        Ok(response) => response.map_err(|error| format!("no answer: {error}"))?,
+        Err(_) if may_wait => return Ok(None),
+        Err(_) => return Err(format!("{path} does not answer")),
+    };
+    if let Some(status) = Status::from_header_map(response.headers()) {
+        return Ok(Some(status));
+    }
+    let mut body = response.into_body();
+    for _ in 0..FRAMES_MAX {
+        let frame = match tokio::time::timeout(patience, body.frame()).await {
+            Ok(frame) => frame,
+            Err(_) if may_wait => return Ok(None),
+            Err(_) => return Err(format!("{path} does not end")),
+        };
+        match frame {
+            Some(Ok(frame)) => {
+                if let Some(status) = frame.trailers_ref().and_then(Status::from_header_map) {
+                    return Ok(Some(status));
+                }
+            }
+            Some(Err(status)) => return Ok(Some(status)),
+            None => return Err(format!("{path} ends without a status")),
+        }
+    }
+    Ok(None)
+}
+
+/// What is wrong with a refusal.
+fn wrong(status: &Status) -> Option<String> {
+    if matches!(status.code(), Code::Internal | Code::Unknown | Code::DataLoss) {
+        return Some(format!("{:?}: {}", status.code(), status.message()));
+    }
+    let details = status.get_error_details();
+    match details.error_info() {
+        Some(info) if !info.reason.is_empty() && info.domain == "longhand" => None,
+        _ => Some(format!("{:?} without a reason: {}", status.code(), status.message())),
+    }
+}
+
+impl Decoder for Rpc {
+    fn seeds(&mut self) -> Result<Vec<Input>> {
+        let known = self.known()?;
+        let pool = DescriptorPool::decode(pb::DESCRIPTORS)?;
+        let mut seeds = Vec::new();
+        for service in pool.services().filter(|service| service.package_name().starts_with("longhand")) {
+            for method in service.methods() {
+                let path = format!("/{}/{}", service.full_name(), method.name());
+                for variant in 0..6 {
+                    let message = filled(&method.input(), variant, 0, &known).encode_to_vec();
+                    if variant == 0 {
+                        seeds.push(Input::new(format!("{path} raw"), framed(&message)));
+                    }
+                    seeds.push(Input::new(path.clone(), message));
+                }
+            }
+        }
+        Ok(seeds)
+    }
+
+    fn shape(&self, head: &str) -> Shape {
+        if head.ends_with(" raw") { Shape::Bytes } else { Shape::Wire }
+    }
+
+    fn attempt(&mut self, input: &Input) -> Result<Outcome, String> {
+        let (path, body) = match input.head.strip_suffix(" raw") {
+            Some(path) => (path.to_owned(), input.body.clone()),
+            None => (input.head.clone(), framed(&input.body)),
+        };
+        let copy = self.copy()?;
+        match copy.block_on(call(copy, &path, body))? {
+            None => Ok(Outcome::Taken),
+            Some(status) if status.code() == Code::Ok => Ok(Outcome::Taken),
+            Some(status) => match wrong(&status) {
+                None => Ok(Outcome::Refused),
+                Some(why) => Err(format!("{path}: {why}")),
+            },
+        }
+    }
+
+    fn finish(&mut self) -> Result<(), String> {
+        self.check()?;
+        // It still serves.
+        let copy = self.copy()?;
+        let path = "/longhand.v1.AdminService/GetServerInfo";
+        match copy.block_on(call(copy, path, framed(b"")))? {
+            Some(status) if status.code() == Code::Ok => Ok(()),
+            other => Err(format!("it serves no longer: {other:?}")),
+        }
+    }
+}
+
+/// What requests can name in the template.
+struct Known {
+    compaction: String,
+    part: String,
+    draft: String,
+    cursor: String,
+}
+
+impl Rpc {
+    fn known(&mut self) -> Result<Known> {
+        let copy = self.copy().map_err(anyhow::Error::msg)?;
+        let app = &copy.world().map_err(anyhow::Error::msg)?.app;
+        copy.block_on(async {
+            let (compactions, _) = app.list_compactions("s1", 10, "").await?;
+            let (message, drafts) = app.get_message("s1", "o1").await?;
+            let (events, _) = app.list_events(longhand::app::events::ListEvents::default()).await?;
+            Ok(Known {
+                compaction: compactions.last().context("a reduction")?.id.to_string(),
+                part: message.parts.first().context("a part")?.id.to_string(),
+                draft: drafts.first().context("a draft")?.0.to_string(),
+                cursor: events.first().context("an event")?.cursor.clone(),
+            })
+        })
+    }
+}
+
+/// A request that says something in every field, in one of several variants.
+fn filled(kind: &MessageDescriptor, variant: usize, depth: usize, known: &Known) -> DynamicMessage {
+    let mut message = DynamicMessage::new(kind.clone());
+    for (index, field) in kind.fields().enumerate() {
+        let one_of = field.containing_oneof().filter(|one_of| !one_of.is_synthetic());
+        if let Some(one_of) = one_of {
+            let chosen = (variant + depth) % one_of.fields().len();
+            if one_of.fields().position(|other| other.number() == field.number()) != Some(chosen) {
+                continue;
+            }
+        } else if field.supports_presence() && (variant + index) % 2 == 1 {
+            continue;
+        }
+        if let Some(value) = value(&field, variant, depth, known) {
+            let value = if field.cardinality() == Cardinality::Repeated { Value::List(vec![value]) } else { value };
+            message.set_field(&field, value);
+        }
+    }
+    message
+}
+
+fn value(field: &FieldDescriptor, variant: usize, depth: usize, known: &Known) -> Option<Value> {
+    let name = field.name();
+    Some(match field.kind() {
+        Kind::String => Value::String(word(name, variant, known)?),
+        Kind::Bytes => Value::Bytes(vec![7; if name.ends_with("hash") { 32 } else { 5 }].into()),
+        Kind::Bool => Value::Bool(variant % 3 == 1),
+        Kind::Double => Value::F64(0.5),
+        Kind::Float => Value::F32(0.5),
+        Kind::Int32 | Kind::Sint32 | Kind::Sfixed32 => Value::I32(if name == "page_size" { 3 } else { 1 }),
+        Kind::Int64 | Kind::Sint64 | Kind::Sfixed64 => Value::I64(number(name)?),
+        Kind::Uint32 | Kind::Fixed32 => Value::U32(1),
+        Kind::Uint64 | Kind::Fixed64 => Value::U64(1),
+        Kind::Enum(kind) => {
+            let values: Vec<i32> = kind.values().map(|value| value.number()).collect();
+            Value::EnumNumber(values[(1 + variant) % values.len()])
+        }
+        Kind::Message(kind) if depth < 5 => match kind.full_name() {
+            "google.protobuf.Timestamp" | "google.protobuf.Duration" => {
+                let mut time = DynamicMessage::new(kind.clone());
+                time.set_field_by_name("seconds", Value::I64(1));
+                Value::Message(time)
+            }
+            _ => Value::Message(filled(&kind, variant, depth + 1, known)),
+        },
+        Kind::Message(_) => return None,
+    })
+}
+
+fn number(name: &str) -> Option<i64> {
+    match name {
+        // Given, they refuse most of what is asked.
+        "expected_revision" => None,
+        "as_of_revision" | "at_revision" | "known_revision" | "to_revision" | "context_revision" => Some(12),
+        "offset_bytes" => Some(0),
+        _ => Some(2_000),
+    }
+}
+
+fn word(name: &str, variant: usize, known: &Known) -> Option<String> {
+    let text = match name {
+        "session_id" | "session_ids" | "parent_session_id" => ["s1", "s2", "f1"][variant % 3],
+        "message_id" if variant % 2 == 0 => "o1",
+        "message_id" | "tail_start_message_id" | "retained_message_ids" => "u5",
+        "head_start_message_id" => "u3",
+        "until_message_id" => "b6",
+        "id" => ["u2", known.part.as_str(), known.compaction.as_str()][variant % 3],
+        "part_id" if variant % 2 == 0 => known.draft.as_str(),
+        "compaction_id" => known.compaction.as_str(),
+        "after_cursor" => known.cursor.as_str(),
+        // They belong to a list, and the target of cursors has them.
+        "page_token" | "policy_json" | "part_id" => return None,
+        "policy_override_json" => "{\"trigger\":{\"auto\":false}}",
+        "metadata_json" | "details_json" | "input_json" => "{\"a\":[1,2]}",
+        "preset" => "opencode@seed",
+        "model" => "m",
+        "message" => "prompt is too long: 9 tokens > 8 maximum",
+        "mime_type" => "image/png",
+        "client_id" | "request_id" => return Some(format!("{name}-{variant}")),
+        _ => "words",
+    };
+    Some(text.to_owned())
+}

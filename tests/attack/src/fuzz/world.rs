@@ -1,0 +1,326 @@
+//! A store with something of everything in it, and the whole of Longhand over a copy of it, short of a socket.
+
+use anyhow::{Context as _, Result};
+use longhand::app::append::{DraftWordsToAdd, OpenPart};
+use longhand::app::compactions::{NewSummary, Wanted};
+use longhand::app::sessions::{ForkPoint, NewSession, SessionChange};
+use longhand::app::{self, Caller, Longhand, RequestKey};
+use longhand::clock::Clock;
+use longhand::grpc;
+use longhand::model::compaction::CompactionKind;
+use longhand::model::message::{Finish, FinishReason, MessageKind, NewMessage, Role};
+use longhand::model::part::{
+    Marker, Media, MediaSource, NewPart, Opaque, PartBody, Record, ResultStatus, Step, ToolCall, ToolResult,
+};
+use longhand::model::usage::{ModelWindow, Usage};
+use longhand::scheduler::{self, Scheduler};
+use longhand::store::{self, Durability, Store};
+use longhand::summarizer::{Extractive, Levels};
+use sqlx::{Connection as _, SqliteConnection};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+use tempfile::TempDir;
+use tokio::runtime::Runtime;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+use tonic::service::Routes;
+
+/// Whatever is waited for comes within this, or never.
+const DEADLINE: Duration = Duration::from_secs(60);
+
+/// The name of the database in its folder.
+const DATABASE: &str = "longhand.db";
+
+/// Longhand over a folder. `stop` closes it.
+pub(super) struct World {
+    pub(super) app: Longhand,
+    pub(super) routes: Routes,
+    stopping: CancellationToken,
+    scheduler: JoinHandle<()>,
+    writer: JoinHandle<()>,
+}
+
+impl World {
+    async fn open(directory: &Path) -> Result<Self> {
+        let clock = Clock::default();
+        // Nobody pulls a plug here, and syncing would be most of the time.
+        let options = store::Options { directory: directory.to_owned(), durability: Durability::ProcessCrash };
+        let (store, writer) = Store::open(options, clock.clone()).await?;
+        let writer = tokio::spawn(writer);
+        let stopping = CancellationToken::new();
+        let summarizers = Levels::all(Arc::new(Extractive));
+        let scheduler = Scheduler::new(store.clone(), clock.clone(), summarizers, scheduler::Options::default());
+        let options = app::Options {
+            default_preset: "opencode@seed".to_owned(),
+            defaults: Vec::new(),
+            vocabularies: Vec::new(),
+            stopping: stopping.clone(),
+        };
+        let app = Longhand::new(store, scheduler.handle(), &clock, options);
+        let cancel = stopping.clone();
+        // Its end is not looked at: what makes it end is told by a panic, or by the calls that no longer work.
+        let scheduler = tokio::spawn(async move { drop(scheduler.run(cancel).await) });
+        let (routes, _) = grpc::router(app.clone()).await;
+        Ok(Self { app, routes, stopping, scheduler, writer })
+    }
+
+    async fn close(self) -> Result<()> {
+        let Self { app, routes, stopping, scheduler, writer } = self;
+        stopping.cancel();
+        drop(routes);
+        tokio::time::timeout(DEADLINE, scheduler).await.context("the scheduler does not stop")??;
+        app.store().clone().close().await;
+        drop(app);
+        tokio::time::timeout(DEADLINE, writer).await.context("the writer does not end")??;
+        Ok(())
+    }
+}
+
+/// A closed store to take copies of.
+pub(super) struct Template {
+    runtime: Arc<Runtime>,
+    folder: TempDir,
+}
+
+impl Template {
+    pub(super) fn new() -> Result<Self> {
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(2)
+            .thread_name("fuzz-runtime")
+            .enable_all()
+            .build()?;
+        let folder = tempfile::tempdir()?;
+        runtime.block_on(async {
+            let world = World::open(folder.path()).await?;
+            fill(&world.app).await?;
+            world.close().await
+        })?;
+        Ok(Self { runtime: Arc::new(runtime), folder })
+    }
+
+    pub(super) fn block_on<T>(&self, future: impl Future<Output = T>) -> T {
+        self.runtime.block_on(future)
+    }
+
+    /// A connection to the template's own database.
+    pub(super) async fn database(&self) -> Result<SqliteConnection> {
+        connect(self.folder.path()).await
+    }
+
+    /// Longhand over a copy.
+    pub(super) fn copy(&self) -> Result<Copy> {
+        let folder = tempfile::tempdir()?;
+        std::fs::copy(self.folder.path().join(DATABASE), folder.path().join(DATABASE))?;
+        let world = self.block_on(World::open(folder.path()))?;
+        Ok(Copy { runtime: self.runtime.clone(), folder, world: Some(world) })
+    }
+}
+
+/// A copy of a template that is served. It is closed when it is dropped.
+pub(super) struct Copy {
+    runtime: Arc<Runtime>,
+    folder: TempDir,
+    world: Option<World>,
+}
+
+impl Copy {
+    pub(super) fn world(&self) -> Result<&World, String> {
+        self.world.as_ref().ok_or_else(|| "the world is closed".to_owned())
+    }
+
+    pub(super) fn block_on<T>(&self, future: impl Future<Output = T>) -> T {
+        self.runtime.block_on(future)
+    }
+
+    /// A connection past Longhand: what it writes is damage.
+    pub(super) async fn database(&self) -> Result<SqliteConnection> {
+        connect(self.folder.path()).await
+    }
+
+    /// What a check of everything finds.
+    pub(super) fn findings(&self) -> Result<Vec<String>, String> {
+        let world = self.world()?;
+        self.block_on(async {
+            let (found, mut items) = tokio::sync::mpsc::channel(10_000);
+            world.app.store().verify(None, found).await.map_err(|error| error.to_string())?;
+            let mut findings = Vec::new();
+            while let Some(finding) = items.recv().await {
+                findings.push(format!("{finding:?}"));
+            }
+            Ok(findings)
+        })
+    }
+}
+
+impl Drop for Copy {
+    fn drop(&mut self) {
+        if let Some(world) = self.world.take()
+            && let Err(error) = self.runtime.block_on(world.close())
+        {
+            eprintln!("a world was not closed: {error:#}");
+        }
+    }
+}
+
+async fn connect(folder: &Path) -> Result<SqliteConnection> {
+    let options = sqlx::sqlite::SqliteConnectOptions::new()
+        .filename(folder.join(DATABASE))
+        .foreign_keys(false)
+        .busy_timeout(DEADLINE);
+    Ok(SqliteConnection::connect_with(&options).await?)
+}
+
+fn message(name: &str, role: Role, bodies: Vec<PartBody>) -> NewMessage {
+    let reply = role == Role::Assistant;
+    let usage = Usage { input: 900, output: 40, cost_usd: Some(0.25), ..Usage::default() };
+    NewMessage {
+        client_id: Some(name.to_owned()),
+        role,
+        kind: MessageKind::Normal,
+        parts: bodies.into_iter().map(NewPart::new).collect(),
+        finish: Some(Finish {
+            reason: reply.then_some(FinishReason::Stop),
+            usage: reply.then_some(usage),
+            ..Finish::default()
+        }),
+        model: "m".to_owned(),
+        provider: "p".to_owned(),
+        origin_time: None,
+        metadata_json: reply.then(|| format!("{{\"note\":\"{}\"}}", "n".repeat(300))),
+    }
+}
+
+fn text(words: &str) -> PartBody {
+    PartBody::Text(words.to_owned())
+}
+
+fn media(bytes: usize) -> Media {
+    let source = MediaSource::Bytes(vec![7; bytes]);
+    Media { mime_type: "image/png".to_owned(), name: "a.png".to_owned(), source }
+}
+
+/// A turn with a call and its result.
+fn turn(number: usize) -> Vec<NewMessage> {
+    let call = PartBody::ToolCall(ToolCall {
+        call_id: format!("c{number}"),
+        tool: "bash".to_owned(),
+        input_json: "{\"command\":\"ls\"}".to_owned(),
+        start_time: None,
+        end_time: None,
+    });
+    let result = PartBody::ToolResult(ToolResult {
+        call_id: format!("c{number}"),
+        status: ResultStatus::Completed,
+        output: "a line of output\n".repeat(400 * number),
+        attachments: vec![media(100)],
+        start_time: None,
+        end_time: None,
+    });
+    vec![
+        message(&format!("u{number}"), Role::User, vec![text(&format!("request {number}"))]),
+        message(&format!("a{number}"), Role::Assistant, vec![PartBody::Reasoning("hm".to_owned()), text("so"), call]),
+        message(&format!("t{number}"), Role::Tool, vec![result]),
+        message(&format!("b{number}"), Role::Assistant, vec![text("done")]),
+    ]
+}
+
+/// One message of everything that can be in one, and a record.
+fn oddities() -> Vec<NewMessage> {
+    let opaque = Opaque { provider: "p".to_owned(), kind: "k".to_owned(), data: vec![0, 1, 2, 255] };
+    let usage = Usage { input: 5, output: 6, ..Usage::default() };
+    let bodies = vec![
+        PartBody::Media(media(90_000)),
+        PartBody::Marker(Marker { name: "here".to_owned(), text: "a marker".to_owned() }),
+        PartBody::Step(Step { finish_reason: "stop".to_owned(), usage: Some(usage) }),
+        PartBody::Opaque(opaque),
+        text(&"long words ".repeat(9_000)),
+    ];
+    let record = PartBody::Record(Record { kind: "note".to_owned(), data: "{\"a\":1}".to_owned() });
+    let record = NewMessage {
+        kind: MessageKind::Record,
+        metadata_json: None,
+        finish: Some(Finish::default()),
+        ..message("r1", Role::User, vec![record])
+    };
+    vec![message("odd", Role::Assistant, bodies), record]
+}
+
+/// Who asks, with a request id.
+pub(super) fn once(id: &str) -> Caller {
+    let request = RequestKey { id: id.to_owned(), payload_hash: [7; 32] };
+    Caller { actor: "fuzz".to_owned(), request: Some(request) }
+}
+
+fn session(name: &str, parent: Option<&str>) -> NewSession {
+    let window =
+        ModelWindow { model: "m".to_owned(), context: 200_000, input: None, output: Some(8_000), overhead: 100 };
+    NewSession {
+        client_id: Some(name.to_owned()),
+        title: format!("session {name}"),
+        preset: "opencode@seed".to_owned(),
+        window,
+        metadata_json: Some("{\"cwd\":\"/a\"}".to_owned()),
+        parent: parent.map(str::to_owned),
+        ..NewSession::default()
+    }
+}
+
+/// Writes a store by all that can be done to one. `s1` has everything; `s2` came later, and has a little.
+async fn fill(app: &Longhand) -> Result<()> {
+    let nobody = Caller::default;
+    app.create_session(session("s1", None), nobody()).await?;
+    for number in 1..=5 {
+        let request = once(&format!("append-{number}"));
+        app.append("s1", turn(number), None, None, request).await?;
+    }
+    app.append("s1", oddities(), None, None, nobody()).await?;
+    app.edit("s1", "u2", &[NewPart::new(text("in other words"))], None, once("edit")).await?;
+    app.pin("s1", "u3", false, nobody()).await?;
+    app.start_compaction("s1", Wanted::of(CompactionKind::Prune), nobody()).await?;
+    wait_for_jobs(app).await?;
+    let summary =
+        NewSummary { text: "## Goal\n- what was".to_owned(), tail_start: "u4".to_owned(), ..NewSummary::default() };
+    app.supply_summary("s1", summary, once("supply")).await?;
+    app.undo("s1", None, once("undo")).await?;
+    app.redo("s1", None, nobody()).await?;
+    app.rewind("s1", "b5", None, nobody()).await?;
+    app.append("s1", turn(6), None, None, nobody()).await?;
+    let fork = ForkPoint { message_id: Some("b4".to_owned()), at_revision: None };
+    app.fork_session("s1", fork, Some("f1".to_owned()), String::new(), nobody()).await?;
+    app.append("f1", turn(7), None, None, nobody()).await?;
+    let change = SessionChange {
+        title: Some("renamed".to_owned()),
+        policy_override_json: Some("{\"trigger\":{\"auto\":false}}".to_owned()),
+        ..SessionChange::default()
+    };
+    app.update_session("s1", change, nobody()).await?;
+    let open = NewMessage { finish: None, ..message("o1", Role::Assistant, vec![text("closed")]) };
+    app.append("s1", vec![open], None, None, nobody()).await?;
+    let words = |delta: &str| DraftWordsToAdd {
+        part: None,
+        client_id: Some(format!("d-{delta}")),
+        reasoning: false,
+        offset: 0,
+        delta: delta.to_owned(),
+    };
+    let closing = app.append_draft("s1", "o1", words("closing")).await?.part;
+    app.append_parts("s1", "o1", vec![OpenPart::Draft(closing, None)], once("parts")).await?;
+    app.append_draft("s1", "o1", words("still open, größer")).await?;
+    app.create_session(session("s2", Some("s1")), nobody()).await?;
+    app.append("s2", turn(1), None, None, nobody()).await?;
+    app.create_session(session("s3", None), nobody()).await?;
+    app.archive_session("s3", false, nobody()).await?;
+    wait_for_jobs(app).await
+}
+
+/// Waits until nothing is due and no job is left.
+async fn wait_for_jobs(app: &Longhand) -> Result<()> {
+    let settled = async {
+        while !app.store().due_sessions(1).await?.is_empty() || app.store().job_counts().await? != (0, 0) {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+        Ok::<_, store::Error>(())
+    };
+    Ok(tokio::time::timeout(DEADLINE, settled).await.context("jobs do not end")??)
+}
