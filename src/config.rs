@@ -1,5 +1,6 @@
 //! What an operator can set: defaults, then the file, then the command line.
 
+use crate::limits;
 use crate::model::usage::Usage;
 use crate::policy::bpe::Vocabulary;
 use serde::Deserialize;
@@ -267,6 +268,8 @@ pub struct Config {
     pub default_preset: String,
     /// Reductions that run at the same time.
     pub workers: usize,
+    /// How long a client may take nothing of an answer that waits for it, in seconds, 1 to 3600; then the answer ends.
+    pub stall_seconds: u64,
     /// Models that can write summaries, by name.
     pub summarizers: BTreeMap<String, SummarizerSettings>,
     /// Which of them do.
@@ -311,6 +314,7 @@ impl Default for Config {
             durability: Durability::Full,
             default_preset: "opencode@seed".to_owned(),
             workers: 2,
+            stall_seconds: limits::STALL_SECONDS_DEFAULT,
             summarizers: BTreeMap::new(),
             summarizer: SummarizerChoice::default(),
             hooks: Hooks::default(),
@@ -337,6 +341,11 @@ impl Config {
         }
         if self.workers == 0 || self.workers > 64 {
             return Err(Error::Invalid(format!("workers is {}, not 1 to 64", self.workers)));
+        }
+        let stall = self.stall_seconds;
+        if !(1..=limits::STALL_SECONDS_MAX).contains(&stall) {
+            let most = limits::STALL_SECONDS_MAX;
+            return Err(Error::Invalid(format!("stall_seconds is {stall}, not 1 to {most}")));
         }
         if crate::policy::presets::find(&self.default_preset).is_none() {
             return Err(Error::Invalid(format!("default_preset {:?} is not a preset", self.default_preset)));

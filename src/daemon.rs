@@ -1,5 +1,9 @@
 //! The composition root: open, recover, spawn, serve, drain.
 
+mod accept;
+mod call;
+mod connection;
+mod request;
 mod socket;
 
 use crate::app::{self, DefaultPolicy, Longhand};
@@ -10,15 +14,15 @@ use crate::limits;
 use crate::scheduler::{self, Scheduler};
 use crate::store::{self, Store};
 use crate::summarizer::{self, Levels};
+use accept::{Connections, Server};
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
-use tokio::net::{TcpListener, UnixListener};
-use tokio_stream::wrappers::{TcpListenerStream, UnixListenerStream};
+use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-use tonic::transport::Server;
 
 /// Why the daemon did not start, or stopped.
 #[derive(Debug, thiserror::Error)]
@@ -37,9 +41,6 @@ pub enum Error {
         /// What the system said.
         source: std::io::Error,
     },
-    /// Serving failed.
-    #[error("serving failed: {0}")]
-    Serve(#[from] tonic::transport::Error),
 }
 
 /// Where the daemon listens.
@@ -120,30 +121,66 @@ pub async fn run_with(
     let (listener, socket) = socket::listen(&path, &config.data_dir).await?;
     let listening = Listening { socket: path, tcp: tcp.as_ref().and_then(|listener| listener.local_addr().ok()) };
     let scheduling = tasks.spawn(keep_scheduling(scheduler, stopping.clone()));
+    let traffic = app.traffic().clone();
     let (routes, health) = grpc::router(app).await;
-    let mut serving = tasks.spawn(serve(routes, listener, tcp, stopping.clone()));
+    let server = Arc::new(Server {
+        routes,
+        traffic,
+        stall: Duration::from_secs(config.stall_seconds),
+        stopping: stopping.clone(),
+        parting: CancellationToken::new(),
+        ending: CancellationToken::new(),
+        connections: Connections::new(connections_max()),
+        tasks: TaskTracker::new(),
+    });
+    server.tasks.spawn(accept::run(listener, server.clone()));
+    if let Some(tcp) = tcp {
+        server.tasks.spawn(accept::run(tcp, server.clone()));
+    }
     tasks.close();
     tracing::info!(socket = %listening.socket.display(), tcp = ?listening.tcp, "listening");
     ready(&listening);
 
-    let outcome = tokio::select! {
-        outcome = &mut serving => outcome.unwrap_or(Ok(())),
-        () = shutdown => {
-            tracing::info!("stopping");
-            grpc::not_serving(&health).await;
-            stopping.cancel();
-            // Streams end themselves with their cursor; what is left after the time limit is cut off.
-            if tokio::time::timeout(Duration::from_millis(limits::DRAIN_MS_MAX), &mut serving).await.is_err() {
-                tracing::warn!("some calls did not end in time and are cut off");
-                serving.abort();
-            }
-            Ok(())
-        }
-    };
+    shutdown.await;
+    tracing::info!("stopping");
+    grpc::not_serving(&health).await;
     stopping.cancel();
+    part(&server).await;
+    drop(server);
     socket.remove();
     drain(scheduling, writer, store).await;
-    outcome
+    Ok(())
+}
+
+/// Ends all connections: first streams end themselves with their cursor, then clients are not waited for any more, and
+/// at last the daemon's own work is not either.
+async fn part(server: &Server) {
+    server.tasks.close();
+    let clients = Duration::from_millis(limits::STOP_CLIENTS_MS);
+    let work = Duration::from_millis(limits::DRAIN_MS_MAX);
+    if tokio::time::timeout(clients, server.tasks.wait()).await.is_ok() {
+        return;
+    }
+    server.parting.cancel();
+    if tokio::time::timeout(work, server.tasks.wait()).await.is_ok() {
+        return;
+    }
+    tracing::warn!("some calls did not end in time and are cut off");
+    server.ending.cancel();
+    server.tasks.wait().await;
+}
+
+/// As many connections as the system has descriptors for, beside those of the store.
+fn connections_max() -> usize {
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
+    // The usual limit is meant for programs that open a few files, and may be raised up to the hard one.
+    let raised = rustix::process::Rlimit { current: limit.maximum, maximum: limit.maximum };
+    let descriptors = match rustix::process::setrlimit(rustix::process::Resource::Nofile, raised) {
+        Ok(()) => limit.maximum,
+        Err(_) => limit.current,
+    };
+    let descriptors = descriptors.map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX));
+    descriptors.saturating_sub(limits::DESCRIPTORS_RESERVED).clamp(1, limits::CONNECTIONS_MAX)
 }
 
 fn durability(durability: Durability) -> store::Durability {
@@ -171,37 +208,6 @@ async fn drain(scheduling: tokio::task::JoinHandle<()>, writer: tokio::task::Joi
     if tokio::time::timeout(limit, writer).await.is_err() {
         tracing::warn!("somebody still holds the store");
     }
-}
-
-async fn serve(
-    routes: tonic::service::Routes,
-    socket: UnixListener,
-    tcp: Option<TcpListener>,
-    stopping: CancellationToken,
-) -> Result<(), Error> {
-    let server = || {
-        Server::builder()
-            .http2_keepalive_interval(Some(Duration::from_secs(20)))
-            .http2_keepalive_timeout(Some(Duration::from_secs(10)))
-            .max_concurrent_streams(1_024)
-            .initial_connection_window_size(8 * 1024 * 1024)
-            .initial_stream_window_size(2 * 1024 * 1024)
-            .layer(tower::util::MapResponseLayer::new(grpc::explain::<tonic::body::Body>))
-    };
-    let unix = server()
-        .add_routes(routes.clone())
-        .serve_with_incoming_shutdown(UnixListenerStream::new(socket), stopping.cancelled());
-    match tcp {
-        Some(listener) => {
-            let tcp = server()
-                .tcp_nodelay(true)
-                .add_routes(routes)
-                .serve_with_incoming_shutdown(TcpListenerStream::new(listener), stopping.cancelled());
-            tokio::try_join!(unix, tcp)?;
-        }
-        None => unix.await?,
-    }
-    Ok(())
 }
 
 async fn listen_tcp(address: SocketAddr) -> Result<TcpListener, Error> {

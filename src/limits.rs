@@ -99,6 +99,65 @@ pub const SUBSCRIPTION_SESSIONS_MAX: usize = 100;
 pub const CHECK_QUEUE_MAX: usize = 64;
 /// Open event streams.
 pub const STREAMS_MAX: usize = 4_096;
+/// Content of one frame of an event stream; a single longer event has a frame for itself. Each stream holds one frame that
+/// its client has not taken, and one that was read ahead.
+pub const EVENT_FRAME_BYTES: usize = 64 * 1024;
+/// How long a client may take nothing of an answer that waits for it, when the configuration says nothing, in seconds.
+pub const STALL_SECONDS_DEFAULT: u64 = 30;
+/// The longest that the configuration may say, in seconds.
+pub const STALL_SECONDS_MAX: u64 = 3_600;
+/// Bytes of all answers that wait for their clients. Where they are more, the answer is cut off whose client has taken
+/// nothing for the longest time.
+pub const ANSWERS_BYTES_MAX: usize = 256 * 1024 * 1024;
+/// A request up to this size is small: it waits for no room.
+pub const SMALL_REQUEST_BYTES: usize = 64 * 1024;
+/// Bytes of all small requests that are not answered. Where they are more, the one is refused that is not complete and
+/// stood still for the longest time.
+pub const SMALL_REQUESTS_BYTES_MAX: usize = 64 * 1024 * 1024;
+/// Bytes of all larger requests that are not answered; others wait for room among them.
+pub const REQUESTS_BYTES_MAX: usize = 128 * 1024 * 1024;
+/// Bytes that a request holds until its length is known, and that one holds whose length is never known.
+pub const REQUEST_BYTES_MIN: usize = 4 * 1024;
+/// One message of a client of health or reflection: a name.
+pub const SIDE_REQUEST_BYTES_MAX: usize = 64 * 1024;
+/// How long a request waits for that room.
+pub const REQUEST_WAIT_MS_MAX: u64 = 10_000;
+/// How long a client may take to send a request, from its headers to its end.
+pub const REQUEST_MS_MAX: u64 = 30_000;
+/// Bytes of all large views that are made, or read by their clients. One view alone may be larger.
+pub const VIEWS_BYTES_MAX: usize = 512 * 1024 * 1024;
+/// A view from this size on is large.
+pub const LARGE_VIEW_BYTES: usize = 8 * 1024 * 1024;
+/// How long a large view waits for room among the others.
+pub const VIEW_WAIT_MS_MAX: u64 = 10_000;
+/// Requests, or large views, that wait for room; more are refused at once.
+pub const ROOM_WAITERS_MAX: usize = 256;
+/// How long a request or a large view may stand still while others wait for its room.
+pub const IDLE_HOLDER_MS: u64 = 2_000;
+/// Open connections. Where they are more, one without a call is closed.
+pub const CONNECTIONS_MAX: usize = 4_096;
+/// Descriptors that connections leave to the store and the rest of the daemon.
+pub const DESCRIPTORS_RESERVED: usize = 64;
+/// How long the daemon waits before it accepts connections again, after the system had no descriptor for one.
+pub const ACCEPT_RETRY_MS: u64 = 100;
+/// Calls of one connection at a time.
+pub const CONNECTION_STREAMS_MAX: u32 = 256;
+/// Bytes of one request, and of all requests of a connection, that a client may send before some are taken.
+pub const STREAM_WINDOW_BYTES: u32 = 256 * 1024;
+/// The same for all requests of one connection.
+pub const CONNECTION_WINDOW_BYTES: u32 = 2 * 1024 * 1024;
+/// Bytes of one answer that the transport holds, within the windows that its client grants.
+pub const SEND_BUFFER_BYTES: usize = 64 * 1024;
+/// Headers of one request.
+pub const HEADERS_BYTES_MAX: u32 = 16 * 1024;
+/// How long a new connection may take for its greeting.
+pub const HANDSHAKE_MS_MAX: u64 = 10_000;
+/// How often a connection is asked whether its client is there …
+pub const KEEPALIVE_INTERVAL_MS: u64 = 20_000;
+/// … and how long that may answer.
+pub const KEEPALIVE_TIMEOUT_MS: u64 = 10_000;
+/// How long a stopping daemon waits for its clients: to take their answers, to finish their requests.
+pub const STOP_CLIENTS_MS: u64 = 1_000;
 /// Live frames kept for a slow watcher; older ones are left out.
 pub const LIVE_FRAMES_MAX: usize = 1_024;
 /// How often an idle stream says how far it is.
@@ -158,7 +217,7 @@ pub const RETRY_GROWTH_PARTS: i64 = 20;
 pub const IDLE_SESSIONS_MAX: i64 = 256;
 /// How often the scheduler looks for jobs whose time has come, beside being told.
 pub const SCHEDULER_TICK_MS: u64 = 1_000;
-/// How long a stopping daemon waits for its work to end.
+/// How long a stopping daemon waits for its work to end; for its clients it waits `STOP_CLIENTS_MS`.
 pub const DRAIN_MS_MAX: u64 = 10_000;
 
 /// How many of a session's newest reductions are looked through for one that answered the same overflow.

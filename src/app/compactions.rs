@@ -90,7 +90,7 @@ impl Longhand {
         validate::instructions(&wanted.instructions)?;
         let key = self.store().find_session(session).await?;
         let (info, _) = self.store().session(key).await?;
-        let source = self.store().source(key, None).await?;
+        let (source, _held) = self.roomy_source(key, None).await?;
         let policy = self.parse_policy(&source.policy)?;
         let scene = Scene {
             policy: &policy,
@@ -162,7 +162,7 @@ impl Longhand {
     async fn standing_at(&self, session: &str, place: Option<Revision>) -> Result<String> {
         let Some(place) = place else { return Ok(String::new()) };
         let key = self.store().find_session(session).await?;
-        let source = self.store().source(key, None).await?;
+        let (source, _held) = self.roomy_source(key, None).await?;
         let found = source.messages.iter().find(|source| plan::slot(source) == place);
         let gone = || {
             Error::new(Reason::BoundaryInvalid, "the view does not show a message that it was to begin or to end at")
@@ -201,7 +201,7 @@ impl Longhand {
         }
         let (info, _) = self.store().session(key).await?;
         let window = window_in_force(&info.window, overflow.window.as_ref()).clone();
-        let source = self.store().source(key, None).await?;
+        let (source, _held) = self.roomy_source(key, None).await?;
         let policy = self.parse_policy(&source.policy)?;
         if !policy.trigger.auto {
             return Err(Error::new(Reason::AutomaticOff, "the policy lets nothing happen by itself"));
@@ -236,7 +236,7 @@ impl Longhand {
         validate::summary(&new.text)?;
         validate::name("summarizer", &new.summarizer)?;
         let key = self.store().find_session(session).await?;
-        let source = self.store().source(key, None).await?;
+        let (source, _held) = self.roomy_source(key, None).await?;
         let policy = self.parse_policy(&source.policy)?;
         let until = match new.until.as_str() {
             "" => source.at,

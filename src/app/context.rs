@@ -1,6 +1,7 @@
 //! Views for callers: what the model should see now, or saw then.
 
 use super::error::{Error, Result};
+use super::room::Held;
 use super::{Longhand, validate, window_in_force};
 use crate::limits;
 use crate::model::Revision;
@@ -80,11 +81,14 @@ pub struct Context {
     pub omitted_by: Vec<Option<CompactionId>>,
     /// What this call left out to fit.
     pub left_out: Vec<RevisionRange>,
+    /// The room that it takes; none for one that is not large.
+    pub held: Option<Arc<Held>>,
 }
 
 /// A view with what it was made of.
 struct Built {
     source: Source,
+    held: Option<Arc<Held>>,
     policy: Policy,
     window: ModelWindow,
     view: View,
@@ -141,13 +145,19 @@ impl Longhand {
             shortened = true;
         }
         let chain = hashes(&built.view.messages);
-        let known_count = self.known_count(key, &request, &chain).await?;
+        built.source.messages = Vec::new();
+        let known_count = self.known_count(key, &request, &chain, built.held.is_some()).await?;
         let hash = chain.last().copied().unwrap_or(EMPTY);
         if shortened && whole_hash != Some(hash) {
             self.shared.shortened.remember(hash);
         }
         let marks: Vec<Revision> = built.source.layout.omitted.iter().map(|omitted| omitted.mark).collect();
         let omitted_by = self.store().reductions_at(key, &marks).await?;
+        let mut messages = std::mem::take(&mut built.view.messages);
+        messages.drain(..known_count);
+        if let Some(held) = &built.held {
+            held.wait_for_client(messages.iter().map(super::events::view_message_bytes).sum());
+        }
         Ok(Context {
             revision: built.source.at,
             hash,
@@ -163,7 +173,8 @@ impl Longhand {
             omitted: built.source.layout.omitted,
             omitted_by,
             left_out,
-            messages: built.view.messages.into_iter().skip(known_count).collect(),
+            held: built.held,
+            messages,
         })
     }
 
@@ -171,7 +182,7 @@ impl Longhand {
         // First of all: a reduction that ends while the view is read must not look as if nobody had asked for one.
         let pending = self.store().live_compaction(key).await?;
         let (session, _) = self.store().session(key).await?;
-        let source = self.store().source(key, request.as_of).await?;
+        let (source, held) = self.roomy_source(key, request.as_of).await?;
         let policy = self.parse_policy(&source.policy)?;
         let mut view = self.view_of(&source, &policy).await?;
         let provenance = self.sign(&source, &mut view).await?;
@@ -184,7 +195,7 @@ impl Longhand {
             view.estimated_tokens + window.overhead
         };
         let overhead_tokens = session.guards.overhead_tokens;
-        Ok(Built { source, policy, window, view, provenance, context_tokens, overhead_tokens, pending })
+        Ok(Built { source, held, policy, window, view, provenance, context_tokens, overhead_tokens, pending })
     }
 
     /// A view that is too large for the caller's window deserves a reduction, whatever the session's own window says.
@@ -222,7 +233,10 @@ impl Longhand {
                 self.shared.scheduler.wake();
             }
             // Something was reduced or asked for meanwhile, which the next look sees; or the session is archived.
-            Ok(None) => *built = self.build(key, request).await?,
+            Ok(None) => {
+                built.held = None;
+                *built = self.build(key, request).await?;
+            }
             Err(error) => return Err(error.into()),
         }
         Ok(())
@@ -234,7 +248,14 @@ impl Longhand {
         let wait = request.wait.unwrap_or(Duration::from_millis(limits::WAIT_MS_DEFAULT)).min(most);
         let deadline = tokio::time::Instant::now() + wait;
         let mut head = self.store().watch_head();
+        let mut is_hollow = false;
         while !built.fits() && built.pending.is_some() {
+            // Others need the room of a large view more than one who waits.
+            if built.held.take().is_some() {
+                built.source.messages = Vec::new();
+                built.view.messages = Vec::new();
+                is_hollow = true;
+            }
             head.mark_unchanged();
             let ended = self.store().live_compaction(key).await? != built.pending;
             if !ended {
@@ -246,21 +267,37 @@ impl Longhand {
                 continue;
             }
             built = self.build(key, request).await?;
+            is_hollow = false;
             if !built.fits() {
                 self.ask_for_reduction(key, request, &mut built).await?;
             }
+        }
+        if is_hollow {
+            built = self.build(key, request).await?;
         }
         Ok(built)
     }
 
     /// How many messages at the beginning of the view the caller has already.
-    async fn known_count(&self, key: SessionKey, request: &ContextRequest, chain: &[[u8; 32]]) -> Result<usize> {
+    async fn known_count(
+        &self,
+        key: SessionKey,
+        request: &ContextRequest,
+        chain: &[[u8; 32]],
+        has_room: bool,
+    ) -> Result<usize> {
         let Some(known) = &request.known_hash else { return Ok(0) };
         if let Some(end) = chain.iter().position(|hash| hash.as_slice() == known) {
             return Ok(end + 1);
         }
         let Some(revision) = request.known_revision else { return Ok(0) };
-        let source = self.store().source(key, Some(revision)).await?;
+        let (source, _held) = if has_room {
+            // The known view takes the place of what the new one was made of; to wait for more room would be to wait for
+            // this very call.
+            (self.store().source(key, Some(revision)).await?, None)
+        } else {
+            self.roomy_source(key, Some(revision)).await?
+        };
         let policy = self.parse_policy(&source.policy)?;
         let before = hashes(&self.view_of(&source, &policy).await?.messages);
         if before.last().is_none_or(|hash| hash.as_slice() != known) {

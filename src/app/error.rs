@@ -76,6 +76,17 @@ pub enum Reason {
     ContextTooLarge,
     /// As many event streams are open as may be; the metadata has the limit.
     TooManyStreams,
+    /// The client took nothing of what waited for it, for too long or while others needed the room; an event stream
+    /// resumes with the cursor in the metadata.
+    ReaderStalled,
+    /// The view is large, and there was no room for it beside other large ones; try again.
+    TooManyViews,
+    /// There was no room for the request beside others that are not complete; try again.
+    TooManyRequests,
+    /// The request was not complete in time.
+    RequestTimedOut,
+    /// The request is compressed in a way that nobody here knows.
+    EncodingUnknown,
     /// Too many writes wait; try again.
     StoreBusy,
     /// The disk failed to sync: the store serves reads only.
@@ -96,7 +107,7 @@ pub enum Reason {
 
 impl Reason {
     /// Every reason.
-    pub const ALL: [Self; 43] = [
+    pub const ALL: [Self; 48] = [
         Self::SessionNotFound,
         Self::MessageNotFound,
         Self::DraftNotFound,
@@ -132,6 +143,11 @@ impl Reason {
         Self::BoundaryInvalid,
         Self::ContextTooLarge,
         Self::TooManyStreams,
+        Self::ReaderStalled,
+        Self::TooManyViews,
+        Self::TooManyRequests,
+        Self::RequestTimedOut,
+        Self::EncodingUnknown,
         Self::StoreBusy,
         Self::StoreReadOnly,
         Self::ShuttingDown,
@@ -180,6 +196,11 @@ impl Reason {
             Self::BoundaryInvalid => "BOUNDARY_INVALID",
             Self::ContextTooLarge => "CONTEXT_TOO_LARGE",
             Self::TooManyStreams => "TOO_MANY_STREAMS",
+            Self::ReaderStalled => "READER_STALLED",
+            Self::TooManyViews => "TOO_MANY_VIEWS",
+            Self::TooManyRequests => "TOO_MANY_REQUESTS",
+            Self::RequestTimedOut => "REQUEST_TIMED_OUT",
+            Self::EncodingUnknown => "ENCODING_UNKNOWN",
             Self::StoreBusy => "STORE_BUSY",
             Self::StoreReadOnly => "STORE_READ_ONLY",
             Self::ShuttingDown => "SHUTTING_DOWN",
@@ -269,7 +290,7 @@ impl From<store::Error> for Error {
             E::OffsetMismatch { offset, length } => {
                 plain(Reason::OffsetMismatch).with("offset_bytes", offset).with("length_bytes", length)
             }
-            E::LimitExceeded { what: "bytes of a view", limit, actual } => {
+            E::LimitExceeded { what: store::VIEW_BYTES, limit, actual } => {
                 plain(Reason::ContextTooLarge).with("limit", limit).with("actual", actual)
             }
             E::LimitExceeded { what, limit, actual } => {

@@ -1,6 +1,8 @@
 //! Events for callers: streams and pages.
 
 use super::error::{Error, Reason, Result};
+use super::feed::EventFeed;
+use super::room::Held;
 use super::sessions::SessionInfo;
 use super::{Longhand, cursor, page_size};
 use crate::bus::{Next, Subscription};
@@ -13,6 +15,7 @@ use crate::model::{Revision, Seq};
 use crate::scheduler::SummaryDelta;
 use crate::store::{self, DraftWords, EventFilter, Moment, PagedEvent, SessionKey, SessionMoment};
 use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, broadcast};
 use tokio_util::sync::CancellationToken;
@@ -138,6 +141,39 @@ pub enum Frame {
     },
 }
 
+impl Frame {
+    /// Roughly how many bytes it holds.
+    pub(super) fn bytes(&self) -> usize {
+        match self {
+            Self::Ready { .. } | Self::SnapshotEnd { .. } | Self::Progress { .. } => EVENT_BYTES,
+            Self::SnapshotSession(info) => info.policy_json.len() + EVENT_BYTES,
+            Self::SnapshotMessage(message) => view_message_bytes(message),
+            Self::SnapshotOpen(open) => {
+                let words: usize = open.drafts.iter().map(|(_, _, words)| words.len()).sum();
+                store::weigh_bytes(&open.message) + words
+            }
+            Self::Events { events, .. } => events.iter().map(ServedEvent::bytes).sum(),
+            Self::Live { delta, .. } => delta.delta.len() + EVENT_BYTES,
+            Self::Summary { delta, .. } => delta.delta.len() + EVENT_BYTES,
+        }
+    }
+}
+
+impl ServedEvent {
+    /// Roughly how many bytes it holds.
+    fn bytes(&self) -> usize {
+        EVENT_BYTES + self.message.as_ref().map_or(0, store::weigh_bytes)
+    }
+}
+
+/// Roughly how many bytes a message of a view holds.
+pub(super) fn view_message_bytes(message: &ViewMessage) -> usize {
+    EVENT_BYTES + message.parts.iter().map(|part| store::weigh_body(&part.body) + EVENT_BYTES).sum::<usize>()
+}
+
+/// Roughly the bytes of an event without its message.
+const EVENT_BYTES: usize = 256;
+
 /// A stream of frames. It reads at its reader's pace and delays nobody.
 pub struct EventStream {
     app: Longhand,
@@ -147,6 +183,8 @@ pub struct EventStream {
     /// What of the snapshot is still to come. Views and open messages are read one at a time, when their reader is ready
     /// for them.
     snapshot: VecDeque<SnapshotStep>,
+    /// The room of the view whose messages are waiting; none for one that is not large.
+    held: Option<Arc<Held>>,
     /// Bytes of each draft that the snapshot has shown: live words from before that were shown with it.
     drafts: HashMap<PartId, i64>,
     /// Events that were read and not sent yet: with their messages they are more than one frame takes.
@@ -171,14 +209,23 @@ enum SnapshotStep {
 }
 
 impl EventStream {
+    /// Has a task read the stream, ahead of a client who may be slow or silent.
+    pub fn feed(self) -> EventFeed {
+        let room = self.app.traffic().answers.clone();
+        EventFeed::new(self, room)
+    }
+
     /// The next frame, or why the stream ends.
     pub async fn next(&mut self) -> Result<Frame> {
         while self.waiting.is_empty()
             && let Some(step) = self.snapshot.pop_front()
         {
+            self.held = None;
             match step {
                 SnapshotStep::Session(session, at) => {
-                    self.waiting.extend(self.app.snapshot_of(session, at).await?);
+                    let (frames, held) = self.app.snapshot_of(session, at).await?;
+                    self.waiting.extend(frames);
+                    self.held = held;
                 }
                 SnapshotStep::Open(session, at, place) => {
                     let open = self.app.open_message(session, at, place).await?;
@@ -193,8 +240,12 @@ impl EventStream {
             }
         }
         if let Some(frame) = self.waiting.pop_front() {
+            if let Some(held) = &self.held {
+                held.touch();
+            }
             return Ok(frame);
         }
+        self.held = None;
         if !self.unsent.is_empty() {
             return self.batch().await;
         }
@@ -216,6 +267,17 @@ impl EventStream {
                         return Ok(Frame::Summary { session, delta: words });
                     }
                 }
+            }
+        }
+    }
+
+    /// Resolves when it has to end because others need its room.
+    pub(super) fn has_to_give_up(&self) -> impl Future<Output = ()> + Send + use<> {
+        let held = self.held.clone();
+        async move {
+            match held {
+                Some(held) => held.has_to_give_up().await,
+                None => std::future::pending().await,
             }
         }
     }
@@ -246,9 +308,9 @@ impl EventStream {
         let mut bytes = 0;
         while let Some(paged) = self.unsent.pop_front() {
             let served = self.app.served(paged, self.content).await?;
-            bytes += served.message.as_ref().map_or(0, store::weigh_bytes);
+            bytes += served.bytes();
             events.push(served);
-            if bytes > limits::PAGE_BYTES_MAX {
+            if bytes > limits::EVENT_FRAME_BYTES {
                 break;
             }
         }
@@ -341,6 +403,7 @@ impl Longhand {
             subscription: Subscription::new(self.store().clone(), filter, after, progress),
             waiting,
             snapshot,
+            held: None,
             drafts: HashMap::new(),
             unsent: VecDeque::new(),
             content: request.content,
@@ -353,16 +416,19 @@ impl Longhand {
         })
     }
 
-    /// A session and its view at a revision, as frames.
-    async fn snapshot_of(&self, key: SessionKey, revision: Revision) -> Result<Vec<Frame>> {
+    /// A session and its view at a revision, as frames, with the room that they take.
+    async fn snapshot_of(&self, key: SessionKey, revision: Revision) -> Result<(Vec<Frame>, Option<Arc<Held>>)> {
         let (session, policy) = self.store().session(key).await?;
         let mut frames = vec![Frame::SnapshotSession(Box::new(SessionInfo { session, policy_json: policy.json }))];
-        let source = self.store().source(key, Some(revision)).await?;
+        let (source, held) = self.roomy_source(key, Some(revision)).await?;
         let policy = self.parse_policy(&source.policy)?;
         let mut view = self.view_of(&source, &policy).await?;
         self.sign(&source, &mut view).await?;
+        if let Some(held) = &held {
+            held.wait_for_client(view.messages.iter().map(view_message_bytes).sum());
+        }
         frames.extend(view.messages.into_iter().map(|message| Frame::SnapshotMessage(Box::new(message))));
-        Ok(frames)
+        Ok((frames, held))
     }
 
     /// A message that was open at a revision, with its drafts as they stand now: a snapshot's stream has the live words

@@ -11,12 +11,16 @@ pub mod cursor;
 pub mod error;
 pub mod events;
 pub mod expand;
+pub mod feed;
+mod large_views;
 pub mod preview;
 mod provenance;
 mod recall;
+pub mod room;
 pub mod sessions;
 mod shortened;
 pub mod summary_tasks;
+pub mod traffic;
 pub mod undo;
 mod validate;
 
@@ -55,6 +59,7 @@ struct Shared {
     /// Views that were shortened for one call.
     shortened: shortened::ShortenedViews,
     streams: Arc<tokio::sync::Semaphore>,
+    traffic: Arc<traffic::Traffic>,
     /// Summaries of branches in the making.
     branches: tokio::sync::Semaphore,
     stopping: CancellationToken,
@@ -121,6 +126,7 @@ impl Longhand {
             known: Mutex::default(),
             shortened: shortened::ShortenedViews::default(),
             streams: Arc::new(tokio::sync::Semaphore::new(crate::limits::STREAMS_MAX)),
+            traffic: Arc::default(),
             branches: tokio::sync::Semaphore::new(crate::limits::BRANCH_SUMMARIES_MAX),
             stopping: options.stopping,
         };
@@ -130,6 +136,11 @@ impl Longhand {
     /// The store beneath.
     pub fn store(&self) -> &Store {
         &self.shared.store
+    }
+
+    /// What clients hold of the daemon.
+    pub fn traffic(&self) -> &Arc<traffic::Traffic> {
+        &self.shared.traffic
     }
 
     /// What an append needs to know of a session, from memory or from the store.

@@ -1,10 +1,12 @@
 //! Events over gRPC.
 
 use super::convert::event::{frames, page, read_list, read_subscribe};
+use super::outlet::Outlet;
 use crate::app::Longhand;
-use crate::app::events::EventStream;
+use crate::app::feed::EventFeed;
 use crate::pb;
 use crate::pb::event_service_server::EventService;
+use crate::pb::subscribe_events_response::Frame;
 use futures::StreamExt as _;
 use futures::stream::{self, BoxStream};
 use std::collections::VecDeque;
@@ -21,24 +23,41 @@ impl Events {
     }
 }
 
+/// What gRPC puts before each message: whether it is compressed, and its length.
+const PREFIX_BYTES: usize = 5;
+
 type ResponseStream = BoxStream<'static, Result<pb::SubscribeEventsResponse, Status>>;
 
-/// The stream's frames, pulled as the client takes them; an error is the last thing it says.
-fn responses(stream: EventStream) -> ResponseStream {
-    let begin = Some((stream, VecDeque::new()));
+/// The stream's frames as the client takes them; an error is the last thing it says.
+fn responses(feed: EventFeed, outlet: Outlet) -> ResponseStream {
+    let begin = Some((feed, outlet, VecDeque::new()));
     stream::unfold(begin, async |state| {
-        let (mut stream, mut waiting) = state?;
+        let (mut feed, outlet, mut waiting) = state?;
         loop {
             if let Some(frame) = waiting.pop_front() {
-                return Some((Ok(frame), Some((stream, waiting))));
+                outlet.gave(PREFIX_BYTES + prost::Message::encoded_len(&frame), cursor_behind(&frame));
+                return Some((Ok(frame), Some((feed, outlet, waiting))));
             }
-            match stream.next().await {
+            match feed.next().await? {
                 Ok(frame) => waiting.extend(frames(frame)),
                 Err(error) => return Some((Err(error.into()), None)),
             }
         }
     })
     .boxed()
+}
+
+/// Where a client resumes that has taken a frame; empty for nowhere, and none for where it was before.
+fn cursor_behind(frame: &pb::SubscribeEventsResponse) -> Option<&str> {
+    match frame.frame.as_ref()? {
+        Frame::Ready(pb::Ready { cursor, .. })
+        | Frame::Events(pb::EventBatch { cursor, .. })
+        | Frame::Progress(pb::Progress { cursor, .. })
+        | Frame::SnapshotEnd(pb::SnapshotEnd { cursor }) => Some(cursor),
+        // Half a snapshot is none: it is asked for anew.
+        Frame::SnapshotItem(_) => Some(""),
+        Frame::Live(_) | Frame::Summary(_) => None,
+    }
 }
 
 #[tonic::async_trait]
@@ -50,7 +69,10 @@ impl EventService for Events {
         request: Request<pb::SubscribeEventsRequest>,
     ) -> Result<Response<Self::SubscribeEventsStream>, Status> {
         let stream = self.app.subscribe(read_subscribe(request.into_inner())?).await?;
-        Ok(Response::new(responses(stream)))
+        let outlet = Outlet::default();
+        let mut response = Response::new(responses(stream.feed(), outlet.clone()));
+        response.extensions_mut().insert(outlet);
+        Ok(response)
     }
 
     async fn list_events(

@@ -8,17 +8,20 @@ mod contexts;
 mod convert;
 mod events;
 mod messages;
+mod outlet;
 mod sessions;
 mod status;
 mod summary_tasks;
 #[cfg(test)]
 mod tests;
 
-pub use status::explain;
+pub use outlet::{CutOff, Outlet};
+pub use status::{explain, refuse, too_late};
 
 use crate::app::{self, Caller, Longhand, RequestKey};
 use crate::limits;
 use crate::pb;
+use tonic::codec::CompressionEncoding;
 use tonic::service::Routes;
 use tonic_health::ServingStatus;
 use tonic_health::server::HealthReporter;
@@ -41,6 +44,7 @@ const HEALTH_NAMES: [&str; 8] = [
 macro_rules! limited {
     ($server:ty, $service:expr) => {
         <$server>::new($service)
+            .accept_compressed(CompressionEncoding::Gzip)
             .max_decoding_message_size(limits::REQUEST_BYTES_MAX)
             .max_encoding_message_size(limits::RESPONSE_BYTES_MAX)
     };
@@ -61,10 +65,13 @@ pub async fn router(app: Longhand) -> (Routes, HealthReporter) {
             .register_encoded_file_descriptor_set(pb::DESCRIPTORS)
             .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
     };
+    let small = limits::SIDE_REQUEST_BYTES_MAX;
+    let reflection_v1 = reflection().build_v1().expect("the build wrote these descriptors");
     // Many tools still ask by the older name.
-    let routes = Routes::new(health)
-        .add_service(reflection().build_v1().expect("the build wrote these descriptors"))
-        .add_service(reflection().build_v1alpha().expect("the build wrote these descriptors"))
+    let reflection_v1alpha = reflection().build_v1alpha().expect("the build wrote these descriptors");
+    let routes = Routes::new(health.max_decoding_message_size(small))
+        .add_service(reflection_v1.max_decoding_message_size(small))
+        .add_service(reflection_v1alpha.max_decoding_message_size(small))
         .add_service(limited!(
             pb::session_service_server::SessionServiceServer<_>,
             sessions::Sessions::new(app.clone())

@@ -12,6 +12,9 @@ const DOMAIN: &str = "longhand";
 /// When a caller that was turned away because too many writes wait should come back.
 const RETRY_AFTER: Duration = Duration::from_millis(100);
 
+/// What the transport's refusal of an encoding says beside its code: the encodings that it knows.
+const ACCEPT_ENCODING: &str = "grpc-accept-encoding";
+
 /// Bytes of a message, or of one fact in it. Statuses travel in headers, whose size clients limit, and a message may
 /// quote what was sent.
 const TEXT_BYTES_MAX: usize = 512;
@@ -34,7 +37,7 @@ fn code(reason: Reason) -> Code {
         | Reason::CursorInvalid
         | Reason::SummaryRefused
         | Reason::RequestMalformed => Code::InvalidArgument,
-        Reason::MethodUnknown => Code::Unimplemented,
+        Reason::MethodUnknown | Reason::EncodingUnknown => Code::Unimplemented,
         Reason::ClientIdReused => Code::AlreadyExists,
         Reason::CursorOutOfRange | Reason::RevisionOutOfRange => Code::OutOfRange,
         Reason::RevisionMismatch | Reason::OffsetMismatch => Code::Aborted,
@@ -52,11 +55,22 @@ fn code(reason: Reason) -> Code {
         | Reason::SummaryTasksOff
         | Reason::SummaryLeaseLost
         | Reason::BoundaryInvalid => Code::FailedPrecondition,
-        Reason::ContextTooLarge | Reason::TooManyStreams | Reason::RequestTooLarge => Code::ResourceExhausted,
+        Reason::ContextTooLarge
+        | Reason::TooManyStreams
+        | Reason::ReaderStalled
+        | Reason::TooManyViews
+        | Reason::TooManyRequests
+        | Reason::RequestTooLarge => Code::ResourceExhausted,
+        Reason::RequestTimedOut => Code::DeadlineExceeded,
         Reason::StoreBusy | Reason::StoreReadOnly | Reason::ShuttingDown => Code::Unavailable,
         Reason::RowCorrupt => Code::DataLoss,
         Reason::Internal => Code::Internal,
     }
+}
+
+/// Whether the same request can succeed after a short while.
+fn is_passing(reason: Reason) -> bool {
+    matches!(reason, Reason::StoreBusy | Reason::TooManyViews | Reason::TooManyRequests)
 }
 
 /// The text, cut where it is too long for a header.
@@ -79,11 +93,21 @@ impl From<Error> for Status {
             let description = message.strip_prefix(&format!("{field}: ")).unwrap_or(&message).to_owned();
             details.add_bad_request_violation(short(field), short(description));
         }
-        if reason == Reason::StoreBusy {
+        if is_passing(reason) {
             details.set_retry_info(Some(RETRY_AFTER));
         }
         Self::with_error_details(code(reason), short(message), details)
     }
+}
+
+/// The answer to a request that is refused before any service sees it.
+pub fn refuse(error: Error) -> http::Response<tonic::body::Body> {
+    Status::from(error).into_http()
+}
+
+/// The answer to a caller whose own deadline has passed.
+pub fn too_late() -> http::Response<tonic::body::Body> {
+    Status::deadline_exceeded("the caller's deadline has passed").into_http()
 }
 
 /// Gives a reason to what the transport refuses before any service sees it: an unknown method, a request that is too
@@ -94,6 +118,9 @@ pub fn explain<B>(mut response: http::Response<B>) -> http::Response<B> {
         return response;
     }
     let error = match refusal.code() {
+        Code::Unimplemented if refusal.metadata().contains_key(ACCEPT_ENCODING) => {
+            Error::new(Reason::EncodingUnknown, refusal.message()).with("known", "gzip, identity")
+        }
         Code::Unimplemented => Error::new(Reason::MethodUnknown, "no service has this method"),
         Code::OutOfRange | Code::ResourceExhausted => {
             let limit = crate::limits::REQUEST_BYTES_MAX;
@@ -129,7 +156,7 @@ mod tests {
             let details = status.get_error_details();
             let info = details.error_info().expect("an error info");
             assert_eq!((info.reason.as_str(), info.domain.as_str()), (name, "longhand"));
-            assert_eq!(details.retry_info().is_some(), reason == Reason::StoreBusy, "{name}");
+            assert_eq!(details.retry_info().is_some(), is_passing(reason), "{name}");
         }
     }
 
@@ -144,6 +171,7 @@ mod tests {
                 "CORRUPT" => Code::DataLoss,
                 "INTERNAL" => Code::Internal,
                 "UNKNOWN" => Code::Unimplemented,
+                "OUT" => Code::DeadlineExceeded,
                 _ => continue,
             };
             assert_eq!(code(reason), expected, "{name}");

@@ -9,7 +9,7 @@ use crate::model::compaction::RevisionRange;
 use crate::model::ids::{CompactionId, MessageId, PartId, SessionId};
 use crate::model::layout::{Layout, Place, Span};
 use crate::model::message::{Finish, Message, MessageKind, Role};
-use crate::model::part::Part;
+use crate::model::part::{MediaSource, Part, PartBody};
 use crate::model::time::Timestamp;
 use crate::model::view::{Pruned, SourceMessage};
 use sqlx::sqlite::SqliteRow;
@@ -128,6 +128,9 @@ pub(crate) async fn plain_body(reader: &mut Reader<'_>, row: &SqliteRow, first: 
         }
     }
 }
+
+/// The bound that a view passes which is too large to be read.
+pub const VIEW_BYTES: &str = "bytes of a view";
 
 /// How many bytes of messages a read may gather, so that it costs no more than it returns.
 struct Budget {
@@ -503,31 +506,32 @@ async fn page_until(
 
 /// Roughly how many bytes a message is on the wire.
 pub fn weigh_bytes(message: &Message) -> usize {
-    use crate::model::part::{MediaSource, PartBody};
+    let parts: usize = message
+        .parts
+        .iter()
+        .map(|part| weigh_body(&part.body) + part.metadata_json.as_ref().map_or(0, String::len) + 96)
+        .sum();
+    parts + message.metadata_json.as_ref().map_or(0, String::len) + 256
+}
+
+/// Roughly how many bytes the content of a part is on the wire.
+pub fn weigh_body(body: &PartBody) -> usize {
     let media = |source: &MediaSource| match source {
         MediaSource::Bytes(bytes) => bytes.len(),
         MediaSource::Uri(uri) => uri.len(),
     };
-    let parts: usize = message
-        .parts
-        .iter()
-        .map(|part| {
-            let body = match &part.body {
-                PartBody::Text(text) | PartBody::Reasoning(text) => text.len(),
-                PartBody::ToolCall(call) => call.input_json.len(),
-                PartBody::ToolResult(result) => {
-                    result.output.len() + result.attachments.iter().map(|item| media(&item.source)).sum::<usize>()
-                }
-                PartBody::Media(item) => media(&item.source),
-                PartBody::Marker(marker) => marker.text.len(),
-                PartBody::Step(_) => 0,
-                PartBody::Opaque(opaque) => opaque.data.len(),
-                PartBody::Record(record) => record.data.len(),
-            };
-            body + part.metadata_json.as_ref().map_or(0, String::len) + 96
-        })
-        .sum();
-    parts + message.metadata_json.as_ref().map_or(0, String::len) + 256
+    match body {
+        PartBody::Text(text) | PartBody::Reasoning(text) => text.len(),
+        PartBody::ToolCall(call) => call.input_json.len(),
+        PartBody::ToolResult(result) => {
+            result.output.len() + result.attachments.iter().map(|item| media(&item.source)).sum::<usize>()
+        }
+        PartBody::Media(item) => media(&item.source),
+        PartBody::Marker(marker) => marker.text.len(),
+        PartBody::Step(_) => 0,
+        PartBody::Opaque(opaque) => opaque.data.len(),
+        PartBody::Record(record) => record.data.len(),
+    }
 }
 
 /// The layout in force at a revision: one seek.
@@ -546,9 +550,10 @@ pub(crate) async fn sources(
     lineage: &Lineage,
     layout: &Layout,
     at: Revision,
+    bytes_max: usize,
 ) -> Result<Vec<SourceMessage>> {
     let mut sources = Vec::new();
-    let mut budget = Budget::of(limits::VIEW_BYTES_MAX);
+    let mut budget = Budget::of(bytes_max);
     for span in &layout.spans {
         match *span {
             Span::Placed { revision, place } => {
@@ -613,7 +618,7 @@ async fn with_prunes(
     if let Some(refused) = found.get(filled) {
         let bytes = budget.spent.saturating_add(weigh_bytes(&refused.message)).max(budget.most.saturating_add(1));
         return Err(Error::LimitExceeded {
-            what: "bytes of a view",
+            what: VIEW_BYTES,
             limit: i64::try_from(budget.most).unwrap_or(i64::MAX),
             actual: i64::try_from(bytes).unwrap_or(i64::MAX),
         });

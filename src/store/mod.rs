@@ -43,7 +43,7 @@ pub use files::paths;
 pub use head::{Fill, Receipt, RoutineTotals, Rule, SessionKey, UsageReading};
 pub use jobs::{Claim, Condition, DueSession, Enqueued, Evaluation, Loss};
 pub use marks::BranchSummary;
-pub use messages::{PageOf, weigh_bytes};
+pub use messages::{PageOf, VIEW_BYTES, weigh_body, weigh_bytes};
 pub use open::{Durability, Options};
 pub use reductions::{Commit, Committed, ContinuationCommit, Reduction, ReplayCommit, SummaryCommit};
 pub use search::{Lookup, Unindexed};
@@ -53,6 +53,7 @@ pub use tally::{Fare, Tally};
 pub use tx::{Caller, RequestKey};
 pub use verify::{Checked, Finding};
 
+use crate::limits;
 use crate::model::compaction::{Compaction, CompactionRequest, Failure, RevisionRange};
 use crate::model::event::{Event, EventKind};
 use crate::model::ids::{CompactionId, MessageId, PartId};
@@ -362,13 +363,18 @@ impl Store {
 
     /// What a view at a revision is made of; none for the newest.
     pub async fn source(&self, session: SessionKey, at: Option<Revision>) -> Result<Source> {
+        self.source_within(session, at, limits::VIEW_BYTES_MAX).await
+    }
+
+    /// The same, unless it holds more bytes than these.
+    pub async fn source_within(&self, session: SessionKey, at: Option<Revision>, bytes_max: usize) -> Result<Source> {
         self.reading(async |reader| {
             let lineage = lineage::by_key(reader, session.0).await?;
             let at = at.unwrap_or(lineage.revision);
             lineage.check(at)?;
             let layout = messages::layout_at(reader, &lineage, at).await?;
             let policy = sessions::policy_in(reader, &lineage, at).await?;
-            let messages = messages::sources(reader, &lineage, &layout, at).await?;
+            let messages = messages::sources(reader, &lineage, &layout, at, bytes_max).await?;
             Ok(Source { session, at, newest: lineage.revision, layout, policy, messages })
         })
         .await

@@ -15,7 +15,7 @@ const LAYERS: [(&str, &str); 17] = [
     ("policy", "model"),
     ("limits", "model"),
     ("clock", "model"),
-    ("config", "model policy"),
+    ("config", "model policy limits"),
     ("telemetry", "model"),
     ("store", "model limits clock config telemetry"),
     ("bus", "model limits clock config telemetry store"),
@@ -37,7 +37,7 @@ struct Only {
     rule: &'static str,
 }
 
-const ONLY: [Only; 20] = [
+const ONLY: [Only; 23] = [
     Only { path: "sqlx", modules: &["store"], rule: "SQL is in `store` only" },
     Only { path: "tonic", modules: &["pb", "grpc", "daemon", "cli"], rule: "gRPC stays at the edge" },
     Only { path: "tonic_prost", modules: &["pb"], rule: "gRPC stays at the edge" },
@@ -45,6 +45,9 @@ const ONLY: [Only; 20] = [
     Only { path: "tonic_health", modules: &["grpc", "cli"], rule: "gRPC stays at the edge" },
     Only { path: "tonic_reflection", modules: &["grpc"], rule: "gRPC stays at the edge" },
     Only { path: "http", modules: &["grpc", "daemon", "cli"], rule: "gRPC stays at the edge" },
+    Only { path: "http_body", modules: &["daemon"], rule: "gRPC stays at the edge" },
+    Only { path: "http_body_util", modules: &["daemon"], rule: "gRPC stays at the edge" },
+    Only { path: "h2", modules: &["daemon"], rule: "gRPC stays at the edge" },
     Only { path: "tower", modules: &["grpc", "daemon", "cli"], rule: "gRPC stays at the edge" },
     Only { path: "hyper_util", modules: &["grpc", "daemon", "cli"], rule: "gRPC stays at the edge" },
     Only {

@@ -6,4 +6,5 @@
 
 pub mod daemon;
 pub mod history;
+pub mod raw;
 pub mod seed;

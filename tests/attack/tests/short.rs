@@ -2,6 +2,8 @@
 
 #[path = "short/history.rs"]
 mod history;
+#[path = "short/overload.rs"]
+mod overload;
 
 use longhand_attack::daemon::Daemon;
 use std::path::Path;

@@ -58,6 +58,7 @@ fn context(messages: Vec<ViewMessage>) -> Context {
         ],
         omitted_by: vec![None, Some(CompactionId(Uuid::from_u128(6)))],
         left_out: vec![RevisionRange { first: 26, last: 26 }],
+        held: None,
     }
 }
 

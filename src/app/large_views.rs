@@ -1,0 +1,49 @@
+//! Room for large views. What a view takes is only known once it was read, so a read that turns out to be large is given
+//! up and begun anew with room for it.
+
+use super::Longhand;
+use super::error::{Error, Reason, Result};
+use super::room::Held;
+use crate::limits;
+use crate::model::Revision;
+use crate::store::{self, SessionKey, Source};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How much more room a view gets each time it turns out to be larger.
+const GROWTH: usize = 4;
+
+/// What a view is made of, with the room that it takes; none for one that is not large.
+pub(super) type RoomySource = (Source, Option<Arc<Held>>);
+
+impl Longhand {
+    /// What a view at a revision is made of, once there is room for it; none for the newest. The room is the caller's
+    /// until the last of the view is gone.
+    pub(super) async fn roomy_source(&self, key: SessionKey, at: Option<Revision>) -> Result<RoomySource> {
+        let mut bytes = limits::LARGE_VIEW_BYTES;
+        let mut held = None;
+        loop {
+            match self.store().source_within(key, at, bytes).await {
+                Ok(source) => return Ok((source, held)),
+                Err(store::Error::LimitExceeded { what: store::VIEW_BYTES, .. }) if bytes < limits::VIEW_BYTES_MAX => {
+                    // What was held is not enough, and must not be in the way of what is.
+                    drop(held.take());
+                    bytes = bytes.saturating_mul(GROWTH).min(limits::VIEW_BYTES_MAX);
+                    held = Some(self.room_for_view(bytes).await?);
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    /// Room for the messages of a view and for what is made of them.
+    async fn room_for_view(&self, bytes: usize) -> Result<Arc<Held>> {
+        let wait = Duration::from_millis(limits::VIEW_WAIT_MS_MAX);
+        let held = self.traffic().views.wait_for(bytes.saturating_mul(2), wait).await.ok_or_else(|| {
+            Error::new(Reason::TooManyViews, "there is no room for a large view beside others that are being read")
+                .with("limit", limits::VIEWS_BYTES_MAX)
+        })?;
+        held.settle();
+        Ok(Arc::new(held))
+    }
+}

@@ -1,0 +1,58 @@
+//! What clients hold of the daemon's memory and connections, and how often it had to refuse some.
+
+use super::room::Room;
+use crate::limits;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+/// The figures of the transport. They begin anew with the daemon.
+#[derive(Debug)]
+pub struct Traffic {
+    /// Bytes of answers that wait for their clients.
+    pub answers: Arc<Room>,
+    /// Bytes of small requests that are not answered.
+    pub small_requests: Arc<Room>,
+    /// Bytes of the others.
+    pub requests: Arc<Room>,
+    /// Bytes of large views that are made, or read by their clients.
+    pub views: Arc<Room>,
+    /// Open connections.
+    pub connections: Count,
+    /// Connections that were refused, because there were too many.
+    pub refused_connections: Count,
+    /// Connections that the system could not give us, because descriptors or memory had run out.
+    pub failed_accepts: Count,
+    /// Answers that were cut off, because their clients did not take them.
+    pub stalled_answers: Count,
+}
+
+impl Default for Traffic {
+    fn default() -> Self {
+        Self {
+            answers: Room::new(limits::ANSWERS_BYTES_MAX),
+            small_requests: Room::new(limits::SMALL_REQUESTS_BYTES_MAX),
+            requests: Room::new(limits::REQUESTS_BYTES_MAX),
+            views: Room::new(limits::VIEWS_BYTES_MAX),
+            connections: Count::default(),
+            refused_connections: Count::default(),
+            failed_accepts: Count::default(),
+            stalled_answers: Count::default(),
+        }
+    }
+}
+
+/// A figure that many change.
+#[derive(Debug, Default)]
+pub struct Count(AtomicI64);
+
+impl Count {
+    /// Adds to it.
+    pub fn add(&self, number: i64) {
+        self.0.fetch_add(number, Ordering::Relaxed);
+    }
+
+    /// What it is now.
+    pub fn get(&self) -> i64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}

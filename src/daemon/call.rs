@@ -1,0 +1,183 @@
+//! A call: its request on the way in, its answer on the way out.
+//!
+//! An answer's bytes go to the transport only as far as the client's window takes them. So what waits for a client is
+//! counted here, and nothing stands between a client that does not read and the word that its answer ends.
+
+use super::accept::Server;
+use super::request;
+use crate::grpc::{self, CutOff, Outlet};
+use crate::limits;
+use bytes::Bytes;
+use h2::server::SendResponse;
+use h2::{Reason, RecvStream, SendStream};
+use http::{HeaderName, Request, Response};
+use http_body::Body as _;
+use http_body_util::BodyExt as _;
+use std::future::poll_fn;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::Instant;
+use tonic::body::Body;
+use tower::ServiceExt as _;
+
+/// How long the caller waits for an answer, by its own words.
+const TIMEOUT: HeaderName = HeaderName::from_static("grpc-timeout");
+
+/// Answers a request. Ends when the client has the answer, or is gone, or was told why it does not get it.
+pub(super) async fn run(request: Request<RecvStream>, mut respond: SendResponse<Bytes>, server: Arc<Server>) {
+    let timeout = request.headers().get(TIMEOUT).and_then(|value| read_timeout(value.to_str().ok()?));
+    let answer = tokio::select! {
+        _ = poll_fn(|context| respond.poll_reset(context)) => return,
+        answer = answer(request, &server) => answer,
+        () = passed(timeout) => grpc::too_late(),
+    };
+    let (mut head, body) = answer.into_parts();
+    let outlet = head.extensions.remove::<Outlet>().unwrap_or_default();
+    let is_whole = body.is_end_stream();
+    match respond.send_response(Response::from_parts(head, ()), is_whole) {
+        Ok(_) if is_whole => {}
+        Ok(stream) => send(stream, body, &outlet, &server).await,
+        Err(error) => tracing::debug!(%error, "an answer could not be sent"),
+    }
+}
+
+/// The answer to a request, or why there is none.
+async fn answer(request: Request<RecvStream>, server: &Server) -> Response<Body> {
+    let (head, stream) = request.into_parts();
+    let body = match request::admit(head.uri.path(), stream, server).await {
+        Ok(body) => body,
+        Err(error) => return grpc::refuse(error),
+    };
+    // What was sent is in memory until it is answered, in one form or another.
+    let held = body.held();
+    let Ok(answer) = server.routes.clone().oneshot(Request::from_parts(head, body)).await;
+    drop(held);
+    grpc::explain(answer)
+}
+
+/// The digits and the unit of a caller's deadline.
+fn read_timeout(text: &str) -> Option<Duration> {
+    let (number, unit) = text.split_at_checked(text.len().checked_sub(1)?)?;
+    let number: u32 = number.parse().ok().filter(|_| number.len() <= 8)?;
+    let unit = match unit {
+        "H" => Duration::from_secs(3_600),
+        "M" => Duration::from_secs(60),
+        "S" => Duration::from_secs(1),
+        "m" => Duration::from_millis(1),
+        "u" => Duration::from_micros(1),
+        "n" => Duration::from_nanos(1),
+        _ => return None,
+    };
+    Some(unit * number)
+}
+
+async fn passed(timeout: Option<Duration>) {
+    match timeout {
+        Some(timeout) => tokio::time::sleep(timeout).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Why an answer does not go on.
+enum Halt {
+    /// Its client is gone.
+    Gone,
+    /// It is cut off.
+    CutOff(CutOff),
+}
+
+/// Sends an answer as its client takes it.
+async fn send(mut stream: SendStream<Bytes>, mut body: Body, outlet: &Outlet, server: &Server) {
+    loop {
+        let frame = tokio::select! {
+            _ = poll_fn(|context| stream.poll_reset(context)) => return,
+            frame = body.frame() => frame,
+            () = server.parting.cancelled() => return cut_off(stream, outlet, CutOff::Stopping, server),
+        };
+        let sent = match frame {
+            None => stream.send_data(Bytes::new(), true),
+            Some(Err(error)) => {
+                tracing::debug!(%error, "an answer broke off");
+                return stream.send_reset(Reason::INTERNAL_ERROR);
+            }
+            Some(Ok(frame)) => match frame.into_data() {
+                Ok(data) => match give(&mut stream, data, outlet, server).await {
+                    Ok(()) => continue,
+                    Err(Halt::Gone) => return,
+                    Err(Halt::CutOff(why)) => return cut_off(stream, outlet, why, server),
+                },
+                Err(frame) => stream.send_trailers(frame.into_trailers().unwrap_or_default()),
+            },
+        };
+        if let Err(error) = sent {
+            tracing::debug!(%error, "an answer could not be ended");
+        }
+        return;
+    }
+}
+
+/// Sends some bytes as the client's window takes them.
+async fn give(stream: &mut SendStream<Bytes>, mut data: Bytes, outlet: &Outlet, server: &Server) -> Result<(), Halt> {
+    let held = server.traffic.answers.hold(data.len());
+    let mut stalled = pin!(tokio::time::sleep(server.stall));
+    while !data.is_empty() {
+        stream.reserve_capacity(data.len().min(limits::SEND_BUFFER_BYTES));
+        let room = stream.capacity().min(data.len());
+        if room == 0 {
+            let waiting = tokio::select! {
+                capacity = poll_fn(|context| stream.poll_capacity(context)) => match capacity {
+                    Some(Ok(_)) => continue,
+                    Some(Err(_)) | None => Halt::Gone,
+                },
+                () = &mut stalled => Halt::CutOff(CutOff::Stalled(server.stall)),
+                () = held.has_to_give_up() => Halt::CutOff(CutOff::Crowded),
+                () = outlet.has_to_give_up() => Halt::CutOff(CutOff::Crowded),
+                () = server.parting.cancelled() => Halt::CutOff(CutOff::Stopping),
+            };
+            return Err(waiting);
+        }
+        stream.send_data(data.split_to(room), false).map_err(|_| Halt::Gone)?;
+        outlet.took(room);
+        held.touch();
+        stalled.as_mut().reset(Instant::now() + server.stall);
+    }
+    Ok(())
+}
+
+/// Ends an answer that its client does not take. Trailers need no window, so that the client hears of it.
+fn cut_off(mut stream: SendStream<Bytes>, outlet: &Outlet, why: CutOff, server: &Server) {
+    if why != CutOff::Stopping {
+        server.traffic.stalled_answers.add(1);
+        tracing::info!(?why, "an answer was cut off: its client did not take it");
+    }
+    stream.reserve_capacity(0);
+    if let Err(error) = stream.send_trailers(outlet.cut_off(why)) {
+        tracing::debug!(%error, "an answer could not be ended");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_callers_deadline_is_read_in_every_unit() {
+        let cases = [
+            ("2H", Some(Duration::from_secs(7_200))),
+            ("1M", Some(Duration::from_secs(60))),
+            ("3S", Some(Duration::from_secs(3))),
+            ("99999999m", Some(Duration::from_millis(99_999_999))),
+            ("5u", Some(Duration::from_micros(5))),
+            ("7n", Some(Duration::from_nanos(7))),
+            ("999999999m", None),
+            ("m", None),
+            ("", None),
+            ("5", None),
+            ("5ä", None),
+        ];
+        for (text, expected) in cases {
+            assert_eq!(read_timeout(text), expected, "{text:?}");
+        }
+    }
+}

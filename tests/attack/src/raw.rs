@@ -1,0 +1,156 @@
+//! A client over bare HTTP/2: it says which windows it grants, and takes only what it is told to take. It answers pings
+//! like any other client, so that nothing but its silence tells it from one.
+
+use anyhow::{Context as _, Result, ensure};
+use bytes::{BufMut as _, Bytes, BytesMut};
+use h2::client::{ResponseFuture, SendRequest};
+use h2::{RecvStream, SendStream};
+use http::{HeaderMap, Request};
+use prost::Message;
+use std::path::Path;
+use tokio::net::UnixStream;
+use tokio::task::JoinHandle;
+
+/// A length that no gRPC message has: one byte that says whether it is compressed, and four of length.
+const PREFIX_BYTES: usize = 5;
+
+/// How many bytes the daemon may send before some are taken.
+#[derive(Debug, Clone, Copy)]
+pub struct Windows {
+    /// On one stream.
+    pub stream: u32,
+    /// On all streams of the connection.
+    pub connection: u32,
+}
+
+impl Windows {
+    /// What HTTP/2 grants by itself.
+    pub const SMALL: Self = Self { stream: 65_535, connection: 65_535 };
+    /// Nothing at all.
+    pub const NONE: Self = Self { stream: 0, connection: 65_535 };
+}
+
+/// A connection. Its pings are answered until it is dropped.
+pub struct RawClient {
+    requests: SendRequest<Bytes>,
+    connection: JoinHandle<()>,
+}
+
+impl Drop for RawClient {
+    fn drop(&mut self) {
+        self.connection.abort();
+    }
+}
+
+/// A request that was sent, or begun.
+pub struct Call {
+    /// The rest of the request goes here.
+    pub request: SendStream<Bytes>,
+    response: ResponseFuture,
+}
+
+/// An answer that is taken bit by bit, or not at all.
+pub struct Answer {
+    /// The answer's headers.
+    pub headers: HeaderMap,
+    body: RecvStream,
+}
+
+/// How a call ended, by the trailers or the headers of its answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct End {
+    /// The gRPC code.
+    pub code: tonic::Code,
+    /// The reason in the error's details; empty for none.
+    pub reason: String,
+    /// What else the details say.
+    pub facts: std::collections::HashMap<String, String>,
+}
+
+impl RawClient {
+    /// Connects to the daemon behind a socket.
+    pub async fn connect(socket: &Path, windows: Windows) -> Result<Self> {
+        let stream = UnixStream::connect(socket).await?;
+        let (requests, connection) = h2::client::Builder::new()
+            .initial_window_size(windows.stream)
+            .initial_connection_window_size(windows.connection)
+            .handshake::<_, Bytes>(stream)
+            .await?;
+        let connection = tokio::spawn(async move { drop(connection.await) });
+        Ok(Self { requests, connection })
+    }
+
+    /// Begins a call, without its message.
+    pub async fn begin(&mut self, method: &str, headers: &[(&'static str, &str)]) -> Result<Call> {
+        let mut request = Request::post(format!("http://localhost/longhand.v1.{method}"))
+            .header("content-type", "application/grpc")
+            .header("te", "trailers");
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let mut requests = self.requests.clone().ready().await?;
+        let (response, request) = requests.send_request(request.body(())?, false)?;
+        Ok(Call { request, response })
+    }
+
+    /// Sends a whole request.
+    pub async fn call(&mut self, method: &str, message: &impl Message) -> Result<Call> {
+        let mut call = self.begin(method, &[]).await?;
+        call.request.send_data(framed(message), true)?;
+        Ok(call)
+    }
+}
+
+/// A message as gRPC sends it.
+pub fn framed(message: &impl Message) -> Bytes {
+    let mut frame = BytesMut::with_capacity(PREFIX_BYTES + message.encoded_len());
+    frame.put_u8(0);
+    frame.put_u32(u32::try_from(message.encoded_len()).unwrap_or(u32::MAX));
+    frame.put(message.encode_to_vec().as_slice());
+    frame.freeze()
+}
+
+impl Call {
+    /// Waits until the daemon answers.
+    pub async fn answer(self) -> Result<Answer> {
+        let (head, body) = self.response.await?.into_parts();
+        Ok(Answer { headers: head.headers, body })
+    }
+}
+
+impl Answer {
+    /// Takes all that comes until the answer ends: the messages' bytes and the end.
+    pub async fn rest<T: Message + Default>(&mut self) -> Result<(Vec<T>, End)> {
+        let mut bytes = BytesMut::new();
+        while let Some(data) = self.body.data().await {
+            let data = data?;
+            self.body.flow_control().release_capacity(data.len())?;
+            bytes.put(data);
+        }
+        let end = self.end().await?;
+        let mut messages = Vec::new();
+        while bytes.len() >= PREFIX_BYTES {
+            let length = u32::from_be_bytes(bytes[1..PREFIX_BYTES].try_into()?) as usize;
+            if bytes.len() < PREFIX_BYTES + length {
+                break;
+            }
+            let frame = bytes.split_to(PREFIX_BYTES + length);
+            messages.push(T::decode(&frame[PREFIX_BYTES..])?);
+        }
+        Ok((messages, end))
+    }
+
+    /// How the answer ends, once nothing more of it waits to be taken.
+    async fn end(&mut self) -> Result<End> {
+        let trailers = match self.headers.contains_key("grpc-status") {
+            true => self.headers.clone(),
+            false => self.body.trailers().await?.context("the answer has no trailers")?,
+        };
+        let status = tonic::Status::from_header_map(&trailers).context("the trailers have no status")?;
+        let details = tonic_types::StatusExt::get_error_details(&status);
+        let info = details.error_info().cloned();
+        let (reason, facts) = info.map(|info| (info.reason, info.metadata)).unwrap_or_default();
+        ensure!(status.code() == tonic::Code::Ok || !reason.is_empty(), "a failure without a reason: {status}");
+        Ok(End { code: status.code(), reason, facts })
+    }
+}

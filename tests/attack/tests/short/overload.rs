@@ -1,0 +1,226 @@
+//! Overload: readers that do not read, requests that do not end.
+
+use longhand::pb;
+use longhand::pb::admin_service_client::AdminServiceClient;
+use longhand::pb::context_service_client::ContextServiceClient;
+use longhand::pb::event_service_client::EventServiceClient;
+use longhand::pb::message_service_client::MessageServiceClient;
+use longhand::pb::session_service_client::SessionServiceClient;
+use longhand::pb::subscribe_events_request::Start;
+use longhand::pb::subscribe_events_response::Frame;
+use longhand_attack::daemon::{Daemon, connect};
+use longhand_attack::raw::{RawClient, Windows};
+use std::path::Path;
+use std::time::{Duration, Instant};
+use tonic::transport::Channel;
+
+/// Whatever a test waits for comes within this, or never.
+const DEADLINE: Duration = Duration::from_secs(20);
+
+async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
+    tokio::time::timeout(DEADLINE, future).await.unwrap_or_else(|_| panic!("waited in vain for {what}"))
+}
+
+/// A client that behaves.
+#[derive(Clone)]
+struct Good {
+    channel: Channel,
+    session: String,
+}
+
+impl Good {
+    async fn new(daemon: &Daemon) -> Self {
+        let channel = connect(daemon.socket());
+        let request = pb::CreateSessionRequest::default();
+        let made = SessionServiceClient::new(channel.clone()).create_session(request).await.expect("a session");
+        let session = made.into_inner().session.expect("a session").session_id;
+        Self { channel, session }
+    }
+
+    async fn append(&self, words: &str) {
+        let body = pb::part::Body::Text(pb::TextPart { text: words.to_owned() });
+        let parts = vec![pb::Part { body: Some(body), ..Default::default() }];
+        let messages = vec![pb::NewMessage { role: pb::Role::User.into(), parts, ..Default::default() }];
+        let request = pb::AppendMessagesRequest { session_id: self.session.clone(), messages, ..Default::default() };
+        let mut messages = MessageServiceClient::new(self.channel.clone());
+        let appended = messages.append_messages(request);
+        soon("an append", appended).await.expect("an append");
+    }
+
+    /// Everything that a client does is answered.
+    async fn works(&self) {
+        self.append("on it").await;
+        self.info().await;
+        let request = pb::GetContextRequest { session_id: self.session.clone(), ..Default::default() };
+        let mut contexts = ContextServiceClient::new(self.channel.clone());
+        let view = async {
+            let mut frames = contexts.get_context(request).await?.into_inner();
+            while frames.message().await?.is_some() {}
+            Ok::<_, tonic::Status>(())
+        };
+        soon("GetContext", view).await.expect("a view");
+    }
+
+    async fn info(&self) -> pb::GetServerInfoResponse {
+        let mut admin = AdminServiceClient::new(self.channel.clone());
+        let info = admin.get_server_info(pb::GetServerInfoRequest::default());
+        soon("GetServerInfo", info).await.expect("the daemon's state").into_inner()
+    }
+
+    /// Waits until the daemon's state is as expected.
+    async fn until(&self, what: &str, is_so: impl Fn(&pb::GetServerInfoResponse) -> bool) {
+        soon(what, async { while !is_so(&self.info().await) {} }).await;
+    }
+}
+
+async fn start(directory: &Path) -> Daemon {
+    Daemon::start(Path::new(super::ATTACK), directory, |_| {}).await.expect("the daemon starts")
+}
+
+/// A daemon that gives a silent reader one second.
+async fn start_impatient(directory: &Path) -> Daemon {
+    let settings = directory.join("longhand.toml");
+    std::fs::write(&settings, "stall_seconds = 1\n").expect("settings are written");
+    let change = |command: &mut tokio::process::Command| {
+        command.arg("--config").arg(settings);
+    };
+    Daemon::start(Path::new(super::ATTACK), directory, change).await.expect("the daemon starts")
+}
+
+fn from_the_beginning() -> pb::SubscribeEventsRequest {
+    pb::SubscribeEventsRequest { start: Some(Start::FromBeginning(true)), include_content: true, ..Default::default() }
+}
+
+/// The numbers of the events in a frame.
+fn seqs(frame: &pb::SubscribeEventsResponse) -> Vec<i64> {
+    match &frame.frame {
+        Some(Frame::Events(batch)) => batch.events.iter().map(|event| event.seq).collect(),
+        _ => Vec::new(),
+    }
+}
+
+#[tokio::test]
+async fn subscribers_that_stop_reading_delay_nobody() {
+    let directory = tempfile::tempdir().expect("a temporary folder");
+    let daemon = start(directory.path()).await;
+    let good = Good::new(&daemon).await;
+    let mut raw = RawClient::connect(daemon.socket(), Windows::SMALL).await.expect("a connection");
+    let mut unread = Vec::new();
+    for _ in 0..12 {
+        let call = raw.call("EventService/SubscribeEvents", &pb::SubscribeEventsRequest::default()).await;
+        unread.push(soon("a stream", call.expect("a call").answer()).await.expect("a stream"));
+    }
+    // Many at a time, so that streams find more to read whenever they look.
+    let writers: Vec<_> = (0..10)
+        .map(|_| {
+            tokio::spawn({
+                let good = good.clone();
+                async move {
+                    for number in 0..5 {
+                        good.append(&format!("message {number}")).await;
+                    }
+                }
+            })
+        })
+        .collect();
+    for writer in writers {
+        writer.await.expect("it writes");
+    }
+    good.works().await;
+    daemon.stop().await.expect("the daemon ends");
+}
+
+#[tokio::test]
+async fn subscribers_without_a_window_delay_nobody() {
+    let directory = tempfile::tempdir().expect("a temporary folder");
+    let daemon = start(directory.path()).await;
+    let good = Good::new(&daemon).await;
+    for number in 0..8 {
+        good.append(&format!("message {number}")).await;
+    }
+    let mut raw = RawClient::connect(daemon.socket(), Windows::NONE).await.expect("a connection");
+    let request = from_the_beginning();
+    let mut unread = Vec::new();
+    for _ in 0..4 {
+        let call = raw.call("EventService/SubscribeEvents", &request).await.expect("a call");
+        unread.push(soon("a stream", call.answer()).await.expect("a stream"));
+    }
+    good.works().await;
+    daemon.stop().await.expect("the daemon ends");
+}
+
+#[tokio::test]
+async fn a_subscriber_that_stops_reading_is_dropped_with_the_cursor_behind_what_it_took() {
+    let directory = tempfile::tempdir().expect("a temporary folder");
+    let daemon = start_impatient(directory.path()).await;
+    let good = Good::new(&daemon).await;
+    for _ in 0..200 {
+        good.append(&"word ".repeat(200)).await;
+    }
+    let mut raw = RawClient::connect(daemon.socket(), Windows::SMALL).await.expect("a connection");
+    let call = raw.call("EventService/SubscribeEvents", &from_the_beginning()).await.expect("a call");
+    let mut answer = soon("a stream", call.answer()).await.expect("a stream");
+    good.until("the stream to begin", |info| info.subscriber_count == 1).await;
+    good.until("the stream to be dropped", |info| info.subscriber_count == 0).await;
+    let (frames, end) = soon("the end", answer.rest::<pb::SubscribeEventsResponse>()).await.expect("an end");
+    assert_eq!((end.code, end.reason.as_str()), (tonic::Code::ResourceExhausted, "READER_STALLED"));
+    let mut seen: Vec<i64> = frames.iter().flat_map(seqs).collect();
+    let taken = seen.len();
+    let cursor = end.facts.get("cursor").expect("a cursor").clone();
+    let request = pb::SubscribeEventsRequest { start: Some(Start::AfterCursor(cursor)), ..Default::default() };
+    let mut events = EventServiceClient::new(good.channel.clone());
+    let mut rest = events.subscribe_events(request).await.expect("resumed").into_inner();
+    while seen.last() != Some(&201) {
+        let frame = soon("a frame", rest.message()).await.expect("the stream goes on").expect("a frame");
+        seen.extend(seqs(&frame));
+    }
+    assert!(taken > 0 && taken < 201, "it took some: {taken}");
+    assert_eq!(seen, (1..=201).collect::<Vec<_>>(), "every event once and in order");
+    daemon.stop().await.expect("the daemon ends");
+}
+
+#[tokio::test]
+async fn a_reader_without_a_window_hears_that_it_is_dropped() {
+    let directory = tempfile::tempdir().expect("a temporary folder");
+    let daemon = start_impatient(directory.path()).await;
+    let good = Good::new(&daemon).await;
+    good.append("something").await;
+    let mut raw = RawClient::connect(daemon.socket(), Windows::NONE).await.expect("a connection");
+    let view = pb::GetContextRequest { session_id: good.session.clone(), ..Default::default() };
+    let page = pb::ListMessagesRequest { session_id: good.session.clone(), ..Default::default() };
+    let calls = [
+        raw.call("EventService/SubscribeEvents", &from_the_beginning()).await.expect("a call"),
+        raw.call("ContextService/GetContext", &view).await.expect("a call"),
+        raw.call("MessageService/ListMessages", &page).await.expect("a call"),
+    ];
+    for call in calls {
+        let mut answer = soon("an answer", call.answer()).await.expect("an answer");
+        let (frames, end) = soon("the end", answer.rest::<pb::SubscribeEventsResponse>()).await.expect("an end");
+        assert_eq!((frames.len(), end.reason.as_str()), (0, "READER_STALLED"));
+        assert_eq!(end.facts.get("cursor"), None, "it took nothing");
+    }
+    daemon.stop().await.expect("the daemon ends");
+}
+
+#[tokio::test]
+async fn a_silent_reader_does_not_keep_the_daemon_from_stopping() {
+    let directory = tempfile::tempdir().expect("a temporary folder");
+    let daemon = start(directory.path()).await;
+    let good = Good::new(&daemon).await;
+    for _ in 0..20 {
+        good.append(&"word ".repeat(2_000)).await;
+    }
+    let mut raw = RawClient::connect(daemon.socket(), Windows::SMALL).await.expect("a connection");
+    let mut unread = Vec::new();
+    for _ in 0..6 {
+        let call = raw.call("EventService/SubscribeEvents", &from_the_beginning()).await.expect("a call");
+        unread.push(soon("a stream", call.answer()).await.expect("a stream"));
+    }
+    good.works().await;
+    let began = Instant::now();
+    let ended = soon("the daemon to stop", daemon.stop()).await.expect("the daemon ends");
+    assert!(ended.success(), "it stopped cleanly");
+    assert!(began.elapsed() < Duration::from_secs(8), "it took {:?}", began.elapsed());
+    let log = std::fs::metadata(directory.path().join("longhand.db-wal")).map_or(0, |log| log.len());
+    assert_eq!(log, 0, "the log is folded into the database");
+}
