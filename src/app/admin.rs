@@ -4,6 +4,7 @@ use super::Longhand;
 use super::cursor;
 use super::error::{Error, Result};
 use super::page_size;
+use super::traffic::TrafficState;
 use crate::model::Revision;
 use crate::model::ids::SessionId;
 use crate::model::time::Timestamp;
@@ -44,6 +45,8 @@ pub struct ServerInfo {
     pub spent: Vec<Spent>,
     /// How it stands with the providers of the configured summarizers.
     pub providers: Vec<Provider>,
+    /// What clients hold of the daemon.
+    pub traffic: TrafficState,
 }
 
 /// How it stands with the provider of a summarizer.
@@ -116,6 +119,7 @@ impl Longhand {
             fare: self.store().fare(now).await?,
             spent: self.store().spent().await?,
             providers: gates.into_iter().map(provider).collect(),
+            traffic: self.traffic().state(),
         })
     }
 

@@ -41,6 +41,40 @@ impl Default for Traffic {
     }
 }
 
+/// The figures at one moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct TrafficState {
+    /// Open connections.
+    pub connections: i64,
+    /// Connections that were refused.
+    pub refused_connections: i64,
+    /// Connections that could not be accepted.
+    pub failed_accepts: i64,
+    /// Answers that were cut off.
+    pub stalled_answers: i64,
+    /// Bytes of answers that wait for their clients.
+    pub answer_bytes: usize,
+    /// Bytes of requests that are not answered.
+    pub request_bytes: usize,
+    /// Bytes of large views.
+    pub view_bytes: usize,
+}
+
+impl Traffic {
+    /// The figures now.
+    pub fn state(&self) -> TrafficState {
+        TrafficState {
+            connections: self.connections.get(),
+            refused_connections: self.refused_connections.get(),
+            failed_accepts: self.failed_accepts.get(),
+            stalled_answers: self.stalled_answers.get(),
+            answer_bytes: self.answers.held_bytes(),
+            request_bytes: self.small_requests.held_bytes() + self.requests.held_bytes(),
+            view_bytes: self.views.held_bytes(),
+        }
+    }
+}
+
 /// A figure that many change.
 #[derive(Debug, Default)]
 pub struct Count(AtomicI64);

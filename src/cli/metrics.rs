@@ -40,6 +40,18 @@ const WRITABLE: Family = gauge("longhand_writable", "1 while writes are taken, 0
 const EVENTS: Family = counter("longhand_events_total", "Committed changes in the store.");
 const DATABASE: Family = gauge("longhand_database_bytes", "Size of the database and its log on disk.");
 const SUBSCRIBERS: Family = gauge("longhand_subscribers", "Open event streams.");
+const CONNECTIONS: Family = gauge("longhand_connections", "Open connections.");
+const REFUSED: Family =
+    counter("longhand_refused_connections_total", "Connections that were refused: as many as may be had calls.");
+const FAILED_ACCEPTS: Family = counter(
+    "longhand_failed_accepts_total",
+    "Connections that could not be accepted: the system had no descriptor or memory left.",
+);
+const STALLED: Family =
+    counter("longhand_stalled_answers_total", "Answers that were cut off: their clients did not take them.");
+/// Labels: `what` (`answers`, `requests`, `views`).
+const HELD: Family =
+    gauge("longhand_held_bytes", "Memory that clients hold with what they have not taken or finished.");
 const SESSIONS: Family = gauge("longhand_sessions", "Sessions in the store.");
 const DUE: Family =
     gauge("longhand_sessions_due", "Sessions that wait for the scheduler to look at them, up to 10000.");
@@ -182,6 +194,13 @@ pub(super) fn text(info: &pb::GetServerInfoResponse) -> String {
     told.figure(EVENTS, info.head_seq);
     told.figure(DATABASE, info.database_bytes);
     told.figure(SUBSCRIBERS, info.subscriber_count);
+    let traffic = info.traffic.unwrap_or_default();
+    told.figure(CONNECTIONS, traffic.connection_count);
+    told.figure(REFUSED, traffic.refused_connection_count);
+    told.figure(FAILED_ACCEPTS, traffic.failed_accept_count);
+    told.figure(STALLED, traffic.stalled_answer_count);
+    let held = [("answers", traffic.answer_bytes), ("requests", traffic.request_bytes), ("views", traffic.view_bytes)];
+    told.family(HELD, Scale::Whole, held.map(|(what, bytes)| (vec![("what", what.to_owned())], bytes)));
     told.figure(SESSIONS, info.session_count);
     told.figure(DUE, info.due_session_count);
     let guards = [

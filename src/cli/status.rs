@@ -75,6 +75,7 @@ fn lines(info: &pb::GetServerInfoResponse) -> Vec<(&'static str, String)> {
         ("sessions", info.session_count.to_string()),
         ("events", info.head_seq.to_string()),
         ("subscribers", info.subscriber_count.to_string()),
+        ("clients", clients(info.traffic.unwrap_or_default())),
         ("reductions", format!("{due} sessions due, {ready} waiting, {running} running")),
         (
             "guards",
@@ -90,6 +91,22 @@ fn lines(info: &pb::GetServerInfoResponse) -> Vec<(&'static str, String)> {
     lines.extend(info.providers.iter().map(|provider| ("provider", provider_text(provider))));
     lines.extend(info.spendings.iter().map(|spending| ("spent", spending_text(spending))));
     lines
+}
+
+/// What clients hold of the daemon, and what they were refused, in words.
+fn clients(traffic: pb::TrafficState) -> String {
+    let kib = (traffic.answer_bytes + traffic.request_bytes + traffic.view_bytes) / 1024;
+    let mut words = format!("{} connections, {kib} KiB held", traffic.connection_count);
+    for (count, what) in [
+        (traffic.refused_connection_count, "connections refused"),
+        (traffic.failed_accept_count, "not accepted for want of descriptors"),
+        (traffic.stalled_answer_count, "answers cut off that nobody took"),
+    ] {
+        if count > 0 {
+            words += &format!(", {count} {what}");
+        }
+    }
+    words
 }
 
 /// Reductions that ended in the same way, in words.

@@ -4,6 +4,7 @@ use super::convert::compaction::{kind, level, state, trigger};
 use super::convert::session::durability;
 use super::convert::{count, time, usage};
 use crate::app::admin::{Breaker, ChainHead, CheckItem, PresetInfo, Provider, Spent, Tally};
+use crate::app::traffic::TrafficState;
 use crate::app::{Error, Longhand, Reason};
 use crate::pb;
 use crate::pb::admin_service_server::AdminService;
@@ -79,6 +80,19 @@ fn provider(provider: Provider) -> pb::ProviderState {
     }
 }
 
+fn traffic(traffic: TrafficState) -> pb::TrafficState {
+    let bytes = |bytes: usize| i64::try_from(bytes).unwrap_or(i64::MAX);
+    pb::TrafficState {
+        connection_count: traffic.connections,
+        refused_connection_count: traffic.refused_connections,
+        failed_accept_count: traffic.failed_accepts,
+        stalled_answer_count: traffic.stalled_answers,
+        answer_bytes: bytes(traffic.answer_bytes),
+        request_bytes: bytes(traffic.request_bytes),
+        view_bytes: bytes(traffic.view_bytes),
+    }
+}
+
 fn head(head: ChainHead) -> pb::Head {
     pb::Head { session_id: head.session.to_string(), revision: head.revision, hash: head.hash.unwrap_or_default() }
 }
@@ -150,6 +164,7 @@ impl AdminService for Admin {
             stopped_session_ids: info.fare.stopped.iter().map(ToString::to_string).collect(),
             spendings: info.spent.into_iter().map(spending).collect(),
             providers: info.providers.into_iter().map(provider).collect(),
+            traffic: Some(traffic(info.traffic)),
         }))
     }
 

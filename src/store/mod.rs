@@ -574,7 +574,7 @@ impl Store {
 
     /// Checks one session's chain, or all and the log, against the rows; findings go to `found` as they come.
     pub async fn verify(&self, session: Option<SessionKey>, found: mpsc::Sender<Finding>) -> Result<Checked> {
-        self.reading(async |reader| verify::run(reader, session.map(|session| session.0), &found).await).await
+        verify::run(self, session.map(|session| session.0), &found).await
     }
 
     /// How reductions fare in the whole store, as of an instant.

@@ -4,7 +4,7 @@ use super::chain::{self, Digest};
 use super::codec::{self, Number as _};
 use super::error::{Error, Result};
 use super::lineage::{self, Reader};
-use super::{events, messages};
+use super::{Store, events, messages};
 use crate::limits;
 use crate::model::event::EventBody;
 use crate::model::ids::{MessageId, SessionId};
@@ -97,22 +97,12 @@ pub(crate) async fn session_count(reader: &mut Reader<'_>) -> Result<i64> {
     row.map_or(Ok(0), |row| Ok(row.try_get(0)?))
 }
 
-/// Checks one session as it stood at one moment, however much is written meanwhile, and then says what was found.
-///
-/// The snapshot is gone before a finding is sent: a caller that reads slowly must not keep the log from being cleared.
-/// A reader that is gone does not stop the check; whoever runs it drops it then.
-async fn session(
-    reader: &mut Reader<'_>,
-    key: i64,
-    found: &mpsc::Sender<Finding>,
-    checked: &mut Checked,
-) -> Result<()> {
+/// Checks one session as it stood at one moment, however much is written meanwhile: what was found, and how many events
+/// were looked at.
+async fn session(reader: &mut Reader<'_>, key: i64) -> Result<(Vec<Finding>, i64)> {
     let mut check = Check::new(key);
     snapshot(reader, async |reader| check.session(reader).await).await?;
-    checked.sessions += 1;
-    checked.events += check.events;
-    tell(check.findings, found, checked).await;
-    Ok(())
+    Ok((check.findings, check.events))
 }
 
 /// Reads in one transaction, so that all of it sees the same rows. The transaction ends when it is dropped, so that
@@ -133,23 +123,35 @@ async fn tell(findings: Vec<Finding>, found: &mpsc::Sender<Finding>, checked: &m
     }
 }
 
+/// The next sessions to check.
+async fn sessions_behind(reader: &mut Reader<'_>, after: i64) -> Result<Vec<i64>> {
+    let rows = reader.all(sqlx::query(SESSIONS).bind(after).bind(limits::PAGE_SIZE_MAX)).await?;
+    rows.iter().map(|row| Ok(row.try_get(0)?)).collect()
+}
+
 /// Checks one session, or all and the log.
-pub(crate) async fn run(reader: &mut Reader<'_>, only: Option<i64>, found: &mpsc::Sender<Finding>) -> Result<Checked> {
+///
+/// The reader is given back before a finding is sent: a caller that reads slowly keeps it from nobody, nor the log from
+/// being cleared. A caller that is gone does not stop the check; whoever runs it drops it then.
+pub(crate) async fn run(store: &Store, only: Option<i64>, found: &mpsc::Sender<Finding>) -> Result<Checked> {
     let mut checked = Checked::default();
-    if let Some(key) = only {
-        session(reader, key, found, &mut checked).await?;
-        return Ok(checked);
-    }
-    let mut after = 0;
-    loop {
-        let rows = reader.all(sqlx::query(SESSIONS).bind(after).bind(limits::PAGE_SIZE_MAX)).await?;
-        let Some(last) = rows.last() else { break };
-        after = last.try_get(0)?;
-        for row in &rows {
-            session(reader, row.try_get(0)?, found, &mut checked).await?;
+    let mut keys = match only {
+        Some(key) => vec![key],
+        None => store.reading(async |reader| sessions_behind(reader, 0).await).await?,
+    };
+    while let Some(last) = keys.last().copied() {
+        for key in keys {
+            let (findings, events) = store.reading(async |reader| session(reader, key).await).await?;
+            checked.sessions += 1;
+            checked.events += events;
+            tell(findings, found, &mut checked).await;
         }
+        if only.is_some() {
+            return Ok(checked);
+        }
+        keys = store.reading(async |reader| sessions_behind(reader, last).await).await?;
     }
-    let findings = snapshot(reader, log).await?;
+    let findings = store.reading(async |reader| snapshot(reader, log).await).await?;
     tell(findings, found, &mut checked).await;
     Ok(checked)
 }

@@ -80,13 +80,16 @@ const LISTS: [(&str, &str); 2] = [
 ];
 
 /// Reasons that any call may end with; comments need not name them.
-const ANYWHERE: [Reason; 7] = [
+const ANYWHERE: [Reason; 10] = [
     Reason::StoreReadOnly,
     Reason::RowCorrupt,
     Reason::Internal,
     Reason::ShuttingDown,
     Reason::MethodUnknown,
     Reason::RequestTooLarge,
+    Reason::TooManyRequests,
+    Reason::RequestTimedOut,
+    Reason::EncodingUnknown,
     Reason::RequestMalformed,
 ];
 

@@ -403,6 +403,27 @@ async fn a_check_of_one_session_looks_at_that_one() {
     }
 }
 
+#[tokio::test]
+async fn a_check_whose_findings_nobody_takes_keeps_no_reader() {
+    let test = TestApp::start().await;
+    let session = test.quiet_session().await;
+    for turn in 0..300 {
+        test.append(&session, &format!("u{turn} \"word\"")).await;
+    }
+    let directory = test.stop().await;
+    // More findings than wait between a check and its client.
+    let test = TestApp::altered(directory.path(), "update event set actor = 'somebody else'").await;
+    let mut checks = Vec::new();
+    for _ in 0..longhand::limits::READERS + 1 {
+        checks.push(test.app.check_integrity(None).await.expect("it begins"));
+    }
+    for check in &mut checks {
+        let first = crate::support::soon("a finding", check.recv()).await;
+        first.expect("an item").expect("it goes on");
+    }
+    crate::support::soon("a view", test.context(&session)).await;
+}
+
 async fn heads(test: &TestApp, at: &[(String, i64)]) -> Vec<ChainHead> {
     test.app.list_heads(None, 0, "", at).await.expect("heads").0
 }

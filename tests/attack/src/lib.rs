@@ -6,5 +6,6 @@
 
 pub mod daemon;
 pub mod history;
+pub mod overload;
 pub mod raw;
 pub mod seed;

@@ -3,7 +3,7 @@
 use clap::{Parser, Subcommand};
 use longhand::cli;
 use longhand_attack::daemon::AS_LONGHAND;
-use longhand_attack::history;
+use longhand_attack::{history, overload};
 use std::process::ExitCode;
 
 /// Attacks Longhand from outside; see docs/reliability.md.
@@ -19,6 +19,8 @@ struct Arguments {
 enum Attack {
     /// Many clients over a daemon that is killed at random; everything that they were told is checked.
     History(history::Options),
+    /// Clients that read nothing, finish nothing or are too many, and one that behaves and is timed.
+    Overload(overload::Options),
 }
 
 #[tokio::main]
@@ -35,5 +37,6 @@ async fn main() -> ExitCode {
     }
     match Arguments::parse().attack {
         Attack::History(options) => history::main(options).await,
+        Attack::Overload(options) => overload::main(options).await,
     }
 }

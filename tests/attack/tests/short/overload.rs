@@ -9,9 +9,11 @@ use longhand::pb::session_service_client::SessionServiceClient;
 use longhand::pb::subscribe_events_request::Start;
 use longhand::pb::subscribe_events_response::Frame;
 use longhand_attack::daemon::{Daemon, connect};
-use longhand_attack::raw::{RawClient, Windows};
+use longhand_attack::overload::{self, Fault, Scale};
+use longhand_attack::raw::{RawClient, Windows, framed};
 use std::path::Path;
 use std::time::{Duration, Instant};
+use tonic::codec::CompressionEncoding;
 use tonic::transport::Channel;
 
 /// Whatever a test waits for comes within this, or never.
@@ -223,4 +225,74 @@ async fn a_silent_reader_does_not_keep_the_daemon_from_stopping() {
     assert!(began.elapsed() < Duration::from_secs(8), "it took {:?}", began.elapsed());
     let log = std::fs::metadata(directory.path().join("longhand.db-wal")).map_or(0, |log| log.len());
     assert_eq!(log, 0, "the log is folded into the database");
+}
+
+#[tokio::test]
+async fn requests_come_in_gzip_and_the_name_of_another_encoding_is_refused() {
+    let directory = tempfile::tempdir().expect("a temporary folder");
+    let daemon = start(directory.path()).await;
+    let good = Good::new(&daemon).await;
+    let body = pb::part::Body::Text(pb::TextPart { text: "word ".repeat(10_000) });
+    let parts = vec![pb::Part { body: Some(body), ..Default::default() }];
+    let messages = vec![pb::NewMessage { role: pb::Role::User.into(), parts, ..Default::default() }];
+    let request = pb::AppendMessagesRequest { session_id: good.session.clone(), messages, ..Default::default() };
+    let mut compressed = MessageServiceClient::new(good.channel.clone()).send_compressed(CompressionEncoding::Gzip);
+    let appended = soon("an append", compressed.append_messages(request.clone())).await.expect("an append");
+    assert_eq!(appended.into_inner().message_ids.len(), 1);
+    let mut raw = RawClient::connect(daemon.socket(), Windows::SMALL).await.expect("a connection");
+    let encoding = [("grpc-encoding", "br")];
+    let mut call = raw.begin("MessageService/AppendMessages", &encoding).await.expect("a call");
+    call.request.send_data(framed(&request), true).expect("sent");
+    let mut answer = soon("an answer", call.answer()).await.expect("an answer");
+    let (_, end) = soon("the end", answer.rest::<pb::AppendMessagesResponse>()).await.expect("an end");
+    assert_eq!((end.code, end.reason.as_str()), (tonic::Code::Unimplemented, "ENCODING_UNKNOWN"));
+    daemon.stop().await.expect("the daemon ends");
+}
+
+/// A fault in its short form. How fast others are is for the long form to say: here other tests run beside them.
+async fn survives(fault: Fault) {
+    let outcome = overload::run(Path::new(super::ATTACK), fault, Scale::SHORT, 1, DEADLINE).await;
+    let outcome = outcome.expect("the attack is made");
+    assert!(outcome.broken.is_empty(), "{outcome:#?}");
+    assert!(outcome.others.calls() > 0, "somebody worked beside it");
+}
+
+#[tokio::test]
+async fn a_full_queue_is_told_and_loses_nothing() {
+    survives(Fault::FullQueue).await;
+}
+
+#[tokio::test]
+async fn many_connections_leave_room_for_one_more() {
+    survives(Fault::Connections).await;
+}
+
+#[tokio::test]
+async fn many_unread_streams_are_dropped_and_cost_little() {
+    survives(Fault::UnreadStreams).await;
+}
+
+#[tokio::test]
+async fn unread_views_make_way_for_each_other() {
+    survives(Fault::UnreadViews).await;
+}
+
+#[tokio::test]
+async fn requests_that_are_never_finished_make_way() {
+    survives(Fault::HalfRequests).await;
+}
+
+#[tokio::test]
+async fn deep_json_is_taken_or_refused_with_a_reason() {
+    survives(Fault::DeepJson).await;
+}
+
+#[tokio::test]
+async fn slow_connections_delay_nobody() {
+    survives(Fault::SlowConnections).await;
+}
+
+#[tokio::test]
+async fn a_daemon_without_descriptors_recovers() {
+    survives(Fault::NoDescriptors).await;
 }

@@ -1,0 +1,175 @@
+//! The client that behaves: it appends, reads views and follows events, and notes how long each takes.
+
+use crate::daemon::connect;
+use anyhow::Result;
+use longhand::pb;
+use longhand::pb::context_service_client::ContextServiceClient;
+use longhand::pb::event_service_client::EventServiceClient;
+use longhand::pb::message_service_client::MessageServiceClient;
+use longhand::pb::session_service_client::SessionServiceClient;
+use longhand::pb::subscribe_events_response::Frame;
+use std::path::Path;
+use std::time::{Duration, Instant};
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+use tonic::transport::Channel;
+use tonic::{Code, Status, Streaming};
+use tonic_types::StatusExt as _;
+
+/// Calls come this often, or as often as they are answered.
+const PACE: Duration = Duration::from_millis(10);
+/// Whoever waits longer for one call is as good as stalled.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// Messages of one session, so that its view stays short.
+const MESSAGES: usize = 20;
+
+/// How the calls fared.
+#[derive(Debug, Default)]
+pub struct Timings {
+    took: Vec<Duration>,
+    /// What was refused for want of room in the writer's queue, and sent again.
+    pub busy: usize,
+    /// What failed.
+    pub errors: Vec<String>,
+}
+
+impl Timings {
+    /// How many calls there were.
+    pub fn calls(&self) -> usize {
+        self.took.len()
+    }
+
+    /// How long the fastest so many of a hundred took at most.
+    pub fn of_hundred(&self, number: usize) -> Duration {
+        let mut took = self.took.clone();
+        took.sort_unstable();
+        let at = (took.len() * number).div_ceil(100).saturating_sub(1);
+        took.get(at).copied().unwrap_or_default()
+    }
+}
+
+pub(super) struct Bystander {
+    stop: oneshot::Sender<()>,
+    working: JoinHandle<Timings>,
+}
+
+impl Bystander {
+    /// Begins to work, once a first round of calls was answered.
+    pub(super) async fn start(socket: &Path) -> Result<Self> {
+        let channel = connect(socket);
+        let mut warm = Timings::default();
+        let session = Session::new(&channel, &mut warm).await?;
+        let (stop, stopped) = oneshot::channel();
+        Ok(Self { stop, working: tokio::spawn(work(channel, session, stopped)) })
+    }
+
+    /// Stops, and says how it went.
+    pub(super) async fn stop(self) -> Result<Timings> {
+        drop(self.stop);
+        Ok(self.working.await?)
+    }
+}
+
+async fn work(channel: Channel, mut session: Session, mut stopped: oneshot::Receiver<()>) -> Timings {
+    let mut timings = Timings::default();
+    let mut pace = tokio::time::interval(PACE);
+    pace.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        tokio::select! {
+            _ = &mut stopped => return timings,
+            _ = pace.tick() => {}
+        }
+        let round = async {
+            if session.messages == MESSAGES {
+                session = Session::new(&channel, &mut timings).await?;
+            }
+            session.round(&channel, &mut timings).await
+        };
+        match tokio::time::timeout(PATIENCE, round).await {
+            Ok(Ok(())) => {}
+            Ok(Err(status)) => timings.errors.push(told(&status)),
+            Err(_) => timings.errors.push(format!("nothing for {PATIENCE:?}")),
+        }
+        if timings.errors.len() > 10 {
+            return timings;
+        }
+    }
+}
+
+/// What a status says, with its reason.
+pub(super) fn told(status: &Status) -> String {
+    let details = status.get_error_details();
+    match details.error_info() {
+        Some(info) => info.reason.clone(),
+        None => format!("{:?} without a reason: {}", status.code(), status.message()),
+    }
+}
+
+/// A session with a stream of its events.
+struct Session {
+    id: String,
+    events: Streaming<pb::SubscribeEventsResponse>,
+    messages: usize,
+}
+
+impl Session {
+    async fn new(channel: &Channel, timings: &mut Timings) -> Result<Self, Status> {
+        let mut sessions = SessionServiceClient::new(channel.clone());
+        let made = loop {
+            match sessions.create_session(pb::CreateSessionRequest::default()).await {
+                Err(status) if is_busy(&status) => timings.busy += 1,
+                made => break made?,
+            }
+        };
+        let id = made.into_inner().session.map(|session| session.session_id).unwrap_or_default();
+        let request = pb::SubscribeEventsRequest { session_ids: vec![id.clone()], ..Default::default() };
+        let events = EventServiceClient::new(channel.clone()).subscribe_events(request).await?.into_inner();
+        Ok(Self { id, events, messages: 0 })
+    }
+
+    /// An append, its event, and the view with it.
+    async fn round(&mut self, channel: &Channel, timings: &mut Timings) -> Result<(), Status> {
+        let began = Instant::now();
+        let revision = loop {
+            let request = append(&self.id, "a few words from somebody who behaves");
+            match MessageServiceClient::new(channel.clone()).append_messages(request).await {
+                Err(status) if is_busy(&status) => {
+                    timings.busy += 1;
+                    tokio::task::yield_now().await;
+                }
+                appended => break appended?.into_inner().revision,
+            }
+        };
+        timings.took.push(began.elapsed());
+        let began = Instant::now();
+        loop {
+            let frame = self.events.message().await?.ok_or_else(|| Status::internal("the stream ended"))?;
+            if let Some(Frame::Events(batch)) = frame.frame
+                && batch.events.iter().any(|event| event.revision >= revision)
+            {
+                break;
+            }
+        }
+        timings.took.push(began.elapsed());
+        let began = Instant::now();
+        let request = pb::GetContextRequest { session_id: self.id.clone(), ..Default::default() };
+        let mut view = ContextServiceClient::new(channel.clone()).get_context(request).await?.into_inner();
+        while view.message().await?.is_some() {}
+        timings.took.push(began.elapsed());
+        self.messages += 1;
+        Ok(())
+    }
+}
+
+/// Whether the writer's queue is full, and the call is to be made again.
+fn is_busy(status: &Status) -> bool {
+    status.code() == Code::Unavailable && told(status) == "STORE_BUSY"
+}
+
+/// A request to append some words.
+pub(super) fn append(session: &str, words: &str) -> pb::AppendMessagesRequest {
+    let body = pb::part::Body::Text(pb::TextPart { text: words.to_owned() });
+    let parts = vec![pb::Part { body: Some(body), ..Default::default() }];
+    let messages = vec![pb::NewMessage { role: pb::Role::User.into(), parts, ..Default::default() }];
+    pb::AppendMessagesRequest { session_id: session.to_owned(), messages, ..Default::default() }
+}

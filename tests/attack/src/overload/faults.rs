@@ -1,0 +1,452 @@
+//! The faults, one by one. Each says how often it was tried, what the attackers were told, and what should not have been.
+
+use super::Target;
+use super::bystander::{Bystander, append, told};
+use crate::daemon::connect;
+use crate::raw::{Answer, Call, RawClient, Windows};
+use anyhow::{Context as _, Result};
+use bytes::{BufMut as _, Bytes, BytesMut};
+use longhand::pb;
+use longhand::pb::admin_service_client::AdminServiceClient;
+use longhand::pb::context_service_client::ContextServiceClient;
+use longhand::pb::message_service_client::MessageServiceClient;
+use longhand::pb::session_service_client::SessionServiceClient;
+use longhand::pb::subscribe_events_request::Start;
+use rustix::process::{Resource, Rlimit, prlimit};
+use std::collections::BTreeMap;
+use std::time::Duration;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::UnixStream;
+use tokio::task::JoinSet;
+use tonic::Status;
+
+/// Calls of one connection at a time, as the daemon allows them.
+const CALLS: usize = 250;
+/// Whatever an attacker waits for comes within this, or never.
+const DEADLINE: Duration = Duration::from_secs(60);
+/// Bytes of one message of a large view.
+const LARGE_MESSAGE_BYTES: usize = 4_000_000;
+
+type Told = BTreeMap<String, usize>;
+type Committed = (usize, Told, Vec<String>);
+
+/// What goes wrong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fault {
+    /// More appends at a time than the writer's queue takes.
+    FullQueue,
+    /// More connections than the daemon keeps.
+    Connections,
+    /// Event streams without a window, whose clients answer pings.
+    UnreadStreams,
+    /// Large views without a window, whose clients answer pings.
+    UnreadViews,
+    /// Large requests of which the last bytes never come.
+    HalfRequests,
+    /// JSON that is nested deeper than anybody reads it.
+    DeepJson,
+    /// Connections that say nothing, or a byte now and then.
+    SlowConnections,
+    /// No descriptor is left for a connection.
+    NoDescriptors,
+}
+
+/// What was made before the fault.
+pub(super) struct Prepared {
+    session: String,
+}
+
+fn count(told: &mut Told, what: impl Into<String>) {
+    *told.entry(what.into()).or_default() += 1;
+}
+
+async fn soon<T>(what: &str, future: impl Future<Output = T>) -> Result<T> {
+    tokio::time::timeout(DEADLINE, future).await.with_context(|| format!("waited in vain for {what}"))
+}
+
+impl Fault {
+    /// Every fault, in the order of the table.
+    pub const ALL: [Self; 8] = [
+        Self::FullQueue,
+        Self::Connections,
+        Self::UnreadStreams,
+        Self::UnreadViews,
+        Self::HalfRequests,
+        Self::DeepJson,
+        Self::SlowConnections,
+        Self::NoDescriptors,
+    ];
+
+    /// Its name in the table.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::FullQueue => "full-queue",
+            Self::Connections => "connections",
+            Self::UnreadStreams => "unread-streams",
+            Self::UnreadViews => "unread-views",
+            Self::HalfRequests => "half-requests",
+            Self::DeepJson => "deep-json",
+            Self::SlowConnections => "slow-connections",
+            Self::NoDescriptors => "no-descriptors",
+        }
+    }
+
+    /// What the daemon may take beyond what it had, in kibibytes.
+    pub(super) fn memory_bound_kib(self) -> u64 {
+        1024 * match self {
+            Self::FullQueue => 512,
+            Self::Connections => 384,
+            Self::UnreadStreams => 384,
+            Self::UnreadViews => 900,
+            Self::HalfRequests => 384,
+            Self::DeepJson | Self::SlowConnections | Self::NoDescriptors => 128,
+        }
+    }
+
+    /// Makes what the fault needs. What that took of memory does not count.
+    pub(super) async fn prepare(self, target: &Target) -> Result<Prepared> {
+        let channel = connect(target.daemon.socket());
+        let made =
+            SessionServiceClient::new(channel.clone()).create_session(pb::CreateSessionRequest::default()).await?;
+        let session = made.into_inner().session.context("a session")?.session_id;
+        let (messages, bytes) = match self {
+            Self::UnreadStreams => (200, 10_000),
+            Self::UnreadViews => (target.scale.views.1.div_ceil(LARGE_MESSAGE_BYTES), LARGE_MESSAGE_BYTES),
+            _ => (0, 0),
+        };
+        let words: String = target.noise.chars().cycle().take(bytes).collect();
+        let mut client = MessageServiceClient::new(channel);
+        for _ in 0..messages {
+            client.append_messages(append(&session, &words)).await?;
+        }
+        // The highest that the memory was is counted from here on.
+        std::fs::write(format!("/proc/{}/clear_refs", target.daemon.id()?.as_raw_nonzero()), "5")?;
+        Ok(Prepared { session })
+    }
+
+    /// Has it go wrong.
+    pub(super) async fn commit(self, target: &Target, prepared: Prepared) -> Result<Committed> {
+        let session = prepared.session;
+        match self {
+            Self::FullQueue => full_queue(target, session).await,
+            Self::Connections => connections(target).await,
+            Self::UnreadStreams => unread_streams(target).await,
+            Self::UnreadViews => unread_views(target, &session).await,
+            Self::HalfRequests => half_requests(target, &session).await,
+            Self::DeepJson => deep_json(target, &session).await,
+            Self::SlowConnections => slow_connections(target).await,
+            Self::NoDescriptors => no_descriptors(target).await,
+        }
+    }
+}
+
+async fn info(target: &Target) -> Result<pb::GetServerInfoResponse> {
+    let mut admin = AdminServiceClient::new(connect(target.daemon.socket()));
+    Ok(soon("the daemon's state", admin.get_server_info(pb::GetServerInfoRequest {})).await??.into_inner())
+}
+
+/// A client that comes while it goes wrong is served like those that were there.
+async fn newcomer(target: &Target, broken: &mut Vec<String>) -> Result<()> {
+    let Ok(Ok(newcomer)) = soon("a newcomer", Bystander::start(target.daemon.socket())).await else {
+        broken.push("a newcomer was not served".to_owned());
+        return Ok(());
+    };
+    broken.extend(newcomer.stop().await?.errors.into_iter().map(|error| format!("a newcomer was told: {error}")));
+    Ok(())
+}
+
+/// How calls end that nobody reads; those that cannot are gone with their connection.
+async fn ends(calls: Vec<Call>, told: &mut Told) -> Result<()> {
+    let mut ending = JoinSet::new();
+    for call in calls {
+        ending.spawn(async move {
+            let mut answer: Answer = call.answer().await?;
+            answer.rest::<pb::GetContextResponse>().await.map(|(_, end)| end)
+        });
+    }
+    while let Some(ended) = soon("an answer to end", ending.join_next()).await? {
+        match ended? {
+            Ok(end) if end.reason.is_empty() => count(told, format!("{:?}", end.code)),
+            Ok(end) => count(told, end.reason),
+            Err(_) => count(told, "connection closed"),
+        }
+    }
+    Ok(())
+}
+
+async fn full_queue(target: &Target, session: String) -> Result<Committed> {
+    let words: String = target.noise.chars().take(2_000).collect();
+    let mut appending = JoinSet::new();
+    let mut channel = connect(target.daemon.socket());
+    for number in 0..target.scale.appends {
+        if number % CALLS == 0 {
+            channel = connect(target.daemon.socket());
+        }
+        let mut client = MessageServiceClient::new(channel.clone());
+        let request = append(&session, &words);
+        appending.spawn(async move { client.append_messages(request).await });
+    }
+    let (mut answers, mut broken, mut written) = (Told::new(), Vec::new(), 0);
+    while let Some(answer) = soon("an append to be answered", appending.join_next()).await? {
+        match answer? {
+            Ok(_) => {
+                written += 1;
+                count(&mut answers, "written");
+            }
+            Err(status) => count(&mut answers, told(&status)),
+        }
+    }
+    let request = pb::GetSessionRequest { session_id: session };
+    let session = SessionServiceClient::new(channel).get_session(request).await?.into_inner().session;
+    let revision = session.context("the session")?.revision;
+    // The session's own event comes first.
+    if revision != written + 1 {
+        broken.push(format!("{written} appends were acknowledged, and the session is at revision {revision}"));
+    }
+    let known = |what: &&String| ["written", "STORE_BUSY"].contains(&what.as_str());
+    broken.extend(answers.keys().filter(|what| !known(what)).cloned());
+    Ok((target.scale.appends, answers, broken))
+}
+
+async fn connections(target: &Target) -> Result<Committed> {
+    let (mut open, mut answers, mut broken) = (Vec::new(), Told::new(), Vec::new());
+    for _ in 0..target.scale.connections {
+        match RawClient::connect(target.daemon.socket(), Windows::SMALL).await {
+            Ok(client) => open.push(client),
+            Err(_) => count(&mut answers, "connection refused"),
+        }
+    }
+    newcomer(target, &mut broken).await?;
+    tokio::time::sleep(target.scale.hold).await;
+    let kept = info(target).await?.traffic.unwrap_or_default().connection_count;
+    answers.insert("connections kept".to_owned(), usize::try_from(kept)?);
+    if kept > 4_096 {
+        broken.push(format!("{kept} connections are open"));
+    }
+    Ok((target.scale.connections, answers, broken))
+}
+
+async fn unread_streams(target: &Target) -> Result<Committed> {
+    let start = Some(Start::FromBeginning(true));
+    let request = pb::SubscribeEventsRequest { start, include_content: true, ..Default::default() };
+    let (mut clients, mut calls) = (Vec::new(), Vec::new());
+    for number in 0..target.scale.streams {
+        if number % CALLS == 0 {
+            clients.push(RawClient::connect(target.daemon.socket(), Windows::NONE).await?);
+        }
+        let client = clients.last_mut().context("a connection")?;
+        calls.push(client.call("EventService/SubscribeEvents", &request).await?);
+    }
+    tokio::time::sleep(target.scale.hold).await;
+    let (mut answers, mut broken) = (Told::new(), Vec::new());
+    ends(calls, &mut answers).await?;
+    broken.extend(answers.keys().filter(|what| *what != "READER_STALLED").cloned());
+    // Its own stream is the bystander's.
+    if info(target).await?.subscriber_count > 2 {
+        broken.push("streams are left over".to_owned());
+    }
+    Ok((target.scale.streams, answers, broken))
+}
+
+async fn unread_views(target: &Target, session: &str) -> Result<Committed> {
+    let request = pb::GetContextRequest { session_id: session.to_owned(), ..Default::default() };
+    let (mut clients, mut calls) = (Vec::new(), Vec::new());
+    for _ in 0..target.scale.views.0 {
+        let mut client = RawClient::connect(target.daemon.socket(), Windows::NONE).await?;
+        calls.push(client.call("ContextService/GetContext", &request).await?);
+        clients.push(client);
+    }
+    let (mut answers, mut broken) = (Told::new(), Vec::new());
+    ends(calls, &mut answers).await?;
+    let known = |what: &&String| ["READER_STALLED", "TOO_MANY_VIEWS"].contains(&what.as_str());
+    broken.extend(answers.keys().filter(|what| !known(what)).cloned());
+    // Who reads gets the view, whole.
+    let mut contexts = ContextServiceClient::new(connect(target.daemon.socket())).max_decoding_message_size(1 << 27);
+    let mut view = soon("a view", contexts.get_context(request)).await??.into_inner();
+    let mut bytes = 0;
+    while let Some(frame) = soon("a frame", view.message()).await?? {
+        bytes += prost::Message::encoded_len(&frame);
+    }
+    if bytes < target.scale.views.1 {
+        broken.push(format!("a view of {bytes} bytes"));
+    }
+    Ok((target.scale.views.0, answers, broken))
+}
+
+async fn half_requests(target: &Target, session: &str) -> Result<Committed> {
+    let (number, bytes) = target.scale.requests;
+    let whole: Bytes = {
+        // The session comes first, then a message that goes on and on.
+        let request = append(session, &target.noise.chars().cycle().take(bytes).collect::<String>());
+        let mut frame = BytesMut::new();
+        frame.put_u8(0);
+        frame.put_u32(u32::try_from(prost::Message::encoded_len(&request))?);
+        prost::Message::encode(&request, &mut frame)?;
+        frame.freeze()
+    };
+    let (mut clients, mut calls) = (Vec::new(), JoinSet::new());
+    for _ in 0..number {
+        let mut client = RawClient::connect(target.daemon.socket(), Windows::SMALL).await?;
+        let mut call = client.begin("MessageService/AppendMessages", &[]).await?;
+        // All but the last kibibyte.
+        call.request.send_data(whole.slice(..whole.len() - 1_024), false)?;
+        clients.push(client);
+        calls.spawn(async move {
+            let mut answer = call.answer().await?;
+            answer.rest::<pb::AppendMessagesResponse>().await.map(|(_, end)| end)
+        });
+    }
+    tokio::time::sleep(target.scale.hold).await;
+    let (mut answers, mut broken) = (Told::new(), Vec::new());
+    while let Some(ended) = soon("a request to be refused", calls.join_next()).await? {
+        match ended? {
+            Ok(end) => count(&mut answers, end.reason),
+            Err(_) => count(&mut answers, "connection closed"),
+        }
+        // Those that there is room for may take their time.
+        if target.scale.is_short() && calls.len() * bytes <= longhand::limits::REQUESTS_BYTES_MAX {
+            break;
+        }
+    }
+    let known = |what: &&String| ["TOO_MANY_REQUESTS", "REQUEST_TIMED_OUT"].contains(&what.as_str());
+    broken.extend(answers.keys().filter(|what| !known(what)).map(|what| format!("told {what:?}")));
+    Ok((number, answers, broken))
+}
+
+async fn deep_json(target: &Target, session: &str) -> Result<Committed> {
+    let channel = connect(target.daemon.socket());
+    let (mut sessions, mut messages) =
+        (SessionServiceClient::new(channel.clone()), MessageServiceClient::new(channel.clone()));
+    let (mut answers, mut tried) = (Told::new(), 0);
+    let mut note = |answer: Result<(), Status>| {
+        tried += 1;
+        match answer {
+            Ok(()) => count(&mut answers, "taken"),
+            Err(status) => count(&mut answers, told(&status)),
+        }
+    };
+    // Below the bounds of bytes, and beyond them.
+    for depth in [200, target.scale.depth / 4, target.scale.depth] {
+        for json in [
+            format!("{}{}", "[".repeat(depth), "]".repeat(depth)),
+            format!("{}1{}", "{\"a\":".repeat(depth / 5), "}".repeat(depth / 5)),
+            "[".repeat(depth),
+        ] {
+            let with_metadata = |mut request: pb::AppendMessagesRequest, json: &str| {
+                request.messages.iter_mut().for_each(|message| message.metadata_json = Some(json.to_owned()));
+                request
+            };
+            let call = pb::ToolCallPart {
+                call_id: format!("call {depth} {}", json.len()),
+                tool: "deep".to_owned(),
+                input_json: json.clone(),
+                ..Default::default()
+            };
+            let part = pb::Part { body: Some(pb::part::Body::ToolCall(call)), ..Default::default() };
+            let mut calls = append(session, "");
+            calls.messages[0].role = pb::Role::Assistant.into();
+            calls.messages[0].parts = vec![part];
+            let new = pb::CreateSessionRequest::default();
+            let update = pb::UpdateSessionRequest { session_id: session.to_owned(), ..Default::default() };
+            note(messages.append_messages(with_metadata(append(session, "deep"), &json)).await.map(drop));
+            note(messages.append_messages(calls).await.map(drop));
+            let deep = pb::CreateSessionRequest { metadata_json: Some(json.clone()), ..new.clone() };
+            note(sessions.create_session(deep).await.map(drop));
+            let deep = pb::CreateSessionRequest { policy_override_json: json.clone(), ..new };
+            note(sessions.create_session(deep).await.map(drop));
+            let deep = pb::UpdateSessionRequest { policy_json: Some(json), ..update };
+            note(sessions.update_session(deep).await.map(drop));
+        }
+    }
+    let mut broken = Vec::new();
+    let known = ["taken", "INVALID_FIELD", "POLICY_INVALID", "LIMIT_EXCEEDED"];
+    broken.extend(answers.keys().filter(|what| !known.contains(&what.as_str())).cloned());
+    // What was taken can be read.
+    let request = pb::GetContextRequest { session_id: session.to_owned(), ..Default::default() };
+    let mut view = soon("a view", ContextServiceClient::new(channel).get_context(request)).await??.into_inner();
+    while soon("a frame", view.message()).await??.is_some() {}
+    Ok((tried, answers, broken))
+}
+
+/// How a connection is slow.
+#[derive(Debug, Clone, Copy)]
+enum Slow {
+    Silent,
+    HalfGreeting,
+    HalfHeaders,
+    Dribbling,
+}
+
+const GREETING: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+const SETTINGS: [u8; 9] = [0, 0, 0, 4, 0, 0, 0, 0, 0];
+/// A header block of 1 000 bytes on stream 1, without its bytes.
+const HEADERS: [u8; 9] = [0, 3, 232, 1, 4, 0, 0, 0, 1];
+
+/// Is slow until the daemon closes the connection.
+async fn be_slow(mut stream: UnixStream, slow: Slow) -> std::io::Result<()> {
+    match slow {
+        Slow::Silent => {}
+        Slow::HalfGreeting => stream.write_all(&GREETING[..10]).await?,
+        Slow::HalfHeaders => {
+            stream.write_all(&[GREETING, &SETTINGS, &HEADERS, &[0x82; 10]].concat()).await?;
+        }
+        Slow::Dribbling => {
+            for byte in GREETING.iter().chain(&SETTINGS).cycle() {
+                tokio::time::sleep(Duration::from_millis(700)).await;
+                stream.write_all(&[*byte]).await?;
+            }
+        }
+    }
+    let mut heard = [0; 1_024];
+    while stream.read(&mut heard).await? > 0 {}
+    Ok(())
+}
+
+async fn slow_connections(target: &Target) -> Result<Committed> {
+    let kinds = [Slow::Silent, Slow::HalfGreeting, Slow::HalfHeaders, Slow::Dribbling];
+    let mut slow = JoinSet::new();
+    for number in 0..target.scale.slow {
+        let stream = UnixStream::connect(target.daemon.socket()).await?;
+        slow.spawn(be_slow(stream, kinds[number % kinds.len()]));
+    }
+    let (mut answers, mut broken) = (Told::new(), Vec::new());
+    newcomer(target, &mut broken).await?;
+    tokio::time::sleep(target.scale.hold).await;
+    if !target.scale.is_short() {
+        while let Some(closed) = soon("a slow connection to be closed", slow.join_next()).await? {
+            drop(closed?);
+            count(&mut answers, "closed");
+        }
+    }
+    Ok((target.scale.slow, answers, broken))
+}
+
+async fn no_descriptors(target: &Target) -> Result<Committed> {
+    let process = target.daemon.id()?;
+    let used = std::fs::read_dir(format!("/proc/{}/fd", process.as_raw_nonzero()))?.count() as u64;
+    let usual = prlimit(Some(process), Resource::Nofile, Rlimit { current: Some(used + 2), maximum: None });
+    // Who may not raise the hard limit again keeps it.
+    let usual = match usual {
+        Ok(usual) => usual,
+        Err(_) => {
+            let limit = rustix::process::getrlimit(Resource::Nofile);
+            prlimit(Some(process), Resource::Nofile, Rlimit { current: Some(used + 2), maximum: limit.maximum })?
+        }
+    };
+    let mut waiting = Vec::new();
+    for _ in 0..50 {
+        waiting.push(RawClient::connect(target.daemon.socket(), Windows::SMALL).await?);
+    }
+    tokio::time::sleep(target.scale.hold.max(Duration::from_secs(1))).await;
+    drop(waiting);
+    prlimit(Some(process), Resource::Nofile, usual)?;
+    let (mut answers, mut broken) = (Told::new(), Vec::new());
+    newcomer(target, &mut broken).await?;
+    let failed = info(target).await?.traffic.unwrap_or_default().failed_accept_count;
+    answers.insert("accepts failed".to_owned(), usize::try_from(failed)?);
+    // One each tenth of a second, and not as fast as the processor goes.
+    if !(1..=600).contains(&failed) {
+        broken.push(format!("{failed} accepts failed"));
+    }
+    Ok((50, answers, broken))
+}
