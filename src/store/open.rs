@@ -171,6 +171,8 @@ impl Store {
         let id = store_id(&mut conn, &clock).await?;
         let readers = SqlitePoolOptions::new()
             .max_connections(limits::READERS)
+            // Opened now: when they are needed, there may be no descriptors left.
+            .min_connections(limits::READERS)
             // A connection's page cache is worth more than its freshness, and SQLite's never go stale.
             .test_before_acquire(false)
             .idle_timeout(None)

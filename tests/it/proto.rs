@@ -91,6 +91,9 @@ const ANYWHERE: [Reason; 11] = [
     Reason::ShuttingDown,
     Reason::MethodUnknown,
     Reason::RequestTooLarge,
+    Reason::TooManyRequests,
+    Reason::RequestTimedOut,
+    Reason::EncodingUnknown,
     Reason::RequestMalformed,
 ];
 
