@@ -80,7 +80,7 @@ const LISTS: [(&str, &str); 2] = [
 ];
 
 /// Reasons that any call may end with; comments need not name them.
-const ANYWHERE: [Reason; 11] = [
+const ANYWHERE: [Reason; 14] = [
     Reason::OutcomeUncertain,
     Reason::StoreStopped,
     Reason::StorageFull,

@@ -3,7 +3,7 @@
 use clap::{Parser, Subcommand};
 use longhand::cli;
 use longhand_attack::daemon::AS_LONGHAND;
-use longhand_attack::{damage, fuzz, history, storage};
+use longhand_attack::{damage, fuzz, history, overload, storage};
 use std::process::ExitCode;
 
 /// Attacks Longhand from outside; see docs/reliability.md.
@@ -25,6 +25,8 @@ enum Attack {
     History(history::Options),
     /// Fails the i-th call of every kind to the operating system, for every i.
     IoFaults(storage::command::IoFaults),
+    /// Clients that read nothing, finish nothing or are too many, and one that behaves and is timed.
+    Overload(overload::Options),
     /// Cuts the power at random moments.
     PowerCuts(storage::command::PowerCuts),
 }
@@ -47,6 +49,7 @@ async fn main() -> ExitCode {
         Attack::Fuzz(options) => fuzz::main(&options),
         Attack::History(options) => history::main(options).await,
         Attack::IoFaults(attack) => attack.run().await,
+        Attack::Overload(options) => overload::main(options).await,
         Attack::PowerCuts(attack) => attack.run().await,
     }
 }

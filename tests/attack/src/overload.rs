@@ -158,6 +158,7 @@ fn raise_descriptors() -> Result<()> {
 pub async fn run(program: &Path, fault: Fault, scale: Scale, seed: u64, others_max: Duration) -> Result<Outcome> {
     let folder = tempfile::tempdir()?;
     let directory = folder.path().join("data");
+    std::fs::create_dir(&directory)?;
     let settings = folder.path().join("longhand.toml");
     std::fs::write(&settings, format!("stall_seconds = {}\n", scale.stall_seconds))?;
     let change = |command: &mut tokio::process::Command| {
