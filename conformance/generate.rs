@@ -262,7 +262,15 @@ impl Author<'_> {
         };
         let attachments = if self.profile.media && self.chance(4) { vec![self.media()] } else { Vec::new() };
         let output = self.text(self.profile.output_max);
-        ToolResult { call_id: call_id.to_owned(), status, output, attachments, start_time: None, end_time: None }
+        ToolResult {
+            call_id: call_id.to_owned(),
+            call_message_id: None,
+            status,
+            output,
+            attachments,
+            start_time: None,
+            end_time: None,
+        }
     }
 
     fn media(&mut self) -> Media {
@@ -319,6 +327,7 @@ impl Author<'_> {
             origin_time: Some(Timestamp::from_millis(self.millis)),
             actor: String::new(),
             metadata_json: None,
+            replaces: None,
         };
         self.messages.push(SourceMessage { message: message.into(), place: None, pruned: Vec::new(), counts: None });
     }

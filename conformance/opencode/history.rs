@@ -223,6 +223,7 @@ pub(super) fn close_calls(messages: &mut [SourceMessage], with_last: bool) {
             part.id.0 = uuid::Uuid::from_u128(part.id.0.as_u128() + (1 << 100));
             part.body = PartBody::ToolResult(ToolResult {
                 call_id,
+                call_message_id: None,
                 status: ResultStatus::Interrupted,
                 output: policy().view.interrupted_text,
                 attachments: Vec::new(),

@@ -127,6 +127,7 @@ impl Worker {
     pub(super) async fn evaluate(&self, due: &DueSession) -> Result<(), Error> {
         let window = due.window.as_ref().ok_or_else(|| store::Error::Corrupt {
             table: "session",
+            row: due.session.0.to_string(),
             detail: "the window by which a session is judged cannot be read".to_owned(),
         })?;
         let (source, policy) = self.source(due.session, due.revision).await?;

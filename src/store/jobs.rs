@@ -376,8 +376,8 @@ pub(crate) async fn wake_idle(tx: &mut Tx<'_>) -> Result<()> {
         match tx.head(key).await {
             Ok(head) => head.rested(now),
             // It would be first in line for ever, and hold up all others.
-            Err(Error::Corrupt { table, detail }) => {
-                tracing::error!(table, detail, "a session that was idle cannot be read, and is left alone");
+            Err(Error::Corrupt { table, row, detail }) => {
+                tracing::error!(table, row, detail, "a session that was idle cannot be read, and is left alone");
                 sqlx::query(FORGET_IDLE).bind(key).execute(&mut *tx.conn).await?;
             }
             Err(error) => return Err(error),

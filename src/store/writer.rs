@@ -2,8 +2,8 @@
 
 use super::append::{Append, AppendParts, FinishMessage};
 use super::by_hand;
-use super::claims::{self, Claim, Claims, Planned};
 use super::checkpoint;
+use super::claims::{self, Claim, Claims, Planned};
 use super::counts::KeepCounts;
 use super::drafts::{AppendDraft, DraftReceipt};
 use super::error::{Error, Result};

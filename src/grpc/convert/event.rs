@@ -7,8 +7,9 @@ use super::{count, framed_len, id, range, read_duration, read_enum, time, usage,
 use crate::app::Result;
 use crate::app::events::{Frame, ListEvents, OpenMessage, ServedEvent, Start, SubscribeRequest};
 use crate::limits;
+use crate::model::Revision;
 use crate::model::event::{EventBody, EventKind};
-use crate::model::ids::MessageId;
+use crate::model::ids::{MessageId, SessionId};
 use crate::model::message::{MessageKind, Role};
 use crate::model::usage::Usage;
 use crate::pb;
@@ -202,12 +203,9 @@ fn body(body: EventBody) -> Body {
         }
         EventBody::SessionArchived => Body::SessionArchived(pb::SessionArchived {}),
         EventBody::SessionRestored => Body::SessionRestored(pb::SessionRestored {}),
-        EventBody::SessionForked { from, at, after, title } => Body::SessionForked(pb::SessionForked {
-            fork_session_id: from.to_string(),
-            fork_revision: at,
-            title,
-            after_revision: after,
-        }),
+        EventBody::SessionForked { from, at, after, title } => {
+            Body::SessionForked(session_forked(from, at, after, title))
+        }
         EventBody::PolicyChanged { preset } => Body::PolicyChanged(pb::PolicyChanged { preset }),
         EventBody::SessionRewound { after } => Body::SessionRewound(pb::SessionRewound { after_revision: after }),
         EventBody::MessageAppended { message, client_id, role, kind, part_count, sealed } => {
@@ -296,6 +294,10 @@ fn body(body: EventBody) -> Body {
         EventBody::RewriteUndone(undone) => Body::RewriteUndone(pb::RewriteUndone { rewrite: Some(rewrite(undone)) }),
         EventBody::RewriteRedone(redone) => Body::RewriteRedone(pb::RewriteRedone { rewrite: Some(rewrite(redone)) }),
     }
+}
+
+fn session_forked(from: SessionId, at: Revision, after: Option<Revision>, title: String) -> pb::SessionForked {
+    pb::SessionForked { fork_session_id: from.to_string(), fork_revision: at, title, after_revision: after }
 }
 
 fn message_appended(

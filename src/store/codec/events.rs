@@ -182,15 +182,12 @@ pub(crate) fn decode_event(kind: i32, bytes: &[u8]) -> Result<EventBody> {
         },
         EventKind::SessionArchived => EventBody::SessionArchived,
         EventKind::SessionRestored => EventBody::SessionRestored,
-        EventKind::SessionForked => {
-            let from = SessionId(uuid(&disk.id)?);
-            EventBody::SessionForked {
-                from,
-                at: disk.number,
-                after: disk.flag.then_some(disk.other_number),
-                title: text(),
-            }
-        }
+        EventKind::SessionForked => EventBody::SessionForked {
+            from: SessionId(uuid(&disk.id)?),
+            at: disk.number,
+            after: disk.flag.then_some(disk.other_number),
+            title: text(),
+        },
         EventKind::PolicyChanged => EventBody::PolicyChanged { preset: text() },
         EventKind::MessageAppended => EventBody::MessageAppended {
             message: message()?,
@@ -205,14 +202,7 @@ pub(crate) fn decode_event(kind: i32, bytes: &[u8]) -> Result<EventBody> {
             message: message()?,
             reason: if disk.what == 0 { None } else { Some(FinishReason::from_number(disk.what)?) },
         },
-        EventKind::UsageRecorded => EventBody::UsageRecorded {
-            message: message()?,
-            usage: disk.usage.unwrap_or_default().into(),
-            trusted: disk.flag,
-            context_tokens: disk.number,
-            window_tokens: disk.window_tokens,
-            due: disk.other_flag,
-        },
+        EventKind::UsageRecorded => usage_recorded(message()?, &disk),
         EventKind::SessionRewound => EventBody::SessionRewound { after: disk.number },
         EventKind::MessageEdited => EventBody::MessageEdited {
             message: message()?,
@@ -262,4 +252,15 @@ pub(crate) fn decode_event(kind: i32, bytes: &[u8]) -> Result<EventBody> {
         EventKind::RewriteUndone => EventBody::RewriteUndone(rewrite()?),
         EventKind::RewriteRedone => EventBody::RewriteRedone(rewrite()?),
     })
+}
+
+fn usage_recorded(message: MessageId, disk: &DiskEvent) -> EventBody {
+    EventBody::UsageRecorded {
+        message,
+        usage: disk.usage.clone().unwrap_or_default().into(),
+        trusted: disk.flag,
+        context_tokens: disk.number,
+        window_tokens: disk.window_tokens,
+        due: disk.other_flag,
+    }
 }

@@ -383,11 +383,11 @@ impl ReplyReader {
         Provider::new("fuzzed", &settings, None, Clock::default()).ok().flatten().map(Self)
     }
 
-    /// The summary in a response, or what the provider's fault means.
-    pub async fn read(&self, response: http::Response<Vec<u8>>) -> Result<String, Fault> {
+    /// The summary in a response, held to a measure, or what the provider's fault means.
+    pub async fn read(&self, response: http::Response<Vec<u8>>, expected: &Expected<'_>) -> Result<String, Fault> {
         let mut reply = Reply::default();
         self.0.read(Response::from(response), &mut reply, None).await?;
-        reply.summary(&[])
+        reply.summary(expected)
     }
 }
 

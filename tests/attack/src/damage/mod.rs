@@ -81,7 +81,10 @@ async fn start(program: &Path, store: &Path) -> Result<Daemon> {
 
 async fn start_failing(program: &Path, store: &Path, point: &str) -> Result<Daemon> {
     fs::create_dir_all(store)?;
-    Daemon::start(program, store, |command| drop(command.env(failpoint::VARIABLE, point))).await
+    Daemon::start(program, store, |command| {
+        command.env(failpoint::VARIABLE, point);
+    })
+    .await
 }
 
 /// What is taken from a running daemon.
@@ -278,9 +281,11 @@ pub async fn two_daemons(program: &Path) -> Result<()> {
     let starts = (0..4).map(|number| {
         let (program, store, socket): (PathBuf, PathBuf, PathBuf) = (program.to_owned(), store.clone(), socket(number));
         tokio::spawn(async move {
-            Daemon::start(&program, &store, |command| drop(command.arg("--socket").arg(&socket)))
-                .await
-                .map(|it| (it, socket))
+            Daemon::start(&program, &store, |command| {
+                command.arg("--socket").arg(&socket);
+            })
+            .await
+            .map(|it| (it, socket))
         })
     });
     let mut running = Vec::new();

@@ -7,6 +7,7 @@ use std::os::unix::fs::FileExt as _;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, Sender};
 use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -52,7 +53,8 @@ pub struct Guard {
     /// Milliseconds since `began` at which the attempt in hand began; zero for none.
     since: Arc<AtomicU64>,
     began: Instant,
-    ended: Arc<AtomicBool>,
+    /// Its end is the end of the watch.
+    _watching: Sender<()>,
 }
 
 impl Guard {
@@ -62,19 +64,19 @@ impl Guard {
         std::fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
         let path = std::env::temp_dir().join(format!("longhand-fuzz-{}-{name}", std::process::id()));
         let last = File::options().read(true).write(true).create(true).truncate(true).open(&path)?;
-        let (since, ended, began) = (Arc::<AtomicU64>::default(), Arc::<AtomicBool>::default(), Instant::now());
-        let (watched, done, place) = (since.clone(), ended.clone(), path.clone());
+        let (since, began) = (Arc::<AtomicU64>::default(), Instant::now());
+        let (watched, place) = (since.clone(), path.clone());
+        let (watching, ended) = std::sync::mpsc::channel();
         std::thread::spawn(move || {
-            while !done.load(Ordering::Relaxed) {
-                std::thread::sleep(Duration::from_millis(200));
+            while ended.recv_timeout(Duration::from_millis(200)) == Err(RecvTimeoutError::Timeout) {
                 let since = watched.load(Ordering::Relaxed);
                 if since > 0 && began.elapsed() > Duration::from_millis(since) + ATTEMPT_MAX {
                     eprintln!("an attempt hangs; its input is {}", place.display());
-                    std::process::exit(2);
+                    std::process::abort();
                 }
             }
         });
-        Ok(Self { last, path, folder: folder.to_owned(), since, began, ended })
+        Ok(Self { last, path, folder: folder.to_owned(), since, began, _watching: watching })
     }
 
     /// Runs one attempt: what it says, or that it panicked.
@@ -112,7 +114,6 @@ impl Guard {
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        self.ended.store(true, Ordering::Relaxed);
         drop(std::fs::remove_file(&self.path));
     }
 }

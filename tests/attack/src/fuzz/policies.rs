@@ -80,6 +80,7 @@ fn history() -> Vec<SourceMessage> {
         let attachments = vec![Media { mime_type: "image/png".to_owned(), name: "a.png".to_owned(), source }];
         PartBody::ToolResult(ToolResult {
             call_id: id.to_owned(),
+            call_message_id: None,
             status: ResultStatus::Completed,
             output,
             attachments,
@@ -131,6 +132,7 @@ fn message(revision: i64, role: Role, bodies: Vec<PartBody>) -> SourceMessage {
         origin_time: None,
         actor: String::new(),
         metadata_json: None,
+        replaces: None,
     };
     SourceMessage { message: message.into(), place: None, pruned: Vec::new(), counts: None }
 }

@@ -4,6 +4,9 @@ use super::mutate::Shape;
 use super::{Decoder, Input, Outcome};
 use anyhow::{Context as _, Result};
 use longhand::config::SummarizerKind;
+use longhand::model::compaction::Level;
+use longhand::policy::prompt::{Expected, Scope};
+use longhand::policy::{Summary, presets};
 use longhand::scheduler::read_hook_output;
 use longhand::summarizer::ReplyReader;
 use tokio::runtime::Runtime;
@@ -14,6 +17,8 @@ use tonic::codegen::http;
 pub(super) struct Replies {
     runtime: Runtime,
     readers: Vec<(&'static str, ReplyReader)>,
+    /// The form of a summary to which replies are held.
+    rules: Summary,
 }
 
 impl Replies {
@@ -29,7 +34,8 @@ impl Replies {
         ] {
             readers.push((name, ReplyReader::new(kind).context("a provider")?));
         }
-        Ok(Self { runtime, readers })
+        let step = presets::opencode::seed().summarize(Level::Auto).context("a step that summarizes")?.clone();
+        Ok(Self { runtime, readers, rules: step.summary })
     }
 }
 
@@ -154,7 +160,8 @@ impl Decoder for Replies {
             .header("content-type", words.next().unwrap_or_default())
             .body(input.body.clone());
         let Ok(response) = response else { return Ok(Outcome::Refused) };
-        match self.runtime.block_on(reader.read(response)) {
+        let expected = Expected { rules: &self.rules, scope: Scope::History, covered_tokens: 0, words: 0 };
+        match self.runtime.block_on(reader.read(response, &expected)) {
             Ok(text) if text.trim().is_empty() => Err("an empty summary was accepted".to_owned()),
             Ok(_) => Ok(Outcome::Taken),
             Err(fault) if fault.message.len() > 4_096 => Err(format!("a fault of {} bytes", fault.message.len())),

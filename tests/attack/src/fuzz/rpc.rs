@@ -266,12 +266,12 @@ fn number(name: &str) -> Option<i64> {
 fn word(name: &str, variant: usize, known: &Known) -> Option<String> {
     let text = match name {
         "session_id" | "session_ids" | "parent_session_id" => ["s1", "s2", "f1"][variant % 3],
-        "message_id" if variant % 2 == 0 => "o1",
+        "message_id" if variant.is_multiple_of(2) => "o1",
         "message_id" | "tail_start_message_id" | "retained_message_ids" => "u5",
         "head_start_message_id" => "u3",
         "until_message_id" => "b6",
         "id" => ["u2", known.part.as_str(), known.compaction.as_str()][variant % 3],
-        "part_id" if variant % 2 == 0 => known.draft.as_str(),
+        "part_id" if variant.is_multiple_of(2) => known.draft.as_str(),
         "compaction_id" => known.compaction.as_str(),
         "after_cursor" => known.cursor.as_str(),
         // They belong to a list, and the target of cursors has them.

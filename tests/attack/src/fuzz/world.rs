@@ -60,7 +60,7 @@ impl World {
         let app = Longhand::new(store, scheduler.handle(), &clock, options);
         let cancel = stopping.clone();
         // Its end is not looked at: what makes it end is told by a panic, or by the calls that no longer work.
-        let scheduler = tokio::spawn(async move { drop(scheduler.run(cancel).await) });
+        let scheduler = tokio::spawn(scheduler.run(cancel));
         let (routes, _) = grpc::router(app.clone()).await;
         Ok(Self { app, routes, stopping, scheduler, writer })
     }
@@ -211,6 +211,7 @@ fn turn(number: usize) -> Vec<NewMessage> {
     });
     let result = PartBody::ToolResult(ToolResult {
         call_id: format!("c{number}"),
+        call_message_id: None,
         status: ResultStatus::Completed,
         output: "a line of output\n".repeat(400 * number),
         attachments: vec![media(100)],

@@ -120,7 +120,7 @@ pub struct Client {
 
 /// Whether an error says that nothing was written.
 pub fn nothing_was_written(error: &Error) -> bool {
-    !matches!(error.reason, Reason::AnswerLost | Reason::StoreReadOnly | Reason::ShuttingDown)
+    !matches!(error.reason, Reason::AnswerLost | Reason::OutcomeUncertain | Reason::ShuttingDown)
 }
 
 impl Client {

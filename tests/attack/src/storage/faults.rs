@@ -332,7 +332,7 @@ async fn still_there(
     let takes_writes = script.say_more(store, "work").await?;
     life.read_only = !takes_writes;
     let only_full = matches!(fault.failure, Failure::Enospc | Failure::ShortWrite) && fault.call == Call::Write;
-    if !takes_writes && (only_full || store.app.store().is_writable()) {
+    if !takes_writes && (only_full || !store.app.store().write_state().is_final()) {
         let told = script.client.entries.last().map(|entry| &entry.told);
         life.findings.push(format!("no write is taken although the disk is well again: {told:?}"));
     }

@@ -23,7 +23,7 @@ pub struct Running {
     clock: Clock,
     wake: SchedulerHandle,
     stopping: CancellationToken,
-    scheduler: JoinHandle<Result<(), scheduler::Error>>,
+    scheduler: JoinHandle<()>,
     writer: JoinHandle<()>,
 }
 

@@ -348,6 +348,7 @@ fn result(call: &str, output: String) -> NewMessage {
     let mut message = say(&format!("t{call}"), Role::Tool, "");
     message.parts = vec![NewPart::new(PartBody::ToolResult(ToolResult {
         call_id: call.to_owned(),
+        call_message_id: None,
         status: ResultStatus::Completed,
         output,
         attachments: Vec::new(),
