@@ -23,7 +23,7 @@ use crate::model::mark::{CompactedMark, Mark, MarkBody, Replay};
 use crate::model::message::{MessageKind, Role};
 use crate::model::part::{Marker, PartBody};
 use crate::model::time::Timestamp;
-use crate::model::usage::{Reading, Usage};
+use crate::model::usage::{ModelWindow, Reading, Usage};
 use crate::telemetry::failpoint;
 
 /// What a finished reduction puts in force.
@@ -141,7 +141,7 @@ pub(crate) struct Supply {
 
 const INSERT_DONE: &str = "insert into job (public_id, session_id, kind, trigger, state, queued, instructions, actor, \
      base_revision, asked_revision, tokens_at_request, window, attempt, lease_epoch, run_at, ended_revision, outcome, \
-     create_time, end_time) values ($1, $2, 2, 4, 3, 0, '', $3, $4, $4, $5, x'', 0, 1, $6, $7, $8, $6, $6)";
+     create_time, end_time) values ($1, $2, 2, 4, 3, 0, '', $3, $4, $4, $5, $9, 0, 1, $6, $7, $8, $6, $6)";
 const PART_ROW: &str = "select p.id from message m join part p on p.message_id = m.id \
      where m.public_id = $1 and p.public_id = $2";
 const INSERT_PRUNED: &str =
@@ -483,6 +483,8 @@ impl Supply {
             .bind(tx.now.0)
             .bind(at)
             .bind(codec::encode_outcome(&outcome))
+            // No window judged it.
+            .bind(codec::encode_window(&ModelWindow::default()))
             .execute(&mut *tx.conn)
             .await?;
         tally::add(tx.conn, done.last_insert_rowid(), (self.tokens_before - self.tokens_after).max(0)).await?;
