@@ -17,6 +17,9 @@ use std::time::{Duration, Instant};
 
 pub use faults::Fault;
 
+/// A daemon that is asked to stop ends within this, whatever clients do.
+const STOP_MAX: Duration = Duration::from_secs(10);
+
 /// What the attack is.
 #[derive(Debug, Clone, clap::Args)]
 pub struct Options {
@@ -99,6 +102,8 @@ pub struct Outcome {
     pub memory_kib: (u64, u64),
     /// How the calls of others fared meanwhile.
     pub others: Timings,
+    /// How long the daemon took to stop.
+    pub stopped: Duration,
     /// What the attackers were told, and how often.
     pub told: BTreeMap<String, usize>,
     /// What should not have been; empty if all is well.
@@ -185,10 +190,11 @@ pub async fn run(program: &Path, fault: Fault, scale: Scale, seed: u64, others_m
     broken.extend(others.errors.iter().map(|error| format!("another client was told: {error}")));
     let began = Instant::now();
     let ended = target.daemon.stop().await?;
-    if !ended.success() || began.elapsed() > Duration::from_secs(15) {
-        broken.push(format!("the daemon ended with {ended} after {:?}", began.elapsed()));
+    let stopped = began.elapsed();
+    if !ended.success() || stopped > STOP_MAX {
+        broken.push(format!("the daemon ended with {ended} after {stopped:?}"));
     }
-    Ok(Outcome { fault: fault.name(), tried, memory_kib: (before, most), others, told, broken })
+    Ok(Outcome { fault: fault.name(), tried, memory_kib: (before, most), others, stopped, told, broken })
 }
 
 /// A figure of a process's memory.
@@ -199,17 +205,18 @@ fn memory_kib(process: rustix::process::Pid, name: &str) -> Result<u64> {
 }
 
 fn print(outcomes: &[Outcome]) {
-    println!("| fault | tried | memory, MiB | others: calls, p50, p99, worst | told | result |");
-    println!("| --- | --- | --- | --- | --- | --- |");
-    for Outcome { fault, tried, memory_kib: (before, most), others, told, broken } in outcomes {
+    println!("| fault | tried | memory, MiB | others: calls, refused, p50, p99, worst | stop | told | result |");
+    println!("| --- | --- | --- | --- | --- | --- | --- |");
+    for Outcome { fault, tried, memory_kib: (before, most), others, stopped, told, broken } in outcomes {
         let (p50, p99, worst) = (others.of_hundred(50), others.of_hundred(99), others.of_hundred(100));
         let told: Vec<String> = told.iter().map(|(what, count)| format!("{count} {what}")).collect();
         let result = if broken.is_empty() { "ok".to_owned() } else { broken.join("; ") };
         println!(
-            "| {fault} | {tried} | {} to {} | {}, {p50:.1?}, {p99:.1?}, {worst:.1?} | {} | {result} |",
+            "| {fault} | {tried} | {} to {} | {}, {}, {p50:.1?}, {p99:.1?}, {worst:.1?} | {stopped:.1?} | {} | {result} |",
             before / 1024,
             most / 1024,
             others.calls(),
+            others.busy,
             told.join(", "),
         );
     }

@@ -129,18 +129,20 @@ impl Session {
 
     /// An append, its event, and the view with it.
     async fn round(&mut self, channel: &Channel, timings: &mut Timings) -> Result<(), Status> {
-        let began = Instant::now();
         let revision = loop {
+            let began = Instant::now();
             let request = append(&self.id, "a few words from somebody who behaves");
-            match MessageServiceClient::new(channel.clone()).append_messages(request).await {
+            let appended = MessageServiceClient::new(channel.clone()).append_messages(request).await;
+            timings.took.push(began.elapsed());
+            match appended {
+                // A full queue says so at once: who is refused has not waited.
                 Err(status) if is_busy(&status) => {
                     timings.busy += 1;
-                    tokio::task::yield_now().await;
+                    tokio::time::sleep(PACE).await;
                 }
                 appended => break appended?.into_inner().revision,
             }
         };
-        timings.took.push(began.elapsed());
         let began = Instant::now();
         loop {
             let frame = self.events.message().await?.ok_or_else(|| Status::internal("the stream ended"))?;
