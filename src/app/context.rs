@@ -8,7 +8,7 @@ use crate::model::Revision;
 use crate::model::compaction::{Bounds, CompactionRequest, RevisionRange, Trigger};
 use crate::model::ids::{CompactionId, MessageId};
 use crate::model::layout::{Covered, Omitted};
-use crate::model::message::{FinishReason, Role};
+use crate::model::message::{FinishReason, MessageKind, Role};
 use crate::model::part::{MediaSource, PartBody};
 use crate::model::time::Timestamp;
 use crate::model::usage::ModelWindow;
@@ -17,7 +17,7 @@ use crate::policy::overhead::is_filled;
 use crate::policy::plan::{self, Scene};
 use crate::policy::{Policy, overflow, recall, shorten};
 use crate::store::{Caller, Condition, SessionKey, Source};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -81,6 +81,8 @@ pub struct Context {
     pub omitted: Vec<Omitted>,
     /// For each of these the reduction that leaves it out; none for a rewind or an edit.
     pub omitted_by: Vec<Option<CompactionId>>,
+    /// Messages of which nothing is left to show: their parts say nothing, or were shortened to nothing.
+    pub empty: Vec<RevisionRange>,
     /// What this call left out to fit.
     pub left_out: Vec<RevisionRange>,
     /// The room that it takes; none for one that is not large.
@@ -113,6 +115,20 @@ impl Built {
     }
 }
 
+impl Built {
+    /// The messages of the layout that the view does not show because nothing of them is left to show. Records are in no
+    /// view.
+    fn empty(&self) -> Vec<RevisionRange> {
+        let shown: HashSet<MessageId> = self.view.messages.iter().filter_map(|message| message.source).collect();
+        let sources = self.source.messages.iter().map(|source| &source.message);
+        let empty = sources.filter(|message| message.kind != MessageKind::Record && !shown.contains(&message.id));
+        let mut revisions: Vec<Revision> = empty.map(|message| message.revision).collect();
+        revisions.sort_unstable();
+        let ranges = revisions.chunk_by(|before, next| before + 1 == *next);
+        ranges.map(|range| RevisionRange { first: range[0], last: range[range.len() - 1] }).collect()
+    }
+}
+
 impl Longhand {
     /// The view that a caller asks for.
     pub async fn context(&self, session: &str, request: ContextRequest) -> Result<Context> {
@@ -130,6 +146,7 @@ impl Longhand {
                 built = self.wait_until_it_fits(key, &request, built).await?;
             }
         }
+        let empty = built.empty();
         let mut left_out = Vec::new();
         let mut shortened = false;
         let mut whole_hash = None;
@@ -174,6 +191,7 @@ impl Longhand {
             provenance: built.provenance,
             omitted: built.source.layout.omitted,
             omitted_by,
+            empty,
             left_out,
             held: built.held,
             messages,

@@ -2,9 +2,12 @@
 
 use crate::support::{Line, ScriptedSummarizer, TestApp, shown, text, turns, window};
 use longhand::app::Reason;
+use longhand::app::compactions::Wanted;
 use longhand::app::context::{Context, ContextRequest, OverflowAction};
+use longhand::model::compaction::{CompactionKind, RevisionRange};
 use longhand::model::event::{EventBody, EventKind};
-use longhand::model::message::Finish;
+use longhand::model::message::{Finish, FinishReason, MessageKind, NewMessage, Role};
+use longhand::model::part::{NewPart, PartBody};
 use longhand::model::usage::Usage;
 use longhand::policy::pairing;
 use longhand::store::Caller;
@@ -187,4 +190,41 @@ async fn a_session_on_hold_is_not_reduced_because_somebody_looks() {
     let view = test.context(&session).await;
     assert_eq!((view.fits, view.pending), (false, None));
     assert_eq!(test.number("select count(*) from job").await, 1);
+}
+
+#[tokio::test]
+async fn a_message_of_which_nothing_is_left_to_show_is_left_out_with_that_reason() {
+    let test = TestApp::start().await;
+    let session = test.session("anthropic-context-editing@2025-10", 0, 0).await;
+    let reply = |body| NewMessage {
+        client_id: None,
+        role: Role::Assistant,
+        kind: MessageKind::Normal,
+        parts: vec![NewPart::new(body)],
+        finish: Some(Finish { reason: Some(FinishReason::Stop), ..Finish::default() }),
+        model: String::new(),
+        provider: String::new(),
+        origin_time: None,
+        metadata_json: None,
+    };
+    let thought = async |words: &str| {
+        let message = reply(PartBody::Reasoning(words.to_owned()));
+        let appended = test.app.append(&session, vec![message], None, None, Caller::default()).await.expect("appended");
+        RevisionRange { first: appended.revision, last: appended.revision }
+    };
+    test.append(&session, "u1 \"think\"").await;
+    let first = thought("hm").await;
+    let silent = thought("").await;
+    test.append(&session, &turns(2, 4, 50)).await;
+    test.append(&session, "u5 \"think again\"").await;
+    let last = thought("well").await;
+    assert_eq!(test.context(&session).await.empty, [silent], "it says nothing");
+    let wanted = Wanted::of(CompactionKind::Prune);
+    test.app.start_compaction(&session, wanted, Caller::default()).await.expect("old thoughts can be cleared");
+    test.settled().await;
+    let view = test.context(&session).await;
+    let range = RevisionRange { first: first.first, last: silent.last };
+    assert_eq!(view.empty, [range], "a thought that was cleared is all that its message said");
+    assert!(view.messages.iter().any(|message| message.revision == last.first), "the last one is shown");
+    assert_eq!(test.context_as_of(&session, last.last).await.empty, [silent], "and as it was then");
 }

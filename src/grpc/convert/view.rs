@@ -120,9 +120,9 @@ fn omitted((omitted, by): (&Omitted, &Option<CompactionId>)) -> pb::OmittedHisto
     }
 }
 
-fn left_out(left_out: RevisionRange) -> pb::OmittedHistory {
-    let reason = pb::OmitReason::Shortened.into();
-    pb::OmittedHistory { range: Some(range(left_out)), mark_revision: 0, reason, compaction_id: None }
+/// What is left out by no mark.
+fn unmarked(left_out: RevisionRange, reason: pb::OmitReason) -> pb::OmittedHistory {
+    pb::OmittedHistory { range: Some(range(left_out)), mark_revision: 0, reason: reason.into(), compaction_id: None }
 }
 
 /// The frames of a view: a header, the messages, an end. Messages are converted as they are sent, so that a long view
@@ -150,9 +150,11 @@ pub(in crate::grpc) fn frames(context: Context) -> Frames {
         pending_compaction_id: id(context.pending),
     };
     let marks = context.omitted.iter().zip(&context.omitted_by).map(omitted);
+    let empty = context.empty.into_iter().map(|range| unmarked(range, pb::OmitReason::Empty));
+    let left_out = context.left_out.into_iter().map(|range| unmarked(range, pb::OmitReason::Shortened));
     let end = pb::ContextEnd {
         covered: context.covered.map(|stood_for| covered(stood_for, context.provenance.as_deref())),
-        omitted: marks.chain(context.left_out.into_iter().map(left_out)).collect(),
+        omitted: marks.chain(empty).chain(left_out).collect(),
     };
     Frames { header: Some(header), messages: context.messages.into_iter(), held: None, end: Some(end) }
 }

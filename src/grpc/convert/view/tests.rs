@@ -54,6 +54,7 @@ fn context(messages: Vec<ViewMessage>) -> Context {
             Omitted { range: RevisionRange { first: 24, last: 24 }, mark: 25, reason: OmitReason::Edited },
         ],
         omitted_by: vec![None, Some(CompactionId(Uuid::from_u128(6)))],
+        empty: vec![RevisionRange { first: 27, last: 28 }],
         left_out: vec![RevisionRange { first: 26, last: 26 }],
         held: None,
     }
@@ -108,6 +109,7 @@ fn a_view_begins_with_its_header_and_ends_with_what_it_leaves_out() {
         omitted: vec![
             omitted(21, 22, 23, pb::OmitReason::Rewound),
             omitted(24, 24, 25, pb::OmitReason::Edited),
+            omitted(27, 28, 0, pb::OmitReason::Empty),
             omitted(26, 26, 0, pb::OmitReason::Shortened),
         ],
     };

@@ -15,8 +15,10 @@ use std::time::{Duration, Instant};
 use tonic::transport::Channel;
 use tonic::{Request, Status};
 
-/// How long a request may stay unanswered by a daemon that runs.
+/// How long a daemon that runs may take to answer.
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(60);
+/// How long a client asks again, through all kills.
+const ASK_TIME_MAX: Duration = Duration::from_secs(900);
 /// The pause before an attempt is repeated.
 const RETRY_PAUSE: Duration = Duration::from_millis(5);
 /// Answered requests that a client keeps, to send them again.
@@ -131,8 +133,8 @@ impl Client {
                 }
                 Attempt::Lost => count(&self.world.record.counts.lost),
             }
-            if began.elapsed() > ANSWER_TIME_MAX {
-                self.finding(format!("{} was not answered within {ANSWER_TIME_MAX:?}", R::NAME));
+            if began.elapsed() > ASK_TIME_MAX {
+                self.finding(format!("P14: {} was not answered within {ASK_TIME_MAX:?}", R::NAME));
                 let (reason, message) = (NO_ANSWER.to_owned(), String::new());
                 return Err(Refusal { reason, metadata: Default::default(), message });
             }
@@ -146,7 +148,12 @@ impl Client {
         let status = match tokio::time::timeout(ANSWER_TIME_MAX, sending).await {
             Ok(Ok(answer)) => return Attempt::Answered(answer),
             Ok(Err(status)) => status,
-            Err(_) => return Attempt::Lost,
+            Err(_) => {
+                if self.world.service.deaths() == deaths {
+                    self.finding(format!("P14: {rpc} was not answered within {ANSWER_TIME_MAX:?} by a daemon that runs"));
+                }
+                return Attempt::Lost;
+            }
         };
         if let Some((refusal, wrong)) = reasons::refusal(rpc, &status) {
             wrong.into_iter().for_each(|text| self.finding(text));

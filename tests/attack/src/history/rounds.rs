@@ -21,11 +21,11 @@ use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
 
 /// How long clients may take to come to an end.
-const END_TIME_MAX: Duration = Duration::from_secs(90);
+const END_TIME_MAX: Duration = Duration::from_secs(300);
 /// How long compactions may take to come to an end before they are cancelled, and then again before that is a finding.
-const SETTLE_TIME_MAX: Duration = Duration::from_secs(20);
+const SETTLE_TIME_MAX: Duration = Duration::from_secs(60);
 /// The longest life of the daemon between two kills, if nothing is answered.
-const LIFE_TIME_MAX: Duration = Duration::from_secs(5);
+const LIFE_TIME_MAX: Duration = Duration::from_secs(20);
 /// Numbers of a policy from this on are divided, so that short conversations mean as much to it as long ones.
 const LARGE_NUMBER: u64 = 400;
 

@@ -10,7 +10,12 @@ use std::time::{Duration, Instant};
 use tokio::sync::watch;
 
 /// How long a start may take, with the recovery of everything that the kill left.
-const START_TIME_MAX: Duration = Duration::from_secs(30);
+const START_TIME_MAX: Duration = Duration::from_secs(60);
+
+/// How long a process that was killed may hold its lock.
+const LOCK_TIME_MAX: Duration = Duration::from_secs(10);
+/// How long a daemon may take to stop: two limits of its own, for calls and for work, one after the other.
+const STOP_TIME_MAX: Duration = Duration::from_secs(30);
 
 /// Where the daemon is, and whether it is there.
 #[derive(Debug)]
@@ -63,7 +68,7 @@ impl Service {
     /// Starts it. Where `rng` says so, it is killed first while it recovers.
     pub(super) async fn start(&self, rng: &mut StdRng, client_wait_seconds: u64, kills: &mut u64) -> Result<Daemon> {
         if rng.random_bool(0.12) {
-            let patience = Duration::from_millis(rng.random_range(1..60));
+            let patience = Duration::from_millis(rng.random_range(1..250));
             if let Ok(Ok(daemon)) = tokio::time::timeout(patience, self.spawn(client_wait_seconds)).await {
                 self.up.send_replace(true);
                 return Ok(daemon);
@@ -72,19 +77,17 @@ impl Service {
         }
         let began = Instant::now();
         loop {
-            match self.spawn(client_wait_seconds).await {
+            let Ok(started) = tokio::time::timeout(START_TIME_MAX, self.spawn(client_wait_seconds)).await else {
+                bail!("the daemon took longer than {START_TIME_MAX:?} to start");
+            };
+            match started {
                 Ok(daemon) => {
                     self.up.send_replace(true);
                     return Ok(daemon);
                 }
                 // The process that was killed holds its lock for a moment longer.
-                Err(_) if began.elapsed() < Duration::from_secs(3) => {
-                    tokio::time::sleep(Duration::from_millis(10)).await
-                }
-                Err(error) if began.elapsed() < START_TIME_MAX => {
-                    return Err(error).context("the daemon does not start");
-                }
-                Err(error) => bail!("the daemon took longer than {START_TIME_MAX:?} to start: {error}"),
+                Err(_) if began.elapsed() < LOCK_TIME_MAX => tokio::time::sleep(Duration::from_millis(10)).await,
+                Err(error) => return Err(error).context("the daemon does not start"),
             }
         }
     }
@@ -107,6 +110,6 @@ impl Service {
         if !status.success() {
             return Ok(Some(format!("a daemon that was asked to stop ended with {status}")));
         }
-        Ok((took > Duration::from_secs(9)).then(|| format!("a daemon that was asked to stop took {took:?}")))
+        Ok((took > STOP_TIME_MAX).then(|| format!("a daemon that was asked to stop took {took:?}")))
     }
 }

@@ -70,17 +70,6 @@ fn holds(ranges: &[pb::RevisionRange], revision: i64) -> bool {
     ranges.iter().any(|range| (range.first_revision..=range.last_revision).contains(&revision))
 }
 
-/// Whether a model would read nothing of a message.
-fn says_nothing(message: &pb::Message) -> bool {
-    message.parts.iter().all(|part| match &part.body {
-        Some(Body::Text(text)) => text.text.is_empty(),
-        Some(Body::Reasoning(text)) => text.text.is_empty(),
-        Some(Body::Marker(marker)) => marker.text.is_empty(),
-        Some(Body::Step(_) | Body::Record(_)) | None => true,
-        Some(Body::ToolCall(_) | Body::ToolResult(_) | Body::Media(_) | Body::Opaque(_)) => false,
-    })
-}
-
 /// P8: the messages of the history at the view's revision that the view does not account for, and what it says twice.
 pub(super) fn accounting(view: &View, history: &[pb::Message]) -> (Vec<String>, Vec<pb::Message>) {
     let mut found = Vec::new();
@@ -120,8 +109,7 @@ pub(super) fn accounting(view: &View, history: &[pb::Message]) -> (Vec<String>, 
         }
         let accounted = is_shown
             || holds(&covered.ranges, message.revision)
-            || holds(&omitted, message.revision)
-            || says_nothing(message);
+            || holds(&omitted, message.revision);
         if !accounted {
             missing.push(message.clone());
         }
