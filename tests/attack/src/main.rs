@@ -3,7 +3,7 @@
 use clap::{Parser, Subcommand};
 use longhand::cli;
 use longhand_attack::daemon::AS_LONGHAND;
-use longhand_attack::{damage, fuzz, history, overload, storage};
+use longhand_attack::{damage, fuzz, history, overload, storage, vfs};
 use std::process::ExitCode;
 
 /// Attacks Longhand from outside; see docs/reliability.md.
@@ -35,6 +35,10 @@ enum Attack {
 async fn main() -> ExitCode {
     let mut arguments = std::env::args_os();
     if arguments.nth(1).is_some_and(|first| first == AS_LONGHAND) {
+        if let Err(error) = vfs::from_environment() {
+            eprintln!("{error:#}");
+            return ExitCode::FAILURE;
+        }
         return match cli::Cli::try_parse_from(std::iter::once(AS_LONGHAND.into()).chain(arguments)) {
             Ok(command_line) => cli::run(command_line).await,
             Err(error) => {

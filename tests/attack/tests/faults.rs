@@ -4,10 +4,16 @@
 use longhand::app::sessions::NewSession;
 use longhand::app::{Caller, Durability, Reason};
 use longhand::model::session::SessionState;
+use longhand::pb;
+use longhand::pb::admin_service_client::AdminServiceClient;
+use longhand::pb::message_service_client::MessageServiceClient;
+use longhand::pb::session_service_client::SessionServiceClient;
+use longhand_attack::daemon::{self, Daemon};
 use longhand_attack::storage::cuts::{self, Options, Report, Sabotage};
 use longhand_attack::storage::faults;
 use longhand_attack::storage::running::Running;
-use longhand_attack::vfs::{Call, Disk, FAILURES, Failure, Fault, scratch};
+use longhand_attack::vfs::{Call, Disk, FAILURES, Failure, Fault, VARIABLE, scratch};
+use std::path::Path;
 
 const SEED: u64 = 20_261_122;
 
@@ -87,4 +93,67 @@ async fn an_answer_that_cannot_be_read_does_not_deny_the_write_behind_it() {
         }
     }
     assert!(lost > 0, "no call failed between a write and its answer");
+}
+
+fn message(number: usize) -> pb::NewMessage {
+    let text = pb::part::Body::Text(pb::TextPart { text: format!("message {number}") });
+    pb::NewMessage {
+        client_id: Some(format!("m{number}")),
+        role: pb::Role::User.into(),
+        parts: vec![pb::Part { body: Some(text), ..pb::Part::default() }],
+        ..pb::NewMessage::default()
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_daemon_whose_disk_fails_to_sync_acknowledges_nothing_more_and_keeps_what_it_did() {
+    let root = scratch().expect("a folder");
+    let directory = root.path().join("data");
+    let attack = Path::new(env!("CARGO_BIN_EXE_attack"));
+    let daemon = Daemon::start(attack, &directory, |_| {}).await.expect("it starts");
+    let create = pb::CreateSessionRequest { client_id: Some("s".to_owned()), ..pb::CreateSessionRequest::default() };
+    let channel = daemon::connect(daemon.socket());
+    SessionServiceClient::new(channel).create_session(create).await.expect("a session");
+    assert!(daemon.stop().await.expect("it ends").success());
+
+    let fault = Fault { call: Call::Sync, nth: 6, lasting: false, failure: Failure::Eio };
+    let broken = |command: &mut tokio::process::Command| {
+        command.env(VARIABLE, fault.in_directory(root.path()));
+    };
+    let daemon = Daemon::start(attack, &directory, broken).await.expect("it starts");
+    let channel = daemon::connect(daemon.socket());
+    let mut messages = MessageServiceClient::new(channel.clone());
+    let mut acknowledged = Vec::new();
+    let mut refused = 0;
+    for number in 0..20 {
+        let append = pb::AppendMessagesRequest {
+            session_id: "s".to_owned(),
+            messages: vec![message(number)],
+            ..pb::AppendMessagesRequest::default()
+        };
+        match messages.append_messages(append).await {
+            Ok(_) => {
+                assert_eq!(refused, 0, "message {number} is acknowledged behind a failed sync");
+                acknowledged.push(format!("m{number}"));
+            }
+            Err(_) => refused += 1,
+        }
+    }
+    assert!(!acknowledged.is_empty() && refused > 0, "{acknowledged:?}");
+    let list = || pb::ListMessagesRequest { session_id: "s".to_owned(), ..pb::ListMessagesRequest::default() };
+    let names = |answer: pb::ListMessagesResponse| -> Vec<String> {
+        answer.messages.into_iter().filter_map(|message| message.client_id).collect()
+    };
+    let read = messages.list_messages(list()).await.expect("reads go on").into_inner();
+    assert_eq!(names(read), acknowledged);
+    let info = AdminServiceClient::new(channel).get_server_info(pb::GetServerInfoRequest {}).await;
+    assert!(!info.expect("it answers").into_inner().writable);
+    daemon.kill().await.expect("it ends");
+
+    let daemon = Daemon::start(attack, &directory, |_| {}).await.expect("it starts");
+    let mut messages = MessageServiceClient::new(daemon::connect(daemon.socket()));
+    let there = names(messages.list_messages(list()).await.expect("reads").into_inner());
+    assert_eq!(there[..acknowledged.len()], acknowledged);
+    assert!(there.len() <= acknowledged.len() + 1, "only the one whose sync failed may be there: {there:?}");
+    assert!(daemon.stop().await.expect("it ends").success());
 }

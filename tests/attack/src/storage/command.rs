@@ -1,7 +1,7 @@
 //! The long forms, as commands.
 
 use super::cuts::{self, Sabotage};
-use super::faults::{self, HEADING};
+use super::faults::{self, HEADING, Stage};
 use crate::vfs::Call;
 use longhand::app::Durability;
 use std::process::ExitCode;
@@ -15,6 +15,9 @@ pub struct IoFaults {
     /// Only these kinds of calls.
     #[arg(long)]
     only: Vec<Call>,
+    /// Only this part of a life.
+    #[arg(long)]
+    stage: Option<Stage>,
     /// Only this number of a call, to see again what was found.
     #[arg(long)]
     nth: Option<u64>,
@@ -26,13 +29,13 @@ pub struct IoFaults {
 impl IoFaults {
     /// Fails calls, and prints the table.
     pub async fn run(self) -> ExitCode {
-        let Self { seed, only, nth, at_once } = self;
+        let Self { seed, only, stage, nth, at_once } = self;
         println!("seed {seed}\n{HEADING}");
         let print = |row: &faults::Row| {
             println!("{row}");
             row.findings.iter().for_each(|finding| println!("  {finding}"));
         };
-        match faults::run(&faults::Options { seed, only, nth, at_once }, print).await {
+        match faults::run(&faults::Options { seed, only, stage, nth, at_once }, print).await {
             Ok(rows) => {
                 let lives: usize = rows.iter().map(|row| row.runs).sum();
                 let findings: usize = rows.iter().map(|row| row.findings.len()).sum();

@@ -4,7 +4,7 @@
 use super::check::{Findings, Promise, check};
 use super::client::Client;
 use super::running::Running;
-use super::script::{Ending, Script};
+use super::script::{Ending, LONG, Script};
 use crate::seed;
 use crate::vfs::recording::{Damage, Luck, Recording};
 use crate::vfs::{Disk, scratch};
@@ -20,6 +20,8 @@ use tokio::task::JoinSet;
 
 /// Cuts in one recorded life.
 const CUTS_OF_ONE_LIFE: usize = 25;
+/// One of so many lives is long enough for the store to fold its log by itself.
+const LONG_LIVES: u64 = 4;
 /// Checks that run at the same time: they wait for one another's threads more than for the processor.
 const AT_ONCE: usize = 4;
 /// One of so many cuts is followed by another one, while the store comes up again or shortly after.
@@ -158,7 +160,8 @@ async fn life(options: &Options, number: u64) -> Result<Life> {
         _ => options.durability,
     };
     let directory = data(root.path());
-    let mut script = Script::new(&disk, &directory, durability, options.seed.wrapping_add(number), 3);
+    let scale = if number % LONG_LIVES == LONG_LIVES - 1 { LONG } else { 1 };
+    let mut script = Script::new(&disk, &directory, durability, options.seed.wrapping_add(number), scale);
     let Ending::Finished(store) = script.live().await? else { bail!("a store on a sound disk does not open") };
     let client = script.client;
     store.stop().await?;
@@ -213,8 +216,7 @@ async fn cut_again(left: TempDir, client: Client, chance: &mut StdRng) -> Result
     let disk = Disk::over(left.path())?;
     disk.record()?;
     let directory = data(left.path());
-    let mut script = Script::new(&disk, &directory, Durability::Full, chance.random(), 1);
-    script.client = client.as_of_before();
+    let mut script = Script::new(&disk, &directory, Durability::Full, chance.random(), 1).behind(client.as_of_before());
     if let Ok(running) = Running::open(&directory, Durability::Full).await? {
         for session in ["work", "quiet"] {
             script.say_more(&running, session).await?;

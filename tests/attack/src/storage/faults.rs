@@ -17,16 +17,20 @@ use tempfile::TempDir;
 use tokio::task::JoinSet;
 
 /// Which part of a store's life is disturbed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum Stage {
     /// A store that is made, with its migrations.
     Making,
     /// A store that was made before: the scripted workload, with a restart in the middle.
     Living,
+    /// A store that was killed with a long log: it recovers that, and folds it into the database a little later.
+    Folding,
 }
 
-/// Every part.
-const STAGES: [Stage; 2] = [Stage::Making, Stage::Living];
+/// Parts in which every call fails in turn.
+const SHORT: [Stage; 2] = [Stage::Making, Stage::Living];
+/// Lives of one row in which the store folds its log: there are thousands of calls, and each life is long.
+const FOLDING_LIVES: u64 = 24;
 
 /// What to do.
 #[derive(Debug, Clone, Default)]
@@ -35,6 +39,8 @@ pub struct Options {
     pub seed: u64,
     /// Only these kinds of calls; empty for all.
     pub only: Vec<Call>,
+    /// Only this part of a life.
+    pub stage: Option<Stage>,
     /// Only this number of a call, to see again what was found.
     pub nth: Option<u64>,
     /// Lives at the same time; zero counts as one.
@@ -114,18 +120,68 @@ impl Row {
     }
 }
 
+/// What lives begin with.
+struct Templates {
+    /// A store that was made and closed.
+    made: TempDir,
+    /// One that was killed with a long log.
+    swollen: TempDir,
+    /// What a client knows of that.
+    client: Client,
+}
+
+impl Templates {
+    async fn new(seed: u64) -> Result<Self> {
+        let made = scratch()?;
+        let Ok(store) = Running::open(&data(made.path()), Durability::Full).await? else {
+            bail!("a store on a sound disk does not open");
+        };
+        store.stop().await?;
+        let (root, swollen) = (scratch()?, scratch()?);
+        let disk = Disk::over(root.path())?;
+        let directory = data(root.path());
+        let mut script = Script::new(&disk, &directory, Durability::Full, seed, 1);
+        let Ending::Finished(store) = script.swell().await? else { bail!("a store on a sound disk does not open") };
+        let client = script.client;
+        copy_files(&directory, &data(swollen.path()))?;
+        store.stop().await?;
+        Ok(Self { made, swollen, client: client.as_of_before() })
+    }
+
+    /// The files that a life of a stage begins with, and what the client knows of them.
+    fn begin(&self, stage: Stage) -> Result<(TempDir, Client)> {
+        let root = scratch()?;
+        match stage {
+            Stage::Making => {}
+            Stage::Living => copy_files(&data(self.made.path()), &data(root.path()))?,
+            Stage::Folding => copy_files(&data(self.swollen.path()), &data(root.path()))?,
+        }
+        let client = if stage == Stage::Folding { self.client.clone() } else { Client::default() };
+        Ok((root, client))
+    }
+}
+
 /// Fails calls, and tells each row when it is complete.
 pub async fn run(options: &Options, mut told: impl FnMut(&Row)) -> Result<Vec<Row>> {
-    let template = Arc::new(template().await?);
+    let templates = Arc::new(Templates::new(options.seed).await?);
     let mut rows = Vec::new();
-    for stage in STAGES {
+    for stage in [Stage::Making, Stage::Living, Stage::Folding] {
+        if options.stage.is_some_and(|only| only != stage) {
+            continue;
+        }
+        let calls = calm(options.seed, stage, &templates).await?;
         for (call, failure) in FAILURES {
             if !options.only.is_empty() && !options.only.contains(call) {
                 continue;
             }
+            let numbers = match (options.nth, stage) {
+                (Some(nth), _) => vec![nth],
+                (None, Stage::Folding) => spread(calls.get(call).copied().unwrap_or_default()),
+                (None, Stage::Making | Stage::Living) => Vec::new(),
+            };
             for lasting in [false, true] {
                 let fault = Fault { call: *call, nth: 1, lasting, failure: *failure };
-                let row = row(options, stage, fault, &template).await?;
+                let row = row(options, stage, fault, &numbers, &templates).await?;
                 told(&row);
                 rows.push(row);
             }
@@ -134,26 +190,18 @@ pub async fn run(options: &Options, mut told: impl FnMut(&Row)) -> Result<Vec<Ro
     Ok(rows)
 }
 
-/// A store that was made and closed.
-async fn template() -> Result<TempDir> {
-    let root = scratch()?;
-    let Ok(store) = Running::open(&data(root.path()), Durability::Full).await? else {
-        bail!("a store on a sound disk does not open");
-    };
-    store.stop().await?;
-    Ok(root)
-}
-
-fn data(root: &Path) -> PathBuf {
-    root.join("data")
+/// Numbers of calls from the first to the last, as many as one row has lives for.
+fn spread(calls: u64) -> Vec<u64> {
+    let step = calls.div_ceil(FOLDING_LIVES).max(1);
+    (1..=calls).step_by(usize::try_from(step).unwrap_or(usize::MAX)).collect()
 }
 
 /// Fails calls that are drawn, each in a life of its own, once or from then on.
 pub async fn drawn(seed: u64, lives: usize, failures: &[(Call, Failure)]) -> Result<Findings> {
-    let template = template().await?;
+    let templates = Templates::new(seed).await?;
     let mut calls = Vec::new();
-    for stage in STAGES {
-        calls.push((stage, calm(seed, stage, template.path()).await?));
+    for stage in SHORT {
+        calls.push((stage, calm(seed, stage, &templates).await?));
     }
     let mut chance = seed::generator(seed, "faults");
     let mut findings = Findings::new();
@@ -163,17 +211,17 @@ pub async fn drawn(seed: u64, lives: usize, failures: &[(Call, Failure)]) -> Res
         let (stage, counts) = &calls[usize::from(chance.random_ratio(3, 4))];
         let nth = chance.random_range(1..=counts.get(&call).copied().unwrap_or(1));
         let fault = Fault { call, nth, lasting: chance.random(), failure };
-        findings.extend(live(template.path(), *stage, fault, seed).await.findings);
+        findings.extend(live(&templates, *stage, fault, seed).await.findings);
     }
     Ok(findings)
 }
 
 /// A life in which nothing fails: how often each kind of call is made. It is an error if anything is refused then.
-async fn calm(seed: u64, stage: Stage, template: &Path) -> Result<BTreeMap<Call, u64>> {
-    let root = prepare(stage, template)?;
+async fn calm(seed: u64, stage: Stage, templates: &Templates) -> Result<BTreeMap<Call, u64>> {
+    let (root, before) = templates.begin(stage)?;
     let disk = Disk::over(root.path())?;
     let directory = data(root.path());
-    let mut script = Script::new(&disk, &directory, Durability::Full, seed, 1);
+    let mut script = Script::new(&disk, &directory, Durability::Full, seed, 1).behind(before);
     let Ending::Finished(store) = script.of(stage).await? else { bail!("a store on a sound disk does not open") };
     store.stop().await?;
     for entry in &script.client.entries {
@@ -193,12 +241,8 @@ async fn calm(seed: u64, stage: Stage, template: &Path) -> Result<BTreeMap<Call,
     Ok(counts)
 }
 
-fn prepare(stage: Stage, template: &Path) -> Result<TempDir> {
-    let root = scratch()?;
-    if stage == Stage::Living {
-        copy_files(&data(template), &data(root.path()))?;
-    }
-    Ok(root)
+fn data(root: &Path) -> PathBuf {
+    root.join("data")
 }
 
 /// Copies a store's files as a killed process leaves them.
@@ -213,7 +257,14 @@ pub(super) fn copy_files(from: &Path, to: &Path) -> Result<()> {
     Ok(())
 }
 
-async fn row(options: &Options, stage: Stage, fault: Fault, template: &Arc<TempDir>) -> Result<Row> {
+/// The lives of one row: of these numbers, or of every number until a life passes untouched.
+async fn row(
+    options: &Options,
+    stage: Stage,
+    fault: Fault,
+    numbers: &[u64],
+    templates: &Arc<Templates>,
+) -> Result<Row> {
     let Fault { call, failure, lasting, .. } = fault;
     let mut row = Row {
         stage,
@@ -229,7 +280,8 @@ async fn row(options: &Options, stage: Stage, fault: Fault, template: &Arc<TempD
         untouched: None,
         findings: Findings::new(),
     };
-    let numbers = options.nth.unwrap_or(1)..=options.nth.unwrap_or(u64::MAX);
+    let endless = numbers.is_empty();
+    let numbers = numbers.iter().copied().chain((1..).take_while(|_| endless));
     let mut lives = JoinSet::new();
     let end = |row: &mut Row, (nth, life): (u64, Life)| {
         if !life.touched {
@@ -243,12 +295,12 @@ async fn row(options: &Options, stage: Stage, fault: Fault, template: &Arc<TempD
         {
             end(&mut row, life?);
         }
-        if row.untouched.is_some() {
+        if row.untouched.is_some() && endless {
             break;
         }
-        let (template, seed) = (template.clone(), options.seed);
+        let (templates, seed) = (templates.clone(), options.seed);
         let here = tokio::runtime::Handle::current();
-        let life = move || here.block_on(live(template.path(), stage, Fault { nth, ..fault }, seed));
+        let life = move || here.block_on(live(&templates, stage, Fault { nth, ..fault }, seed));
         lives.spawn_blocking(move || (nth, life()));
     }
     while let Some(life) = lives.join_next().await {
@@ -258,9 +310,9 @@ async fn row(options: &Options, stage: Stage, fault: Fault, template: &Arc<TempD
 }
 
 /// One life; a hang is among its findings.
-async fn live(template: &Path, stage: Stage, fault: Fault, seed: u64) -> Life {
+async fn live(templates: &Templates, stage: Stage, fault: Fault, seed: u64) -> Life {
     let mut life = Life::default();
-    if let Err(error) = disturbed(template, stage, fault, seed, &mut life).await {
+    if let Err(error) = disturbed(templates, stage, fault, seed, &mut life).await {
         life.findings.push(format!("{error:#}"));
     }
     let Fault { call, nth, lasting, failure } = fault;
@@ -270,11 +322,11 @@ async fn live(template: &Path, stage: Stage, fault: Fault, seed: u64) -> Life {
     life
 }
 
-async fn disturbed(template: &Path, stage: Stage, fault: Fault, seed: u64, life: &mut Life) -> Result<()> {
-    let root = prepare(stage, template)?;
+async fn disturbed(templates: &Templates, stage: Stage, fault: Fault, seed: u64, life: &mut Life) -> Result<()> {
+    let (root, before) = templates.begin(stage)?;
     let disk = Disk::over(root.path())?;
     let directory = data(root.path());
-    let mut script = Script::new(&disk, &directory, Durability::Full, seed, 1);
+    let mut script = Script::new(&disk, &directory, Durability::Full, seed, 1).behind(before);
     disk.arm(fault);
     let ending = script.of(stage).await?;
     let struck = disk.struck();
@@ -287,20 +339,21 @@ async fn disturbed(template: &Path, stage: Stage, fault: Fault, seed: u64, life:
         }
         Ending::Finished(store) => {
             still_there(&disk, &store, fault, &mut script, life).await?;
-            // Every other life ends as by a kill: what the process had in its hands is lost, what it wrote is not.
-            let killed = (fault.nth + u64::from(fault.lasting)).is_multiple_of(2);
+            // Every other life ends as by a kill: what the process had in its hands is lost, what it wrote is not. One
+            // whose store serves reads only ends so anyway, and keeps its files open.
+            let killed = (fault.nth + u64::from(fault.lasting)).is_multiple_of(2) || store.app.store().write_state().is_final();
             let copy = if killed { Some(scratch()?) } else { None };
             if let Some(copy) = &copy {
-                copy_files(&directory, &data(copy.path()))?;
+                copy_files(script.directory(), &data(copy.path()))?;
             }
             store.stop().await?;
             copy
         }
     };
     count(&script.client, life);
+    let directory = left.as_ref().map_or_else(|| script.directory().to_owned(), |copy| data(copy.path()));
     let client = script.client;
     drop(disk);
-    let directory = left.as_ref().map_or(directory, |copy| data(copy.path()));
     life.findings.extend(check(&directory, &client, Promise::All).await?);
     Ok(())
 }

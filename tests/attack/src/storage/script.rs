@@ -1,7 +1,7 @@
 //! The scripted workload: everything that the store can be asked for, in one short life.
 
 use super::client::{Act, Client, Request};
-use super::faults::Stage;
+use super::faults::{Stage, copy_files};
 use super::running::Running;
 use crate::seed;
 use crate::vfs::Disk;
@@ -10,13 +10,13 @@ use longhand::app::Durability;
 use longhand::app::sessions::NewSession;
 use longhand::model::compaction::CompactionKind;
 use longhand::model::message::{Finish, FinishReason, MessageKind, NewMessage, Role};
-use longhand::model::part::{NewPart, PartBody, ResultStatus, ToolCall, ToolResult};
+use longhand::model::part::{Media, MediaSource, NewPart, PartBody, ResultStatus, ToolCall, ToolResult};
 use longhand::model::usage::{ModelWindow, Usage};
 use rand::Rng as _;
 use rand::rngs::StdRng;
 use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{Connection as _, SqliteConnection};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// How long the workload waits for compactions that a fault may hold up for longer; without one they end at once.
@@ -25,17 +25,27 @@ const PATIENCE: Duration = Duration::from_millis(1_500);
 /// Brings old dialogue back, which needs the index of words.
 const LOOKS_UP: &str = r#"{"trigger": {"auto": false}, "retrieval": {"budget_tokens": 60, "passage_tokens": 30,
     "query_units": 1000, "heading": "Earlier:"}}"#;
+/// The scale of a life in which the store itself folds its log.
+pub const LONG: usize = 3;
+
 /// Waits to be asked.
 const QUIET: &str = r#"{"trigger": {"auto": false}}"#;
+
+/// What one message of a long life carries, in bytes: noise, which cannot be compressed.
+const BULK_BYTES: usize = 512 * 1_024;
+/// So many of them fill the log to just below where the store folds it into the database (16 MiB) …
+pub const BULK_BELOW: usize = 29;
+/// … and these take it beyond, and make the store look at it (4 MiB).
+const BULK_BEYOND: usize = 9;
 
 /// A client at its script.
 pub struct Script<'a> {
     disk: &'a Disk,
-    directory: &'a Path,
+    directory: PathBuf,
     durability: Durability,
     chance: StdRng,
     keys: usize,
-    /// How much is said: 1 for a short life, more for one with checkpoints of its own.
+    /// How much is said: 1 for a short life, `LONG` for one in which the store folds its log.
     scale: usize,
     /// What the client was told.
     pub client: Client,
@@ -51,23 +61,37 @@ pub enum Ending {
 
 impl<'a> Script<'a> {
     /// A client that draws its words from a seed.
-    pub fn new(disk: &'a Disk, directory: &'a Path, durability: Durability, seed: u64, scale: usize) -> Self {
+    pub fn new(disk: &'a Disk, directory: &Path, durability: Durability, seed: u64, scale: usize) -> Self {
         let chance = seed::generator(seed, "script");
+        let directory = directory.to_owned();
         Self { disk, directory, durability, chance, keys: 0, scale, client: Client::default() }
+    }
+
+    /// Goes on behind another client's record.
+    #[must_use]
+    pub fn behind(mut self, client: Client) -> Self {
+        self.keys = client.entries.len() + 1_000;
+        self.client = client;
+        self
     }
 
     /// Lives the script from opening to the last request. Whatever is refused is noted, and the script goes on.
     pub async fn live(&mut self) -> Result<Ending> {
-        let running = match Running::open(self.directory, self.durability).await? {
+        let running = match Running::open(&self.directory, self.durability).await? {
             Ok(running) => running,
             Err(error) => return Ok(Ending::Closed(error)),
         };
         self.talk(&running).await?;
         self.stream(&running).await?;
-        self.fold().await;
+        if self.scale >= LONG {
+            self.create(&running, "bulk", ModelWindow::default(), QUIET).await?;
+            self.fill(&running, BULK_BELOW + BULK_BEYOND).await?;
+        } else {
+            self.fold().await;
+        }
         self.compact(&running).await?;
-        running.stop().await?;
-        let running = match Running::open(self.directory, self.durability).await? {
+        self.stop(running).await?;
+        let running = match Running::open(&self.directory, self.durability).await? {
             Ok(running) => running,
             Err(error) => return Ok(Ending::Closed(error)),
         };
@@ -85,12 +109,55 @@ impl<'a> Script<'a> {
         match stage {
             Stage::Making => self.begin().await,
             Stage::Living => self.live().await,
+            Stage::Folding => self.outgrow().await,
         }
+    }
+
+    /// Lives up to where the store is about to fold its log.
+    pub async fn swell(&mut self) -> Result<Ending> {
+        let running = match Running::open(&self.directory, self.durability).await? {
+            Ok(running) => running,
+            Err(error) => return Ok(Ending::Closed(error)),
+        };
+        self.create(&running, "work", ModelWindow::default(), QUIET).await?;
+        self.create(&running, "bulk", ModelWindow::default(), QUIET).await?;
+        self.fill(&running, BULK_BELOW).await?;
+        Ok(Ending::Finished(Box::new(running)))
+    }
+
+    /// Goes on from there, over the fold and behind it.
+    async fn outgrow(&mut self) -> Result<Ending> {
+        let running = match Running::open(&self.directory, self.durability).await? {
+            Ok(running) => running,
+            Err(error) => return Ok(Ending::Closed(error)),
+        };
+        self.fill(&running, BULK_BEYOND).await?;
+        for turn in 1..=3 {
+            let turn = self.turn(&format!("w{turn}"), 300, None);
+            self.ask(&running, "work", Act::Append(turn)).await?;
+        }
+        self.look(&running, "work").await?;
+        Ok(Ending::Finished(Box::new(running)))
+    }
+
+    async fn fill(&mut self, running: &Running, messages: usize) -> Result<()> {
+        for _ in 0..messages {
+            let mut noise = vec![0; BULK_BYTES];
+            self.chance.fill(noise.as_mut_slice());
+            let mut message = say(&format!("n{}", self.keys), Role::User, "See here.");
+            message.parts.push(NewPart::new(PartBody::Media(Media {
+                mime_type: "application/octet-stream".to_owned(),
+                name: "noise".to_owned(),
+                source: MediaSource::Bytes(noise),
+            })));
+            self.ask(running, "bulk", Act::Append(vec![message])).await?;
+        }
+        Ok(())
     }
 
     /// Lives the beginning only: the store is made, and the first session with it.
     pub async fn begin(&mut self) -> Result<Ending> {
-        let running = match Running::open(self.directory, self.durability).await? {
+        let running = match Running::open(&self.directory, self.durability).await? {
             Ok(running) => running,
             Err(error) => return Ok(Ending::Closed(error)),
         };
@@ -98,6 +165,24 @@ impl<'a> Script<'a> {
         let turn = self.turn("w1", 100, None);
         self.ask(&running, "work", Act::Append(turn)).await?;
         Ok(Ending::Finished(Box::new(running)))
+    }
+
+    /// Stops the store. One that serves reads only leaves its files as they are, and would keep them open as long as the
+    /// process lives: a copy stands for them after a restart.
+    async fn stop(&mut self, running: Running) -> Result<()> {
+        let stopped = running.app.store().write_state().is_final();
+        running.stop().await?;
+        if stopped {
+            let copy = self.directory.with_extension("again");
+            copy_files(&self.directory, &copy)?;
+            self.directory = copy;
+        }
+        Ok(())
+    }
+
+    /// Where the store is now.
+    pub fn directory(&self) -> &Path {
+        &self.directory
     }
 
     /// Folds the log into the database, from a connection of its own: the store would do it once in a life that is much
@@ -264,9 +349,8 @@ impl<'a> Script<'a> {
         Ok(())
     }
 
-    /// One more append, behind the script and behind every other client's.
+    /// One more append, behind the script.
     pub async fn say_more(&mut self, running: &Running, session: &str) -> Result<bool> {
-        self.keys = self.keys.max(self.client.entries.len() + 1_000);
         let name = format!("m{}", self.keys);
         let turn = self.turn(&name, 100, None);
         self.ask(running, session, Act::Append(turn)).await

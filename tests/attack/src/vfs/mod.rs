@@ -10,6 +10,7 @@ pub mod recording;
 mod shim;
 
 use anyhow::{Context as _, Result, bail};
+use clap::ValueEnum as _;
 use recording::Recording;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -47,7 +48,7 @@ pub enum Call {
 }
 
 /// How a call fails.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, clap::ValueEnum)]
 pub enum Failure {
     /// The device failed; nothing was done.
     Eio,
@@ -90,6 +91,46 @@ pub struct Fault {
     pub lasting: bool,
     /// How it fails.
     pub failure: Failure,
+}
+
+/// The variable by which the daemon under attack finds its disk broken: a fault and the directory of the disk, as in
+/// `sync:3:eio:lasting:/path`.
+pub const VARIABLE: &str = "LONGHAND_ATTACK_FAULT";
+
+impl Fault {
+    /// What the variable says for this fault in a directory.
+    pub fn in_directory(&self, directory: &Path) -> String {
+        let name = |value: Option<clap::builder::PossibleValue>| {
+            value.map(|value| value.get_name().to_owned()).unwrap_or_default()
+        };
+        let (call, failure) = (name(self.call.to_possible_value()), name(self.failure.to_possible_value()));
+        let how = if self.lasting { "lasting" } else { "once" };
+        format!("{call}:{}:{failure}:{how}:{}", self.nth, directory.display())
+    }
+
+    /// Reads what the variable says.
+    fn parse(text: &str) -> Result<(Self, PathBuf)> {
+        let fields: Vec<&str> = text.splitn(5, ':').collect();
+        let [call, nth, failure, how, directory] = fields[..] else { bail!("{VARIABLE} has not five fields: {text}") };
+        let unknown = |why: String| anyhow::anyhow!("{VARIABLE}: {why}: {text}");
+        let fault = Self {
+            call: Call::from_str(call, true).map_err(unknown)?,
+            nth: nth.parse()?,
+            lasting: how == "lasting",
+            failure: Failure::from_str(failure, true).map_err(unknown)?,
+        };
+        Ok((fault, PathBuf::from(directory)))
+    }
+}
+
+/// Breaks the disk that the variable names, if it is set, for as long as the process lives.
+pub fn from_environment() -> Result<()> {
+    let Ok(text) = std::env::var(VARIABLE) else { return Ok(()) };
+    let (fault, directory) = Fault::parse(&text)?;
+    let disk = Disk::over(&directory)?;
+    disk.arm(fault);
+    std::mem::forget(disk);
+    Ok(())
 }
 
 /// A call that was made to fail.
