@@ -10,7 +10,7 @@ use crate::limits;
 use crate::model::time::Timestamp;
 use sqlx::SqliteConnection;
 
-const NEWEST_EVENT: &str = "select time from event order by seq desc limit 1";
+const NEWEST_EVENT: &str = "select time from event where seq = (select max(seq) from event)";
 /// A job that was never tried waits for nothing, unless somebody was asked first.
 const FRESH_JOBS: &str =
     "update job set run_at = $1 where state = 1 and queued = 0 and run_at > $1 and attempt = 0 and proposed <> 1";

@@ -10,7 +10,7 @@ use longhand::pb::message_service_client::MessageServiceClient;
 use longhand::pb::session_service_client::SessionServiceClient;
 use longhand_attack::daemon::{self, Daemon};
 use longhand_attack::storage::cuts::{self, Options, Report, Sabotage};
-use longhand_attack::storage::faults;
+use longhand_attack::storage::faults::{self, Stage};
 use longhand_attack::storage::running::Running;
 use longhand_attack::vfs::{Call, Disk, FAILURES, Failure, Fault, VARIABLE, scratch};
 use std::path::Path;
@@ -49,13 +49,14 @@ async fn a_store_that_syncs_more_seldom_than_it_says_is_found_out() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_call_that_fails_makes_nobody_believe_what_is_not_so() {
-    let findings = faults::drawn(SEED, FAILURES.len(), FAILURES).await.expect("the experiment works");
+    let findings = faults::drawn(SEED, FAILURES.len(), FAILURES, &faults::STAGES).await.expect("the experiment works");
     assert_eq!(findings, Vec::<String>::new());
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_write_that_is_taken_for_done_without_being_done_is_found_out() {
-    let findings = faults::drawn(SEED, 3, &[(Call::Write, Failure::Lie)]).await.expect("the experiment works");
+    let findings =
+        faults::drawn(SEED, 3, &[(Call::Write, Failure::Lie)], &[Stage::Living]).await.expect("the experiment works");
     assert!(!findings.is_empty());
 }
 
@@ -147,7 +148,7 @@ async fn a_daemon_whose_disk_fails_to_sync_acknowledges_nothing_more_and_keeps_w
     let read = messages.list_messages(list()).await.expect("reads go on").into_inner();
     assert_eq!(names(read), acknowledged);
     let info = AdminServiceClient::new(channel).get_server_info(pb::GetServerInfoRequest {}).await;
-    assert!(!info.expect("it answers").into_inner().writable);
+    assert_eq!(info.expect("it answers").into_inner().write_state(), pb::WriteState::DiskFailed);
     daemon.kill().await.expect("it ends");
 
     let daemon = Daemon::start(attack, &directory, |_| {}).await.expect("it starts");

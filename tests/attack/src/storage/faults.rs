@@ -27,8 +27,8 @@ pub enum Stage {
     Folding,
 }
 
-/// Parts in which every call fails in turn.
-const SHORT: [Stage; 2] = [Stage::Making, Stage::Living];
+/// Every part.
+pub const STAGES: [Stage; 3] = [Stage::Making, Stage::Living, Stage::Folding];
 /// Lives of one row in which the store folds its log: there are thousands of calls, and each life is long.
 const FOLDING_LIVES: u64 = 24;
 
@@ -124,19 +124,20 @@ impl Row {
 struct Templates {
     /// A store that was made and closed.
     made: TempDir,
-    /// One that was killed with a long log.
-    swollen: TempDir,
-    /// What a client knows of that.
-    client: Client,
+    /// One that was killed with a long log, and what a client knows of it, for those lives that begin with it.
+    swollen: Option<(TempDir, Client)>,
 }
 
 impl Templates {
-    async fn new(seed: u64) -> Result<Self> {
+    async fn new(seed: u64, stages: &[Stage]) -> Result<Self> {
         let made = scratch()?;
         let Ok(store) = Running::open(&data(made.path()), Durability::Full).await? else {
             bail!("a store on a sound disk does not open");
         };
         store.stop().await?;
+        if !stages.contains(&Stage::Folding) {
+            return Ok(Self { made, swollen: None });
+        }
         let (root, swollen) = (scratch()?, scratch()?);
         let disk = Disk::over(root.path())?;
         let directory = data(root.path());
@@ -145,30 +146,33 @@ impl Templates {
         let client = script.client;
         copy_files(&directory, &data(swollen.path()))?;
         store.stop().await?;
-        Ok(Self { made, swollen, client: client.as_of_before() })
+        Ok(Self { made, swollen: Some((swollen, client.as_of_before())) })
     }
 
     /// The files that a life of a stage begins with, and what the client knows of them.
     fn begin(&self, stage: Stage) -> Result<(TempDir, Client)> {
         let root = scratch()?;
-        match stage {
-            Stage::Making => {}
-            Stage::Living => copy_files(&data(self.made.path()), &data(root.path()))?,
-            Stage::Folding => copy_files(&data(self.swollen.path()), &data(root.path()))?,
+        let mut client = Client::default();
+        match (stage, &self.swollen) {
+            (Stage::Making, _) => {}
+            (Stage::Living, _) => copy_files(&data(self.made.path()), &data(root.path()))?,
+            (Stage::Folding, Some((swollen, known))) => {
+                copy_files(&data(swollen.path()), &data(root.path()))?;
+                client = known.clone();
+            }
+            (Stage::Folding, None) => bail!("no store with a long log was made"),
         }
-        let client = if stage == Stage::Folding { self.client.clone() } else { Client::default() };
         Ok((root, client))
     }
 }
 
 /// Fails calls, and tells each row when it is complete.
 pub async fn run(options: &Options, mut told: impl FnMut(&Row)) -> Result<Vec<Row>> {
-    let templates = Arc::new(Templates::new(options.seed).await?);
+    let stages: Vec<Stage> =
+        STAGES.into_iter().filter(|stage| options.stage.is_none_or(|only| only == *stage)).collect();
+    let templates = Arc::new(Templates::new(options.seed, &stages).await?);
     let mut rows = Vec::new();
-    for stage in [Stage::Making, Stage::Living, Stage::Folding] {
-        if options.stage.is_some_and(|only| only != stage) {
-            continue;
-        }
+    for stage in stages {
         let calls = calm(options.seed, stage, &templates).await?;
         for (call, failure) in FAILURES {
             if !options.only.is_empty() && !options.only.contains(call) {
@@ -197,18 +201,18 @@ fn spread(calls: u64) -> Vec<u64> {
 }
 
 /// Fails calls that are drawn, each in a life of its own, once or from then on.
-pub async fn drawn(seed: u64, lives: usize, failures: &[(Call, Failure)]) -> Result<Findings> {
-    let templates = Templates::new(seed).await?;
+pub async fn drawn(seed: u64, lives: usize, failures: &[(Call, Failure)], stages: &[Stage]) -> Result<Findings> {
+    let templates = Templates::new(seed, stages).await?;
     let mut calls = Vec::new();
-    for stage in SHORT {
-        calls.push((stage, calm(seed, stage, &templates).await?));
+    for stage in stages {
+        calls.push((*stage, calm(seed, *stage, &templates).await?));
     }
     let mut chance = seed::generator(seed, "faults");
     let mut findings = Findings::new();
     for number in 0..lives {
         // In turn, so that each has its share.
         let (call, failure) = failures[number % failures.len()];
-        let (stage, counts) = &calls[usize::from(chance.random_ratio(3, 4))];
+        let (stage, counts) = &calls[chance.random_range(0..calls.len())];
         let nth = chance.random_range(1..=counts.get(&call).copied().unwrap_or(1));
         let fault = Fault { call, nth, lasting: chance.random(), failure };
         findings.extend(live(&templates, *stage, fault, seed).await.findings);
@@ -341,7 +345,8 @@ async fn disturbed(templates: &Templates, stage: Stage, fault: Fault, seed: u64,
             still_there(&disk, &store, fault, &mut script, life).await?;
             // Every other life ends as by a kill: what the process had in its hands is lost, what it wrote is not. One
             // whose store serves reads only ends so anyway, and keeps its files open.
-            let killed = (fault.nth + u64::from(fault.lasting)).is_multiple_of(2) || store.app.store().write_state().is_final();
+            let killed =
+                (fault.nth + u64::from(fault.lasting)).is_multiple_of(2) || store.app.store().write_state().is_final();
             let copy = if killed { Some(scratch()?) } else { None };
             if let Some(copy) = &copy {
                 copy_files(script.directory(), &data(copy.path()))?;
