@@ -119,7 +119,8 @@ impl Found {
     }
 }
 
-async fn blob(reader: &mut Reader<'_>, hash: &[u8]) -> Result<Vec<u8>> {
+/// The bytes of a blob before compression.
+pub(crate) async fn blob(reader: &mut Reader<'_>, hash: &[u8]) -> Result<Vec<u8>> {
     let row = reader
         .one(sqlx::query(BLOB).bind(hash.to_vec()))
         .await?

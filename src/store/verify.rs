@@ -63,7 +63,6 @@ const MESSAGE_BY_ID: &str = "select id, public_id, client_id, role, kind, lane, 
      seal from message where public_id = $1";
 const PARTS: &str = "select public_id, client_id, position, kind, salt, codec, length, body, blob_hash from part \
      where message_id = $1 and revision = $2 order by position";
-const BLOB: &str = "select codec, length, data from blob where hash = $1";
 const COUNTS: &str = "select (select count(*) from message where session_id = $1), \
      (select count(*) from message m join part p on p.message_id = m.id where m.session_id = $1), \
      (select count(*) from mark where session_id = $1), (select count(*) from pruned where session_id = $1), \
@@ -87,7 +86,6 @@ pub(crate) const STATEMENTS: &[&str] = &[
     MESSAGE_AT,
     MESSAGE_BY_ID,
     PARTS,
-    BLOB,
     COUNTS,
 ];
 
@@ -467,10 +465,13 @@ impl Check {
         message: i64,
         revision: Revision,
     ) -> Result<()> {
-        for row in reader.all(sqlx::query(PARTS).bind(message).bind(revision)).await? {
+        let rows = reader.all(sqlx::query(PARTS).bind(message).bind(revision)).await?;
+        // One that cannot be read is there all the same: that is one finding, not two.
+        self.accounted.parts += i64::try_from(rows.len()).unwrap_or(i64::MAX);
+        for row in rows {
             let plain = messages::plain_body(reader, &row, 5).await?;
             for hash in codec::media_blobs(&plain)? {
-                media_blob(reader, &hash).await?;
+                messages::blob(reader, &hash).await?;
             }
             let client_id: Option<String> = row.try_get(1)?;
             let salt: &[u8] = row.try_get(4)?;
@@ -484,7 +485,6 @@ impl Check {
                     commitment: &codec::commitment(salt, &plain),
                 },
             );
-            self.accounted.parts += 1;
         }
         Ok(())
     }
@@ -552,17 +552,4 @@ async fn finished(reader: &mut Reader<'_>, digest: &mut Digest, message: Message
     let seal: Option<&[u8]> = row.try_get(9)?;
     chain::seal(digest, message.0.as_bytes(), seal.unwrap_or_default());
     Ok(())
-}
-
-async fn media_blob(reader: &mut Reader<'_>, hash: &[u8]) -> Result<()> {
-    let row = reader
-        .one(sqlx::query(BLOB).bind(hash.to_vec()))
-        .await?
-        .ok_or_else(|| Error::corrupt("blob", "a blob is missing"))?;
-    let plain = codec::decompress("blob", row.try_get(0)?, row.try_get(1)?, row.try_get(2)?)?;
-    if blake3::hash(&plain).as_bytes().as_slice() == hash {
-        Ok(())
-    } else {
-        Err(Error::corrupt("blob", "the bytes are not what their hash says"))
-    }
 }

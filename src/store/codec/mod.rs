@@ -133,13 +133,13 @@ fn check_of(bytes: &[u8]) -> [u8; CHECK_BYTES] {
 }
 
 /// Adds the check to bytes that go to a column.
-fn with_check(mut bytes: Vec<u8>) -> Vec<u8> {
+pub(crate) fn with_check(mut bytes: Vec<u8>) -> Vec<u8> {
     bytes.extend(check_of(&bytes));
     bytes
 }
 
 /// The bytes of a column without their check, if they are what was written.
-fn without_check<'a>(table: &'static str, bytes: &'a [u8]) -> Result<&'a [u8]> {
+pub(crate) fn without_check<'a>(table: &'static str, bytes: &'a [u8]) -> Result<&'a [u8]> {
     match bytes.split_last_chunk::<CHECK_BYTES>() {
         Some((bytes, check)) if check_of(bytes) == *check => Ok(bytes),
         _ => Err(Error::corrupt(table, "the bytes are not those that were written")),
