@@ -7,6 +7,7 @@ mod by_hand;
 mod calls;
 mod carried;
 mod chains;
+mod checkpoints;
 mod cli;
 mod clocks;
 mod compaction;

@@ -123,6 +123,17 @@ impl Client {
         waited.await.with_context(|| format!("the daemon never said {}", state.as_str_name()))?
     }
 
+    /// Waits until folding the log goes as it should.
+    pub(super) async fn until_checkpoint(&self, is_so: impl Fn(&pb::CheckpointState) -> bool) -> Result<()> {
+        let waited = tokio::time::timeout(DEADLINE, async {
+            while !is_so(&self.info().await?.checkpoint.unwrap_or_default()) {
+                tokio::time::sleep(INTERVAL).await;
+            }
+            anyhow::Ok(())
+        });
+        waited.await.context("nothing was said of the checkpoint")?
+    }
+
     /// Checks what health says of the services that write, and of those that read.
     pub(super) async fn health(&self, writers: ServingStatus) -> Result<()> {
         let mut client = HealthClient::new(self.channel.clone());

@@ -56,6 +56,7 @@ pub async fn main(options: Options) -> ExitCode {
     }
     say("a failed sync", failed_sync(&program).await.map(|()| "uncertain, then asked again".to_owned()));
     say("a full disk, by fail point", full(&program).await.map(|()| "refused, then taken again".to_owned()));
+    say("a failed checkpoint", failed_checkpoint(&program).await.map(|()| "told".to_owned()));
     for damage in LogDamage::ALL {
         let what = format!("the log {damage:?} between two lives");
         say(&what, log_damage(&program, damage, options.seed).await.map(|kept| format!("{kept} messages kept")));
@@ -213,6 +214,27 @@ pub async fn full(program: &Path) -> Result<()> {
     told.push(client.append(&session, "two", "r2").await?);
     ensure!(client.info().await?.write_state() == WriteState::Accepted, "status knows");
     client.check(&told).await?;
+    daemon.stop().await?;
+    Ok(())
+}
+
+/// A checkpoint that fails is told, and the next one that does not is told too.
+pub async fn failed_checkpoint(program: &Path) -> Result<()> {
+    let home = home()?;
+    let daemon = start_failing(program, &home.path().join("store"), "checkpoint.refused").await?;
+    let client = Client::of(&daemon);
+    let session = client.create().await?;
+    let mut random = seed::generator(1, "checkpoint");
+    let mut much = |mebibytes: usize| -> String {
+        (0..mebibytes << 20).map(|_| char::from(random.random_range(b'!'..=b'~'))).collect()
+    };
+    for _ in 0..4 {
+        client.append(&session, &much(6), "").await?;
+    }
+    client.until_checkpoint(|checkpoint| checkpoint.failure_count == 1 && !checkpoint.failure.is_empty()).await?;
+    client.append(&session, &much(6), "").await?;
+    client.until_checkpoint(|checkpoint| checkpoint.failure_count == 0 && checkpoint.failure.is_empty()).await?;
+    ensure!(client.info().await?.write_state() == WriteState::Accepted, "writes go on");
     daemon.stop().await?;
     Ok(())
 }

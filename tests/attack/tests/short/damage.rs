@@ -25,6 +25,11 @@ async fn a_full_disk_has_its_own_reason_and_writes_are_taken_again() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_checkpoint_that_fails_is_told_until_one_succeeds() {
+    damage::failed_checkpoint(Path::new(ATTACK)).await.expect("it holds");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_read_only_file_system_is_refused_with_a_sentence() {
     println!("{}", damage::read_only(Path::new(ATTACK)).await.expect("it holds"));
 }
