@@ -218,6 +218,8 @@ impl From<sqlx::Error> for Error {
                 return Self::corrupt("database", error);
             }
             sqlx::Error::PoolTimedOut => return Self::Busy,
+            // The readers are closed when the daemon stops, before its last calls have ended.
+            sqlx::Error::PoolClosed => return Self::Closed,
             _ => return Self::Database(error),
         };
         match (code, code & 0xff) {
@@ -253,3 +255,13 @@ mod sqlite {
 
 /// What the store answers.
 pub type Result<T> = std::result::Result<T, Error>;
+
+#[cfg(test)]
+mod tests {
+    use super::Error;
+
+    #[test]
+    fn a_read_of_a_store_that_is_closed_says_that_the_daemon_stops() {
+        assert!(matches!(Error::from(sqlx::Error::PoolClosed), Error::Closed));
+    }
+}

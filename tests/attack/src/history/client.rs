@@ -124,7 +124,7 @@ impl Client {
                     count(&self.world.record.counts.answered);
                     return Ok(answer);
                 }
-                Attempt::Refused(refusal) if matches!(refusal.reason.as_str(), "STORE_BUSY" | "SHUTTING_DOWN") => {}
+                Attempt::Refused(refusal) if reasons::PASSING.contains(&refusal.reason.as_str()) => {}
                 Attempt::Refused(refusal) => {
                     count(&self.world.record.counts.refused);
                     let mut reasons = lock(&self.world.record.counts.reasons);
@@ -150,7 +150,9 @@ impl Client {
             Ok(Err(status)) => status,
             Err(_) => {
                 if self.world.service.deaths() == deaths {
-                    self.finding(format!("P14: {rpc} was not answered within {ANSWER_TIME_MAX:?} by a daemon that runs"));
+                    self.finding(format!(
+                        "P14: {rpc} was not answered within {ANSWER_TIME_MAX:?} by a daemon that runs"
+                    ));
                 }
                 return Attempt::Lost;
             }
@@ -287,7 +289,7 @@ impl Client {
         let sending = (kept.again)(self.channel.clone(), self.name.clone());
         match self.attempt(kept.rpc, sending).await {
             Attempt::Answered(told) => self.same(kept.rpc, &kept.request_id, &kept.told, &told),
-            Attempt::Refused(refusal) if matches!(refusal.reason.as_str(), "STORE_BUSY" | "SHUTTING_DOWN") => {}
+            Attempt::Refused(refusal) if reasons::PASSING.contains(&refusal.reason.as_str()) => {}
             Attempt::Refused(refusal) => {
                 self.finding(format!("P4: a repeated {} was refused: {refusal:?}", kept.rpc));
             }

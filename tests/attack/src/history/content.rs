@@ -64,24 +64,24 @@ pub(super) fn text(text: String) -> pb::Part {
     part(Body::Text(pb::TextPart { text }))
 }
 
-/// A tool call.
-pub(super) fn call(rng: &mut impl Rng, call_id: &str) -> pb::Part {
+/// A tool call. Its token tells it from other calls with its id.
+pub(super) fn call(rng: &mut impl Rng, call_id: &str, token: &str) -> pb::Part {
     let input = words(rng, 60);
     part(Body::ToolCall(pb::ToolCallPart {
         call_id: call_id.to_owned(),
         tool: ["bash", "read", "grep"].choose(rng).copied().unwrap_or("bash").to_owned(),
-        input_json: serde_json::json!({ "call": call_id, "input": input }).to_string(),
+        input_json: serde_json::json!({ "call": token, "input": input }).to_string(),
         ..pb::ToolCallPart::default()
     }))
 }
 
-/// The result of a call.
-pub(super) fn result(rng: &mut impl Rng, call_id: &str, bytes: usize) -> pb::Part {
+/// The result of the call with a token.
+pub(super) fn result(rng: &mut impl Rng, call_id: &str, token: &str, bytes: usize) -> pb::Part {
     let status = if rng.random_bool(0.9) { pb::ToolResultStatus::Completed } else { pb::ToolResultStatus::Error };
     part(Body::ToolResult(pb::ToolResultPart {
         call_id: call_id.to_owned(),
         status: status.into(),
-        output: format!("result of {call_id}\n{}", words(rng, bytes)),
+        output: format!("result of {token}\n{}", words(rng, bytes)),
         ..pb::ToolResultPart::default()
     }))
 }

@@ -25,6 +25,7 @@ pub(super) struct Lineage {
     pub(super) revision: i64,
     /// Its own events, as indexes into the log.
     pub(super) events: Vec<usize>,
+    is_archived: bool,
     /// The compaction that began and has not ended.
     running: Option<String>,
 }
@@ -145,6 +146,15 @@ impl Log {
         }
         session.revision = revision;
         session.events.push(index);
+        let kind = event.kind();
+        match kind {
+            EventKind::SessionArchived => session.is_archived = true,
+            EventKind::SessionRestored => session.is_archived = false,
+            // Ends of compactions that the archiving stopped.
+            EventKind::CompactionFailed | EventKind::CompactionCancelled => {}
+            _ if session.is_archived => record.finding(format!("P5: {kind:?} changed {id}, which is archived")),
+            _ => {}
+        }
         if let Some((compaction, phase)) = event.body.as_ref().and_then(phase_of) {
             compaction_event(record, session, self.compactions.get(compaction).copied(), &event, (compaction, phase));
             self.compactions.insert(compaction.to_owned(), phase);

@@ -162,8 +162,8 @@ async fn add_parts(client: &mut Client, session: &Session, open: &OpenMessage, s
     let mut parts = vec![content::text(content::words(&mut client.rng, length))];
     if client.rng.random_bool(0.3) {
         let call_id = client.fresh_id();
-        parts.push(content::call(&mut client.rng, &call_id));
-        parts.push(content::result(&mut client.rng, &call_id, 200));
+        parts.push(content::call(&mut client.rng, &call_id, &call_id));
+        parts.push(content::result(&mut client.rng, &call_id, &call_id, 200));
     }
     for part in &mut parts {
         part.client_id = client.rng.random_bool(0.5).then(|| client.fresh_id());

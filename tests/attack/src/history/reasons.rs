@@ -14,6 +14,7 @@ const REASONS: &[(Code, &[&str])] = &[
             "MESSAGE_NOT_FOUND",
             "DRAFT_NOT_FOUND",
             "COMPACTION_NOT_FOUND",
+            "CALL_NOT_FOUND",
             "PRESET_NOT_FOUND",
             "SUMMARY_TASK_NOT_FOUND",
         ],
@@ -32,7 +33,7 @@ const REASONS: &[(Code, &[&str])] = &[
             "REQUEST_MALFORMED",
         ],
     ),
-    (Code::Unimplemented, &["METHOD_UNKNOWN"]),
+    (Code::Unimplemented, &["METHOD_UNKNOWN", "ENCODING_UNKNOWN"]),
     (Code::AlreadyExists, &["CLIENT_ID_REUSED"]),
     (Code::OutOfRange, &["CURSOR_OUT_OF_RANGE", "REVISION_OUT_OF_RANGE"]),
     (Code::Aborted, &["REVISION_MISMATCH", "OFFSET_MISMATCH"]),
@@ -55,10 +56,23 @@ const REASONS: &[(Code, &[&str])] = &[
             "BOUNDARY_INVALID",
         ],
     ),
-    (Code::ResourceExhausted, &["CONTEXT_TOO_LARGE", "TOO_MANY_STREAMS", "REQUEST_TOO_LARGE", "STORAGE_FULL"]),
+    (
+        Code::ResourceExhausted,
+        &[
+            "CONTEXT_TOO_LARGE",
+            "TOO_MANY_STREAMS",
+            "TOO_MANY_COMPACTIONS",
+            "TOO_MANY_VIEWS",
+            "TOO_MANY_REQUESTS",
+            "READER_STALLED",
+            "REQUEST_TOO_LARGE",
+            "STORAGE_FULL",
+        ],
+    ),
+    (Code::DeadlineExceeded, &["REQUEST_TIMED_OUT"]),
     (Code::Unavailable, &["STORE_BUSY", "OUTCOME_UNCERTAIN", "STORE_STOPPED", "STORAGE_READ_ONLY", "SHUTTING_DOWN"]),
     (Code::DataLoss, &["ROW_CORRUPT"]),
-    (Code::Internal, &["INTERNAL"]),
+    (Code::Internal, &["ANSWER_LOST", "INTERNAL"]),
 ];
 
 /// Reasons that say that the daemon or its store failed. None may be seen while neither does.
@@ -71,10 +85,13 @@ const FAULTS: &[&str] = &[
     "STORAGE_READ_ONLY",
     "METHOD_UNKNOWN",
     "REQUEST_MALFORMED",
+    "ENCODING_UNKNOWN",
 ];
 
-/// Reasons that any method may give: the daemon stops, or has too much to do.
-const ANYWHERE: &[&str] = &["SHUTTING_DOWN", "STORE_BUSY"];
+/// Reasons that any method may give, and after which the same request can be sent again: the daemon stops, or has too
+/// much to do, or did what it was asked and could not say so.
+pub(super) const PASSING: &[&str] =
+    &["SHUTTING_DOWN", "STORE_BUSY", "TOO_MANY_VIEWS", "TOO_MANY_REQUESTS", "REQUEST_TIMED_OUT", "ANSWER_LOST"];
 
 const PROTOS: [&str; 7] = [
     include_str!("../../../../proto/longhand/v1/session.proto"),
@@ -148,7 +165,7 @@ pub(super) fn refusal(rpc: &str, status: &Status) -> Option<(Refusal, Vec<String
         wrong.push(format!("P14: {rpc} failed with {reason}: {}", status.message()));
     }
     let named = DOCUMENTED.get(rpc).is_some_and(|reasons| reasons.contains(&reason));
-    if !named && !ANYWHERE.contains(&reason.as_str()) {
+    if !named && !PASSING.contains(&reason.as_str()) {
         wrong.push(format!("P14: {rpc} was refused with {reason}, which its comment does not name"));
     }
     let metadata = info.metadata.clone();

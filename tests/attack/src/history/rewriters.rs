@@ -137,7 +137,9 @@ async fn rewind(client: &mut Client, session: &Session) {
     };
     if let Err(refusal) = client.apply(session, request, expected_revision).await {
         // A change while the summary of the branch is written refuses the rewind, and not every policy writes summaries.
-        let fits: &[&str] = if tells { &["REVISION_MISMATCH", "INVALID_FIELD"] } else { &[] };
+        // Behind what a rewind left out nothing can be rewound to.
+        let fits: &[&str] =
+            if tells { &["BOUNDARY_INVALID", "REVISION_MISMATCH", "INVALID_FIELD"] } else { &["BOUNDARY_INVALID"] };
         check(client, "a rewind", &refusal, expected_revision, fits);
     }
 }
@@ -339,7 +341,7 @@ async fn compact(client: &mut Client, session: &Session) {
 }
 
 /// Refusals of compactions by hand.
-const COMPACT_REFUSALS: [&str; 3] = ["NOTHING_TO_COMPACT", "BOUNDARY_INVALID", "INVALID_FIELD"];
+const COMPACT_REFUSALS: [&str; 4] = ["NOTHING_TO_COMPACT", "BOUNDARY_INVALID", "INVALID_FIELD", "TOO_MANY_COMPACTIONS"];
 
 async fn supply(client: &mut Client, session: &Session) {
     let expected_revision = precondition(client, session).await;
@@ -384,7 +386,7 @@ async fn overflow(client: &mut Client, session: &Session) {
     match client.apply(session, request, None).await {
         Ok(answer) => session.note_compaction(&answer.compaction.unwrap_or_default().compaction_id),
         Err(refusal) => {
-            let fits = ["AUTOMATIC_OFF", "OVERFLOW_AGAIN", "NOTHING_TO_COMPACT"];
+            let fits = ["AUTOMATIC_OFF", "OVERFLOW_AGAIN", "NOTHING_TO_COMPACT", "TOO_MANY_COMPACTIONS"];
             check(client, "a report of an overflow", &refusal, None, &fits);
         }
     }
@@ -398,7 +400,7 @@ async fn steer(client: &mut Client, session: &Session) {
     }
     let known = lock(&session.compactions).iter().cloned().collect::<Vec<_>>();
     let Some(compaction_id) = known.choose(&mut client.rng).cloned() else { return };
-    let fits = ["COMPACTION_ENDED", "NOTHING_TO_COMPACT", "BOUNDARY_INVALID"];
+    let fits = ["COMPACTION_ENDED", "NOTHING_TO_COMPACT", "BOUNDARY_INVALID", "TOO_MANY_COMPACTIONS"];
     let refused = match client.rng.random_range(0..3) {
         0 => client.ask(&pb::ConfirmCompactionRequest { compaction_id }).await.err(),
         1 => client.ask(&pb::CancelCompactionRequest { compaction_id }).await.err(),

@@ -53,17 +53,33 @@ pub(super) fn pairing(view: &View) -> Vec<String> {
     found
 }
 
-/// P9: a result stands behind the call it was made for. Writers name the call in the output.
+/// P9: a result stands behind the call it was made for, whoever else uses its id. Writers name the call in both.
 pub(super) fn answers(view: &View) -> Vec<String> {
-    let results = view.messages.iter().flat_map(|message| &message.parts);
-    let wrong = results.filter_map(|part| match body(part) {
-        Some(Body::ToolResult(result)) if part.shortening == 0 && result.output.starts_with("result of ") => {
-            let named = result.output.lines().next().unwrap_or_default();
-            (named != format!("result of {}", result.call_id)).then(|| format!("P9: {} got {named:?}", result.call_id))
+    let mut found = Vec::new();
+    let mut calls: HashMap<&str, String> = HashMap::new();
+    for message in &view.messages {
+        if message.role() != Role::Tool {
+            calls.clear();
         }
-        _ => None,
-    });
-    wrong.collect()
+        for part in message.parts.iter().filter(|part| part.shortening == 0) {
+            match body(part) {
+                Some(Body::ToolCall(call)) => {
+                    let input: serde_json::Value = serde_json::from_str(&call.input_json).unwrap_or_default();
+                    calls.extend(input["call"].as_str().map(|token| (call.call_id.as_str(), token.to_owned())));
+                }
+                Some(Body::ToolResult(result)) => {
+                    let said = result.output.lines().next().and_then(|line| line.strip_prefix("result of "));
+                    if let (Some(said), Some(token)) = (said, calls.get(result.call_id.as_str()))
+                        && said != token
+                    {
+                        found.push(format!("P9: call {token}, named {}, got the result of {said}", result.call_id));
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+    found
 }
 
 fn holds(ranges: &[pb::RevisionRange], revision: i64) -> bool {
@@ -107,9 +123,7 @@ pub(super) fn accounting(view: &View, history: &[pb::Message]) -> (Vec<String>, 
             }
             continue;
         }
-        let accounted = is_shown
-            || holds(&covered.ranges, message.revision)
-            || holds(&omitted, message.revision);
+        let accounted = is_shown || holds(&covered.ranges, message.revision) || holds(&omitted, message.revision);
         if !accounted {
             missing.push(message.clone());
         }

@@ -20,6 +20,8 @@ const REFUSALS: [&str; 3] = ["SESSION_ARCHIVED", "MESSAGE_SEALED", NO_ANSWER];
 struct Call {
     session: Arc<Session>,
     call_id: String,
+    token: String,
+    message_id: String,
 }
 
 /// A writer's life.
@@ -163,42 +165,60 @@ async fn call(client: &mut Client, session: &Arc<Session>, calls: &mut VecDeque<
     let mut parts = vec![content::text(content::words(&mut client.rng, 80))];
     let mut made = Vec::new();
     for _ in 0..client.rng.random_range(1..4) {
-        let call_id = client.fresh_id();
-        parts.push(content::call(&mut client.rng, &call_id));
-        made.push(Call { session: session.clone(), call_id });
+        let token = client.fresh_id();
+        // Agents number their calls from 1, so that several of one session have the same ids.
+        let is_taken = |id: &str| calls.iter().chain(&made).any(|call: &Call| call.call_id == id);
+        let small = format!("call_{}", client.rng.random_range(1..5));
+        let call_id = if client.rng.random_bool(0.4) && !is_taken(&small) { small } else { token.clone() };
+        parts.push(content::call(&mut client.rng, &call_id, &token));
+        made.push(Call { session: session.clone(), call_id, token, message_id: String::new() });
     }
     let message = message(client, Role::Assistant, parts);
-    if plain(client, session, vec![message]).await {
-        // A tool is rarely away for long: most calls are answered next.
-        calls.extend(made);
-        if client.rng.random_bool(0.7) {
-            answer(client, calls).await;
+    match append(client, session, vec![message], None).await {
+        Ok(ids) => {
+            let message_id = ids.first().cloned().unwrap_or_default();
+            calls.extend(made.into_iter().map(|call| Call { message_id: message_id.clone(), ..call }));
+            // A tool is rarely away for long: most calls are answered next.
+            if client.rng.random_bool(0.7) {
+                answer(client, calls).await;
+            }
         }
+        Err(refusal) => check_plain(client, "append", &refusal),
     }
 }
 
-/// Answers the oldest calls of one session; now and then a tool is never heard of again, or answers twice.
+/// Answers the oldest calls of one session. Now and then a tool is never heard of again, or answers twice, but none whose
+/// call's id is not its own: nobody could tell whose result that is.
 async fn answer(client: &mut Client, calls: &mut VecDeque<Call>) {
     let Some(first) = calls.front() else { return };
-    let session = first.session.clone();
-    if !lock(&client.world.sessions).iter().any(|known| known.id == session.id) || client.rng.random_bool(0.04) {
+    let (session, has_own_id) = (first.session.clone(), first.call_id == first.token);
+    let is_over = !lock(&client.world.sessions).iter().any(|known| known.id == session.id);
+    if is_over || (has_own_id && client.rng.random_bool(0.04)) {
         calls.pop_front();
         return;
     }
-    let mut parts = Vec::new();
-    while let Some(call) = calls.front()
-        && call.session.id == session.id
-        && parts.len() < 3
+    let (mut parts, mut answered) = (Vec::new(), Vec::new());
+    while parts.len() < 3
+        && let Some(call) = calls.pop_front_if(|call| call.session.id == session.id)
     {
         let length = content::length(&mut client.rng);
-        parts.push(content::result(&mut client.rng, &call.call_id, length));
-        if client.rng.random_bool(0.03) {
+        let mut part = content::result(&mut client.rng, &call.call_id, &call.token, length);
+        if let Some(Body::ToolResult(result)) = &mut part.body
+            && client.rng.random_bool(0.3)
+        {
+            result.call_message_id = Some(call.message_id.clone());
+        }
+        parts.push(part);
+        if call.call_id == call.token && client.rng.random_bool(0.03) {
+            calls.push_front(call);
             break;
         }
-        calls.pop_front();
+        answered.push(call);
     }
     let message = message(client, Role::Tool, parts);
-    plain(client, &session, vec![message]).await;
+    if !plain(client, &session, vec![message]).await {
+        answered.into_iter().rev().for_each(|call| calls.push_front(call));
+    }
 }
 
 /// A turn in one append.
@@ -208,8 +228,8 @@ async fn batch(client: &mut Client, session: &Session) {
     let length = content::length(&mut client.rng);
     let parts = [
         (Role::User, vec![request]),
-        (Role::Assistant, vec![content::call(&mut client.rng, &call_id)]),
-        (Role::Tool, vec![content::result(&mut client.rng, &call_id, length)]),
+        (Role::Assistant, vec![content::call(&mut client.rng, &call_id, &call_id)]),
+        (Role::Tool, vec![content::result(&mut client.rng, &call_id, &call_id, length)]),
         (Role::Assistant, vec![content::text(content::words(&mut client.rng, 200))]),
     ];
     let messages = parts.into_iter().map(|(role, parts)| message(client, role, parts)).collect();
@@ -227,7 +247,7 @@ async fn rare(client: &mut Client, session: &Session) {
         }
         1 => {
             let call_id = format!("nobody-{}", client.fresh_id());
-            let part = content::result(&mut client.rng, &call_id, 50);
+            let part = content::result(&mut client.rng, &call_id, &call_id, 50);
             message(client, Role::Tool, vec![part])
         }
         2 => message(client, Role::User, vec![content::text(String::new())]),
