@@ -26,7 +26,8 @@ impl Usage {
     pub fn context_tokens(&self) -> i64 {
         match self.total {
             Some(total) if total > 0 => total,
-            _ => self.input + self.output + self.cache_read + self.cache_write,
+            // What a provider says may be any number.
+            _ => self.prompt_tokens().saturating_add(self.output),
         }
     }
 
@@ -63,7 +64,7 @@ impl Usage {
 
     /// What was sent: input and both cache counts.
     pub fn prompt_tokens(&self) -> i64 {
-        self.input + self.cache_read + self.cache_write
+        self.input.saturating_add(self.cache_read).saturating_add(self.cache_write)
     }
 }
 
@@ -98,4 +99,17 @@ pub struct Reading {
     pub usage_tokens: i64,
     /// The estimate of the whole view.
     pub view_tokens: i64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_beyond_all_bounds_are_as_much_as_there_can_be() {
+        let said = Usage { input: i64::MAX, output: 1, cache_read: i64::MAX, ..Usage::default() };
+        assert_eq!((said.context_tokens(), said.prompt_tokens()), (i64::MAX, i64::MAX));
+        let other = Usage { total: Some(1), ..Usage::default() };
+        assert_eq!(said.plus(other).total, Some(i64::MAX));
+    }
 }

@@ -62,7 +62,7 @@ impl Guard {
     pub fn new(name: &str, folder: &Path) -> Result<Self> {
         collect_panics();
         std::fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
-        let path = std::env::temp_dir().join(format!("longhand-fuzz-{}-{name}", std::process::id()));
+        let path = memory_folder().join(format!("longhand-fuzz-{}-{name}", std::process::id()));
         let last = File::options().read(true).write(true).create(true).truncate(true).open(&path)?;
         let (since, began) = (Arc::<AtomicU64>::default(), Instant::now());
         let (watched, place) = (since.clone(), path.clone());
@@ -86,7 +86,8 @@ impl Guard {
         attempt: impl FnOnce() -> Result<Outcome, String>,
     ) -> Result<Outcome, String> {
         panics().clear();
-        let kept = self.last.set_len(0).and_then(|()| self.last.write_all_at(input, 0));
+        let length = u64::try_from(input.len()).unwrap_or(u64::MAX);
+        let kept = self.last.write_all_at(input, 0).and_then(|()| self.last.set_len(length));
         kept.map_err(|error| format!("the input cannot be kept: {error}"))?;
         let now = u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX);
         self.since.store(now.max(1), Ordering::Relaxed);
@@ -116,6 +117,12 @@ impl Drop for Guard {
     fn drop(&mut self) {
         drop(std::fs::remove_file(&self.path));
     }
+}
+
+/// A folder in memory where there is one: a file is written for every attempt.
+fn memory_folder() -> PathBuf {
+    let memory = PathBuf::from("/dev/shm");
+    if memory.is_dir() { memory } else { std::env::temp_dir() }
 }
 
 /// A name for bytes: FNV-1a in hex digits.

@@ -207,6 +207,11 @@ fn json(rng: &mut StdRng, body: &[u8], words: &[&str]) -> Option<Vec<u8>> {
                 *chosen = Value::Array(vec![chosen.take()]);
             }
         }
+        (_, Value::Number(number)) if rng.random() => {
+            if let Value::Number(other) = scalar_number(rng) {
+                *number = other;
+            }
+        }
         (_, Value::String(text)) if rng.random() => {
             let altered = bytes(rng, std::mem::take(text).into_bytes(), b"", words);
             *text = String::from_utf8_lossy(&altered).into_owned();

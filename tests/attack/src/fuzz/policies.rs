@@ -146,9 +146,8 @@ impl Decoder for Policies {
             let name = preset.policy().preset;
             for change in [
                 r#"{"trigger":{"auto":false}}"#,
-                r#"{"guards":{"cool_ms":5,"rearm_ratio":0.1}}"#,
-                r#"{"counting":{"text":{"chars_per_token":3}},"levels":[{"level":"auto"}]}"#,
-                r#"{"auto_continue":true,"facts_tokens":100}"#,
+                r#"{"guards":{"minimum_gain_tokens":5,"rearm_ratio":0.1,"breaker_failures":2}}"#,
+                r#"{"auto_continue":"go on","retrieval":null}"#,
             ] {
                 seeds.push(Input::new(name.clone(), change));
             }

@@ -90,7 +90,7 @@ impl Template {
             .thread_name("fuzz-runtime")
             .enable_all()
             .build()?;
-        let folder = tempfile::tempdir()?;
+        let folder = private_folder()?;
         runtime.block_on(async {
             let world = World::open(folder.path()).await?;
             fill(&world.app).await?;
@@ -110,7 +110,7 @@ impl Template {
 
     /// Longhand over a copy.
     pub(super) fn copy(&self) -> Result<Copy> {
-        let folder = tempfile::tempdir()?;
+        let folder = private_folder()?;
         std::fs::copy(self.folder.path().join(DATABASE), folder.path().join(DATABASE))?;
         let world = self.block_on(World::open(folder.path()))?;
         Ok(Copy { runtime: self.runtime.clone(), folder, world: Some(world) })
@@ -163,6 +163,12 @@ impl Drop for Copy {
     }
 }
 
+/// A temporary folder that is open to nobody else, as a store wants it.
+fn private_folder() -> Result<TempDir> {
+    let owner_only = std::os::unix::fs::PermissionsExt::from_mode(0o700);
+    Ok(tempfile::Builder::new().permissions(owner_only).tempdir()?)
+}
+
 async fn connect(folder: &Path) -> Result<SqliteConnection> {
     let options = sqlx::sqlite::SqliteConnectOptions::new()
         .filename(folder.join(DATABASE))
@@ -213,7 +219,8 @@ fn turn(number: usize) -> Vec<NewMessage> {
         call_id: format!("c{number}"),
         call_message_id: None,
         status: ResultStatus::Completed,
-        output: "a line of output\n".repeat(400 * number),
+        // Long enough that older ones are pruned.
+        output: "a line of output\n".repeat(7_000),
         attachments: vec![media(100)],
         start_time: None,
         end_time: None,
