@@ -27,7 +27,9 @@ impl Daemon {
     /// arguments and variables.
     pub async fn start(program: &Path, directory: &Path, change: impl FnOnce(&mut Command)) -> Result<Self> {
         // A data directory that others enter is refused.
-        std::fs::set_permissions(directory, Permissions::from_mode(0o700)).context("no data directory")?;
+        if directory.exists() {
+            std::fs::set_permissions(directory, Permissions::from_mode(0o700))?;
+        }
         let mut command = Command::new(program);
         command.args([AS_LONGHAND, "serve", "--data-dir"]).arg(directory);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).kill_on_drop(true);
