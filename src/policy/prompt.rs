@@ -1,7 +1,7 @@
 //! What a model is asked when it is to write a summary: the words around the history, and the history as text.
 //!
 //! The history goes in as data: one text between tags, which the model is told not to obey, and in which nothing can
-//! pass for a tag or for a label of the transcript ([`data`]). How the history is written out, which sections the summary has and between which tags are the
+//! pass for a tag or for a label of the transcript (`data`). How the history is written out, which sections the summary has and between which tags are the
 //! policy's. The sentences are ours; tags, labels of a transcript and headings are those that the agents use whose
 //! policies these are.
 

@@ -47,7 +47,7 @@ pub struct Claim {
     pub base: Revision,
     /// Which attempt this is, from 1.
     pub attempt: i64,
-    /// How often the job was lost before, see [`Loss::Lost`].
+    /// How often the job was lost before, see `Loss::Lost`.
     pub lost: i64,
     /// The window it is judged by.
     pub window: ModelWindow,
