@@ -10,7 +10,7 @@ use longhand::model::Revision;
 use longhand::model::ids::{MessageId, PartId, SessionId};
 use longhand::model::layout::Layout;
 use longhand::model::message::{Finish, FinishReason, Message, MessageKind, Role};
-use longhand::model::part::{Part, PartBody, ResultStatus, ToolCall, ToolResult};
+use longhand::model::part::{Answers, Part, PartBody, ResultStatus, ToolCall, ToolResult};
 use longhand::model::time::Timestamp;
 use longhand::model::usage::ModelWindow;
 use longhand::model::view::{Counts, SourceMessage};
@@ -58,7 +58,7 @@ fn source(index: usize) -> SourceMessage {
                 attachments: Vec::new(),
                 start_time: None,
                 end_time: None,
-                call_message_id: None,
+                answers: Answers::Nearest,
             };
             (Role::Tool, None, vec![PartBody::ToolResult(result)])
         }

@@ -6,7 +6,7 @@
 use longhand::model::Revision;
 use longhand::model::ids::{MessageId, PartId, SessionId};
 use longhand::model::message::{Finish, FinishReason, Message, MessageKind, Role};
-use longhand::model::part::{Media, MediaSource, Part, PartBody, ResultStatus, ToolCall, ToolResult};
+use longhand::model::part::{Answers, Media, MediaSource, Part, PartBody, ResultStatus, ToolCall, ToolResult};
 use longhand::model::time::Timestamp;
 use longhand::model::usage::Usage;
 use longhand::model::view::SourceMessage;
@@ -264,7 +264,7 @@ impl Author<'_> {
         let output = self.text(self.profile.output_max);
         ToolResult {
             call_id: call_id.to_owned(),
-            call_message_id: None,
+            answers: Answers::Nearest,
             status,
             output,
             attachments,

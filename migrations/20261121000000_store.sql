@@ -113,11 +113,27 @@ create table part (
     length integer not null,                        -- bytes before compression
     salt blob not null,
     body blob,                                      -- null when in `blob`
-    blob_hash blob references blob (hash)
+    blob_hash blob references blob (hash),
+    call_message blob                               -- of a result: `public_id` of the message with the call it answers
 ) strict;
 
 create unique index part_position on part (message_id, position);
 create unique index part_client on part (message_id, client_id) where client_id is not null;
+
+-- Tool calls, so that a result finds the one it answers when it comes, whatever views show by then. A fork has rows for
+-- those inherited calls that it answered, or that its rewinds set waiting again.
+create table tool_call (
+    session_id integer not null references session (id),
+    call_id text not null,
+    writer text not null,                           -- the actor that results without a named call must have
+    revision integer not null,                      -- of its message: an edit's is the original's
+    position integer not null,                      -- of its part
+    message blob not null,                          -- `public_id` of its message: an edit's is the original's
+    answered_revision integer,                      -- when its result came; null while it waits
+    primary key (session_id, call_id, writer, revision, position)
+) strict, without rowid;
+
+create index tool_call_waiting on tool_call (session_id, call_id, revision) where answered_revision is null;
 
 -- Large bodies and media, stored once whoever uses them.
 create table blob (

@@ -4,7 +4,7 @@ use super::policy;
 use crate::generate::Conversation;
 use longhand::model::layout::{Layout, Place};
 use longhand::model::message::{FinishReason, Role};
-use longhand::model::part::{Media, Part, PartBody, ResultStatus, ToolResult};
+use longhand::model::part::{Answers, Media, Part, PartBody, ResultStatus, ToolResult};
 use longhand::model::view::SourceMessage;
 use longhand::policy::plan::{self, Boundary};
 use rand::Rng;
@@ -223,7 +223,7 @@ pub(super) fn close_calls(messages: &mut [SourceMessage], with_last: bool) {
             part.id.0 = uuid::Uuid::from_u128(part.id.0.as_u128() + (1 << 100));
             part.body = PartBody::ToolResult(ToolResult {
                 call_id,
-                call_message_id: None,
+                answers: Answers::Nearest,
                 status: ResultStatus::Interrupted,
                 output: policy().view.interrupted_text,
                 attachments: Vec::new(),

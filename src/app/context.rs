@@ -450,7 +450,7 @@ impl Hasher {
             }
             PartBody::ToolResult(result) => {
                 self.bytes(result.call_id.as_bytes());
-                self.optional(result.call_message_id.as_deref());
+                self.optional(result.answers.message());
                 self.number(result.status as i64);
                 self.bytes(result.output.as_bytes());
                 self.time(result.start_time);

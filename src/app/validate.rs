@@ -4,7 +4,7 @@ use super::error::{Error, Result};
 use crate::limits;
 use crate::model::ids::has_form_of_id;
 use crate::model::message::{Finish, MessageKind, NewMessage};
-use crate::model::part::{Media, MediaSource, NewPart, PartBody};
+use crate::model::part::{Answers, Media, MediaSource, NewPart, PartBody};
 use crate::model::usage::{ModelWindow, Usage};
 use serde_json::value::RawValue;
 
@@ -132,7 +132,7 @@ fn part(field: &str, kind: MessageKind, part: &NewPart) -> Result<usize> {
         }
         PartBody::ToolResult(result) => {
             call_id(&format!("{field}.tool_result"), &result.call_id)?;
-            if let Some(message) = &result.call_message_id {
+            if let Answers::In(message) = &result.answers {
                 let field = format!("{field}.tool_result.call_message_id");
                 name(&field, message)?;
                 if message.is_empty() {

@@ -2,7 +2,7 @@
 
 use super::draft::{Draft, Kept};
 use super::raw;
-use crate::model::part::{Media, MediaSource, Opaque, PartBody, ResultStatus, ToolCall, ToolResult};
+use crate::model::part::{Answers, Media, MediaSource, Opaque, PartBody, ResultStatus, ToolCall, ToolResult};
 use crate::model::usage::Usage;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -106,8 +106,15 @@ pub(super) fn result(draft: &mut Draft<'_>, call_id: String, status: ResultStatu
         cuts.push((value, pointer, Kept::Body));
     }
     let output = texts.join("\n");
-    let body =
-        ToolResult { call_id, status, output, attachments, start_time: None, end_time: None, call_message_id: None };
+    let body = ToolResult {
+        call_id,
+        status,
+        output,
+        attachments,
+        start_time: None,
+        end_time: None,
+        answers: Answers::Nearest,
+    };
     let part = draft.push(PartBody::ToolResult(body));
     for (value, pointer, kept) in cuts {
         draft.cut(value, pointer, part, kept);

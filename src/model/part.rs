@@ -101,14 +101,42 @@ pub enum ResultStatus {
     Interrupted,
 }
 
+/// The call that a result answers, among those with its id.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum Answers {
+    /// The nearest before it; `policy::calls` has the rule. The store settles it when the result comes.
+    #[default]
+    Nearest,
+    /// The call in the message with this id: always the original, also where an edit stands in its place. In a request it
+    /// may be the client's id.
+    In(String),
+    /// None: no call in the history waited for it when it came.
+    Nothing,
+}
+
+impl Answers {
+    /// The message of the call, if that is known.
+    pub fn message(&self) -> Option<&str> {
+        match self {
+            Self::In(message) => Some(message),
+            Self::Nearest | Self::Nothing => None,
+        }
+    }
+}
+
+impl From<Option<String>> for Answers {
+    fn from(message: Option<String>) -> Self {
+        message.map_or(Self::Nearest, Self::In)
+    }
+}
+
 /// What a tool gave back.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ToolResult {
     /// The call this answers.
     pub call_id: String,
-    /// The id of the message that holds the call: always the original, also where an edit stands in its place. None
-    /// where its writer did not say; `policy::calls` has what it answers then.
-    pub call_message_id: Option<String>,
+    /// Which of the calls with that id.
+    pub answers: Answers,
     /// How the tool ended.
     pub status: ResultStatus,
     /// The output as text.

@@ -13,7 +13,7 @@
 
 use crate::model::ids::{MessageId, PartId};
 use crate::model::message::Role;
-use crate::model::part::{Part, PartBody, ToolCall, ToolResult};
+use crate::model::part::{Answers, Part, PartBody, ToolCall, ToolResult};
 use crate::model::view::SourceMessage;
 use foldhash::{HashMap, HashMapExt as _};
 
@@ -100,7 +100,10 @@ impl<'a> Calls<'a> {
     /// The number of the call that a result answers.
     fn answered_by(&mut self, source: &'a SourceMessage, result: &'a ToolResult) -> Option<usize> {
         let id = result.call_id.as_str();
-        if let Some(name) = &result.call_message_id {
+        if result.answers == Answers::Nothing {
+            return None;
+        }
+        if let Answers::In(name) = &result.answers {
             let first = *self.of_message.get(&name.parse().ok()?)?;
             let message = self.calls[first].index;
             let mut there = self.calls[first..].iter().take_while(|called| called.index == message);

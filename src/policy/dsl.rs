@@ -26,7 +26,9 @@ use crate::model::Revision;
 use crate::model::ids::{CompactionId, MessageId, PartId, SessionId};
 use crate::model::layout::Place;
 use crate::model::message::{Finish, FinishReason, Message, MessageKind, Role};
-use crate::model::part::{Marker, Media, MediaSource, Opaque, Part, PartBody, ResultStatus, ToolCall, ToolResult};
+use crate::model::part::{
+    Answers, Marker, Media, MediaSource, Opaque, Part, PartBody, ResultStatus, ToolCall, ToolResult,
+};
 use crate::model::time::Timestamp;
 use crate::model::usage::Usage;
 use crate::model::view::{Pruned, SourceMessage};
@@ -169,7 +171,7 @@ impl Parser {
         let mut status = None;
         let mut pruned = false;
         let mut output = String::new();
-        let mut call_message_id = None;
+        let mut answers = Answers::Nearest;
         let mut attachments = Vec::new();
         for word in words {
             match word.pair() {
@@ -177,7 +179,7 @@ impl Parser {
                 ("out", _) => output = word.value_of("out").and_then(|word| word.text()).ok_or("no output")?,
                 ("of", name) => {
                     let named = self.messages.iter().find(|source| self::name(source) == name);
-                    call_message_id = Some(named.ok_or("no such message")?.message.id.to_string());
+                    answers = Answers::In(named.ok_or("no such message")?.message.id.to_string());
                 }
                 ("media", mime_type) => attachments.push(media(mime_type)),
                 ("pruned", "") => pruned = true,
@@ -193,7 +195,7 @@ impl Parser {
         let call_id = call_id.to_owned();
         let name = format!("{call_id}:result");
         let (start_time, end_time) = (None, None);
-        let result = ToolResult { call_id, call_message_id, status, output, attachments, start_time, end_time };
+        let result = ToolResult { call_id, answers, status, output, attachments, start_time, end_time };
         self.push(PartBody::ToolResult(result), Some(name))?;
         let source = self.last()?;
         if pruned {

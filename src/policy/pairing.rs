@@ -10,7 +10,7 @@ use foldhash::HashMap;
 
 use crate::model::ids::PartId;
 use crate::model::message::Role;
-use crate::model::part::{PartBody, ResultStatus, ToolResult};
+use crate::model::part::{Answers, PartBody, ResultStatus, ToolResult};
 use crate::model::view::{Standing, ViewMessage, ViewPart};
 
 mod check;
@@ -181,7 +181,7 @@ fn interrupted(text: &str, call_id: &str) -> ViewMessage {
         attachments: Vec::new(),
         start_time: None,
         end_time: None,
-        call_message_id: None,
+        answers: Answers::Nearest,
     };
     let part = ViewPart::new(None, PartBody::ToolResult(result), None);
     ViewMessage {

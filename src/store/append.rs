@@ -1,7 +1,7 @@
 //! Plain appends: messages, parts, seals; `drafts` has the words of open parts. They need no precondition, so any number
 //! of writers interleave.
 
-use super::calls::{NamedCalls, names_calls};
+use super::calls::{self, Holder, NamedCalls, names_calls, says_the_same};
 use super::chain::{self, Digest};
 use super::codec;
 use super::counts::Counted;
@@ -215,7 +215,9 @@ async fn same(tx: &mut Tx<'_>, key: i64, id: Uuid, sent: &NewMessage) -> Result<
     let head = stored.role == sent.role && stored.kind == sent.kind && stored.model == sent.model;
     let parts = stored.parts.len() >= sent.parts.len()
         && stored.parts.iter().zip(&sent.parts).all(|(stored, sent)| {
-            stored.body == sent.body && stored.client_id == sent.client_id && stored.metadata_json == sent.metadata_json
+            says_the_same(&stored.body, &sent.body)
+                && stored.client_id == sent.client_id
+                && stored.metadata_json == sent.metadata_json
         });
     // A message that was left open may have grown since.
     let seal = match &sent.finish {
@@ -272,7 +274,7 @@ impl Append {
             }
         }
         let mut receipt = Receipt::default();
-        for (taken, message) in taken.into_iter().zip(self.messages) {
+        for (taken, mut message) in taken.into_iter().zip(self.messages) {
             if let Some(id) = taken
                 .or_else(|| message.original.client_id.as_deref().and_then(|client_id| tx.fresh_client(key, client_id)))
             {
@@ -280,11 +282,23 @@ impl Append {
                 receipt.ids.push(id);
                 continue;
             }
+            settle_calls(tx, key, &self.caller, &mut message).await?;
             receipt.ids.push(append_one(tx, key, &self.caller, &self.rule, message)?);
         }
         receipt.fill = tx.loaded(key)?.fill(&self.rule);
         tx.end_mutation(key, &self.caller, receipt)
     }
+}
+
+/// Finds the calls that the results of a message answer, and notes its own.
+async fn settle_calls(tx: &mut Tx<'_>, key: i64, caller: &Caller, message: &mut AppendMessage) -> Result<()> {
+    let AppendMessage { original, input, .. } = message;
+    let (id, revision) = (MessageId(input.public_id), tx.next_revision(key)?);
+    let holder = Holder { message: id, revision, writer: &caller.actor };
+    for (position, (part, input)) in (0..).zip(original.parts.iter().zip(&mut input.parts)) {
+        calls::settle(tx, key, &holder, position, &part.body, input).await?;
+    }
+    Ok(())
 }
 
 fn append_one(tx: &mut Tx<'_>, key: i64, caller: &Caller, rule: &Rule, message: AppendMessage) -> Result<Uuid> {
@@ -385,7 +399,7 @@ impl Draft {
     /// The part that the draft becomes.
     fn close(&self, metadata_json: Option<&str>) -> PartInput {
         let encoded = codec::encode_part(&self.body, metadata_json, salt());
-        PartInput { public_id: self.id, client_id: self.client_id.clone(), encoded }
+        PartInput { public_id: self.id, client_id: self.client_id.clone(), encoded, call_message: None }
     }
 }
 
@@ -399,6 +413,25 @@ async fn drafts(tx: &mut Tx<'_>, row: i64) -> Result<Vec<Draft>> {
         Ok(Draft { id: codec::uuid(row.try_get(0)?)?, client_id: row.try_get(3)?, length, body })
     };
     rows.into_iter().map(draft).collect()
+}
+
+/// Finds the calls that results answer which join an open message, and notes its new calls.
+async fn settle_parts(
+    tx: &mut Tx<'_>,
+    key: i64,
+    message: MessageId,
+    parts: Vec<(PartInput, Weight, Option<PartBody>)>,
+) -> Result<Vec<(PartInput, Weight)>> {
+    let open = tx.loaded(key)?.open.get(&message.0).ok_or(Error::MessageSealed)?.clone();
+    let holder = Holder { message, revision: open.revision, writer: &open.writer };
+    let mut settled = Vec::with_capacity(parts.len());
+    for (position, (mut input, weight, body)) in (open.next_position..).zip(parts) {
+        if let Some(body) = body {
+            calls::settle(tx, key, &holder, position, &body, &mut input).await?;
+        }
+        settled.push((input, weight));
+    }
+    Ok(settled)
 }
 
 /// Adds parts to an open message, with their event.
@@ -457,7 +490,7 @@ impl AppendParts {
         let mut closed = Vec::new();
         let mut bytes = drafts.iter().map(|draft| draft.length).sum();
         for part in self.parts {
-            let (input, weight) = match part {
+            let (input, weight, body) = match part {
                 AppendPart::Whole(whole) => {
                     let WholePart { original, input, weight } = *whole;
                     if let Some(id) = existing_part(&there, &original)? {
@@ -467,7 +500,7 @@ impl AppendParts {
                     }
                     not_a_drafts(&drafts, &original)?;
                     bytes += input.encoded.bytes();
-                    (input, weight)
+                    (input, weight, Some(original.body))
                 }
                 AppendPart::Draft(id, metadata_json, weigh) => {
                     let draft = drafts
@@ -476,11 +509,11 @@ impl AppendParts {
                         .ok_or_else(|| Error::not_found(Kind::Draft, id))?;
                     closed.push(id.0);
                     bytes += metadata_json.as_ref().map_or(0, |json| i64::try_from(json.len()).unwrap_or(i64::MAX));
-                    (draft.close(metadata_json.as_deref()), weigh(&draft.body))
+                    (draft.close(metadata_json.as_deref()), weigh(&draft.body), None)
                 }
             };
             receipt.ids.push(input.public_id);
-            parts.push((input, weight));
+            parts.push((input, weight, body));
         }
         // A draft that stays is a part in the end.
         let drafts_left = drafts.len() - closed.len();
@@ -489,6 +522,7 @@ impl AppendParts {
             sqlx::query(DELETE_DRAFT).bind(row).bind(id.as_bytes().to_vec()).execute(&mut *tx.conn).await?;
         }
         if !parts.is_empty() {
+            let parts = settle_parts(tx, key, self.message, parts).await?;
             close_parts(tx, key, &self.caller, self.message, parts)?;
         }
         let now = tx.now;
@@ -533,7 +567,9 @@ impl AppendParts {
 fn existing_part(there: &[Part], sent: &NewPart) -> Result<Option<Uuid>> {
     let Some(client_id) = &sent.client_id else { return Ok(None) };
     match there.iter().find(|part| part.client_id.as_ref() == Some(client_id)) {
-        Some(part) if part.body == sent.body && part.metadata_json == sent.metadata_json => Ok(Some(part.id.0)),
+        Some(part) if says_the_same(&part.body, &sent.body) && part.metadata_json == sent.metadata_json => {
+            Ok(Some(part.id.0))
+        }
         Some(_) => Err(Error::ClientIdReused { client_id: client_id.clone() }),
         None => Ok(None),
     }

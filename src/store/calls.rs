@@ -1,13 +1,19 @@
-//! Results that name their call's message: the name is checked, and written as that message's own id.
+//! Which call a result answers: named by its writer, or found when it comes.
 
 use super::codec;
 use super::error::{Error, Kind, Result};
-use super::lineage::{self, Reader};
+use super::lineage::{self, Lineage, Reader, Stretch};
 use super::messages;
-use super::tx::{PartInput, Tx, salt};
+use super::tx::{PartInput, ROWS_PER_STATEMENT, Tx};
+use crate::model::Revision;
 use crate::model::ids::MessageId;
-use crate::model::part::{NewPart, PartBody, ToolResult};
-use std::collections::{HashMap, HashSet};
+use crate::model::message::Message;
+use crate::model::part::{Answers, NewPart, PartBody, ToolResult};
+use sqlx::sqlite::SqliteRow;
+use sqlx::{QueryBuilder, Row as _, Sqlite, SqliteConnection};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, HashMap, HashSet};
+use uuid::Uuid;
 
 /// The messages that results of one request name.
 #[derive(Default)]
@@ -24,7 +30,10 @@ struct Known {
 /// The result in a part that names its call's message, with that name.
 fn naming(part: &NewPart) -> Option<(&ToolResult, &String)> {
     match &part.body {
-        PartBody::ToolResult(result) => result.call_message_id.as_ref().map(|name| (result, name)),
+        PartBody::ToolResult(result) => match &result.answers {
+            Answers::In(name) => Some((result, name)),
+            Answers::Nearest | Answers::Nothing => None,
+        },
         _ => None,
     }
 }
@@ -77,7 +86,7 @@ impl NamedCalls {
         Ok(())
     }
 
-    /// Writes the message's own id in place of the name that a part has for it, if it has one.
+    /// Puts the message's own id in the place of the name that a part has for it, if it has one.
     pub(super) async fn resolve(
         &mut self,
         tx: &mut Tx<'_>,
@@ -91,14 +100,301 @@ impl NamedCalls {
             self.add_stored(tx, key, &name).await?;
         }
         let known = self.known.get(&name).filter(|known| known.call_ids.contains(&call_id));
-        let id = known.ok_or_else(|| Error::not_found(Kind::Call, &call_id))?.id.to_string();
-        if id == name {
-            return Ok(());
-        }
+        let id = known.ok_or_else(|| Error::not_found(Kind::Call, &call_id))?.id;
         if let PartBody::ToolResult(result) = &mut part.body {
-            result.call_message_id = Some(id);
+            result.answers = Answers::In(id.to_string());
         }
-        input.encoded = codec::encode_part(&part.body, part.metadata_json.as_deref(), salt());
+        input.call_message = Some(id.0);
         Ok(())
     }
+}
+
+/// Whether a stored part says what is sent again. A client need not know which call its result answers.
+pub(super) fn says_the_same(stored: &PartBody, sent: &PartBody) -> bool {
+    match (stored, sent) {
+        (PartBody::ToolResult(stored), PartBody::ToolResult(sent)) if sent.answers == Answers::Nearest => {
+            ToolResult { answers: Answers::Nearest, ..stored.clone() } == *sent
+        }
+        _ => stored == sent,
+    }
+}
+
+const WAITING: &str = "select writer, revision, position, message from tool_call \
+     where session_id = $1 and call_id = $2 and revision <= $3 and answered_revision is null \
+     and ($4 is null or writer = $4) and ($5 is null or message = $5) order by revision desc, position limit 1";
+const WAITING_INHERITED: &str = "select c.writer, c.revision, c.position, c.message from tool_call c \
+     where c.session_id = $1 and c.call_id = $2 and c.revision between $6 and $3 \
+     and (c.answered_revision is null or c.answered_revision > $7) \
+     and ($4 is null or c.writer = $4) and ($5 is null or c.message = $5) \
+     and exists (select 1 from message m where m.public_id = c.message and m.sealed_revision <= $7) \
+     and not exists (select 1 from tool_call o where o.session_id = $8 and o.call_id = c.call_id \
+     and o.writer = c.writer and o.revision = c.revision and o.position = c.position) \
+     order by c.revision desc, c.position limit 1";
+const IS_CALLER: &str = "select exists (select 1 from tool_call where session_id = $1 and call_id = $2 and writer = $3 \
+     and revision between $4 and $5)";
+const REOPEN: &str = "update tool_call set answered_revision = null \
+     where session_id = $1 and revision <= $2 and answered_revision > $2";
+const REOPEN_INHERITED: &str = "insert into tool_call (session_id, call_id, writer, revision, position, message) \
+     select $1, call_id, writer, revision, position, message from tool_call \
+     where session_id = $2 and revision between $3 and $5 and answered_revision > $5 and answered_revision <= $4 \
+     on conflict do nothing";
+
+/// The statements of this file, for the test that prepares them all.
+#[cfg(test)]
+pub(crate) const STATEMENTS: &[&str] = &[WAITING, WAITING_INHERITED, IS_CALLER, REOPEN, REOPEN_INHERITED];
+
+/// Where a call stands: session, call id, writer, the revision of its message, the position of its part.
+type CallPlace = (i64, String, String, Revision, i64);
+
+/// A call as it is stored.
+#[derive(Clone, Copy)]
+struct CallState {
+    message: Uuid,
+    answered_revision: Option<Revision>,
+}
+
+/// Calls on their way to disk.
+#[derive(Default)]
+pub(super) struct CallRows(BTreeMap<CallPlace, CallState>);
+
+impl CallRows {
+    fn of(&self, key: i64, call_id: &str) -> impl Iterator<Item = (&CallPlace, &CallState)> {
+        let first = (key, call_id.to_owned(), String::new(), Revision::MIN, i64::MIN);
+        self.0.range(first..).take_while(move |(place, _)| place.0 == key && place.1 == call_id)
+    }
+
+    /// The newest call that waits; of several in one message the first.
+    fn waiting(&self, key: i64, call_id: &str, of: Of<'_>, before: Revision) -> Option<(CallPlace, Uuid)> {
+        let waits = |(place, state): &(&CallPlace, &CallState)| {
+            state.answered_revision.is_none() && place.3 <= before && of.includes(&place.2, state.message)
+        };
+        let newest = self.of(key, call_id).filter(waits).max_by_key(|(place, _)| (place.3, Reverse(place.4)))?;
+        Some((newest.0.clone(), newest.1.message))
+    }
+
+    /// Writes them all, in wide statements.
+    pub(super) async fn write(self, conn: &mut SqliteConnection) -> Result<()> {
+        let mut rows = self.0.into_iter().peekable();
+        while rows.peek().is_some() {
+            let mut query = QueryBuilder::<Sqlite>::new(
+                "insert into tool_call (session_id, call_id, writer, revision, position, message, answered_revision) ",
+            );
+            query.push_values(rows.by_ref().take(ROWS_PER_STATEMENT), |mut values, (place, state)| {
+                values
+                    .push_bind(place.0)
+                    .push_bind(place.1)
+                    .push_bind(place.2)
+                    .push_bind(place.3)
+                    .push_bind(place.4)
+                    .push_bind(state.message.as_bytes().to_vec())
+                    .push_bind(state.answered_revision);
+            });
+            query.push(
+                " on conflict do update set \
+                 answered_revision = coalesce(excluded.answered_revision, answered_revision)",
+            );
+            query.build().execute(&mut *conn).await?;
+        }
+        Ok(())
+    }
+}
+
+/// Among which calls the answered one is.
+#[derive(Clone, Copy)]
+enum Of<'a> {
+    Writer(&'a str),
+    Message(Uuid),
+    Anybody,
+}
+
+impl<'a> Of<'a> {
+    fn writer(self) -> Option<&'a str> {
+        if let Self::Writer(writer) = self { Some(writer) } else { None }
+    }
+
+    fn message(self) -> Option<Uuid> {
+        if let Self::Message(message) = self { Some(message) } else { None }
+    }
+
+    fn includes(self, writer: &str, message: Uuid) -> bool {
+        self.writer().is_none_or(|own| own == writer) && self.message().is_none_or(|id| id == message)
+    }
+}
+
+/// A message that calls and results are written to.
+pub(super) struct Holder<'a> {
+    /// Its id; an edit's is the original's.
+    pub(super) message: MessageId,
+    /// Its place; an edit's is the original's.
+    pub(super) revision: Revision,
+    /// Whose calls it holds.
+    pub(super) writer: &'a str,
+}
+
+/// Notes a call, or finds the call that a result answers by the rule of `policy::calls`. It counts from now on, whatever
+/// views show later: a result whose call is covered or rewound must not go to another call with the same id.
+///
+/// The event with the part must be the next one.
+pub(super) async fn settle(
+    tx: &mut Tx<'_>,
+    key: i64,
+    holder: &Holder<'_>,
+    position: i64,
+    body: &PartBody,
+    input: &mut PartInput,
+) -> Result<()> {
+    match body {
+        PartBody::ToolCall(call) => {
+            let place = (key, call.call_id.clone(), holder.writer.to_owned(), holder.revision, position);
+            let state = CallState { message: holder.message.0, answered_revision: None };
+            tx.calls().0.insert(place, state);
+        }
+        PartBody::ToolResult(result) => {
+            let found = match input.call_message {
+                Some(message) => waiting(tx, key, &result.call_id, Of::Message(message), holder.revision).await?,
+                None => nearest(tx, key, &result.call_id, holder).await?,
+            };
+            if let Some((mut place, message)) = found {
+                input.call_message = Some(message);
+                place.0 = key;
+                let answered_revision = Some(tx.next_revision(key)?);
+                tx.calls().0.insert(place, CallState { message, answered_revision });
+            }
+        }
+        _ => return Ok(()),
+    }
+    // The calls that wait in memory have to be newer than those in the database.
+    if holder.revision == tx.next_revision(key)? { Ok(()) } else { tx.write_calls().await }
+}
+
+/// The call that a result answers which names none.
+async fn nearest(tx: &mut Tx<'_>, key: i64, call_id: &str, holder: &Holder<'_>) -> Result<Option<(CallPlace, Uuid)>> {
+    let own = waiting(tx, key, call_id, Of::Writer(holder.writer), holder.revision).await?;
+    if own.is_some() || is_caller(tx, key, call_id, holder.writer).await? {
+        return Ok(own);
+    }
+    waiting(tx, key, call_id, Of::Anybody, holder.revision).await
+}
+
+/// The newest call that waits at a place or before it; of several in one message the first.
+async fn waiting(
+    tx: &mut Tx<'_>,
+    key: i64,
+    call_id: &str,
+    of: Of<'_>,
+    before: Revision,
+) -> Result<Option<(CallPlace, Uuid)>> {
+    if !matches!(of, Of::Anybody)
+        && let Some(found) = tx.calls().waiting(key, call_id, of, before)
+    {
+        return Ok(Some(found));
+    }
+    if tx.calls().of(key, call_id).next().is_some() {
+        tx.write_calls().await?;
+    }
+    let lineage = known_lineage(tx, key)?;
+    let (writer, message) = (of.writer(), of.message().map(|id| id.as_bytes().to_vec()));
+    let mut reader = Reader::new(tx.conn);
+    let query = sqlx::query(WAITING).bind(key).bind(call_id).bind(before).bind(writer).bind(message.clone());
+    if let Some(row) = reader.one(query).await? {
+        return read(key, call_id, &row).map(Some);
+    }
+    for stretch in inherited(&mut reader, &lineage).await?.into_iter().rev() {
+        let query = sqlx::query(WAITING_INHERITED)
+            .bind(stretch.owner)
+            .bind(call_id)
+            .bind(before.min(stretch.last))
+            .bind(writer)
+            .bind(message.clone())
+            .bind(stretch.first)
+            .bind(stretch.last)
+            .bind(key);
+        if let Some(row) = reader.one(query).await? {
+            return read(key, call_id, &row).map(Some);
+        }
+    }
+    Ok(None)
+}
+
+fn read(key: i64, call_id: &str, row: &SqliteRow) -> Result<(CallPlace, Uuid)> {
+    let place = (key, call_id.to_owned(), row.try_get(0)?, row.try_get(1)?, row.try_get(2)?);
+    Ok((place, codec::uuid(row.try_get(3)?)?))
+}
+
+/// Whether a writer has made a call with this id. Those of this transaction are written.
+async fn is_caller(tx: &mut Tx<'_>, key: i64, call_id: &str, writer: &str) -> Result<bool> {
+    let lineage = known_lineage(tx, key)?;
+    let mut reader = Reader::new(tx.conn);
+    let mut places = vec![(key, 0, Revision::MAX)];
+    places.extend(inherited(&mut reader, &lineage).await?.iter().map(|from| (from.owner, from.first, from.last)));
+    for (owner, first, last) in places {
+        let query = sqlx::query(IS_CALLER).bind(owner).bind(call_id).bind(writer).bind(first).bind(last);
+        let row = reader.one(query).await?.ok_or_else(|| Error::corrupt("tool_call", "exists returned nothing"))?;
+        if row.try_get(0)? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+fn known_lineage(tx: &mut Tx<'_>, key: i64) -> Result<Lineage> {
+    let head = tx.loaded(key)?;
+    Ok(Lineage { key, fork_revision: head.fork_revision, revision: head.revision })
+}
+
+/// The stretches with messages that a fork inherits, oldest first.
+async fn inherited(reader: &mut Reader<'_>, lineage: &Lineage) -> Result<Vec<Stretch>> {
+    if lineage.fork_revision.is_none() {
+        return Ok(Vec::new());
+    }
+    let all = lineage.all(reader).await?;
+    let inherited = all.into_iter().filter(|(stretch, has_messages)| *has_messages && stretch.sealed_by.is_some());
+    Ok(inherited.map(|(stretch, _)| stretch).collect())
+}
+
+/// Calls wait again whose results a rewind to `after` leaves out.
+pub(super) async fn reopen(tx: &mut Tx<'_>, lineage: &Lineage, after: Revision) -> Result<()> {
+    tx.write_calls().await?;
+    for stretch in inherited(&mut Reader::new(tx.conn), lineage).await? {
+        sqlx::query(REOPEN_INHERITED)
+            .bind(lineage.key)
+            .bind(stretch.owner)
+            .bind(stretch.first)
+            .bind(stretch.last)
+            .bind(after)
+            .execute(&mut *tx.conn)
+            .await?;
+    }
+    sqlx::query(REOPEN).bind(lineage.key).bind(after).execute(&mut *tx.conn).await?;
+    Ok(())
+}
+
+/// Settles the parts of an edit. What the original answers, the same result in its place answers too.
+pub(super) async fn settle_edit(
+    tx: &mut Tx<'_>,
+    key: i64,
+    original: &Message,
+    edited: &Message,
+    parts: &[NewPart],
+    inputs: &mut [PartInput],
+) -> Result<()> {
+    let mut before: Vec<&PartBody> = original.parts.iter().chain(&edited.parts).map(|part| &part.body).collect();
+    let holder = Holder { message: original.id, revision: original.revision, writer: original.writer() };
+    for (position, (part, input)) in (0..).zip(parts.iter().zip(inputs)) {
+        let is_same = |other: &&PartBody| match (*other, &part.body) {
+            (PartBody::ToolCall(other), PartBody::ToolCall(call)) => other.call_id == call.call_id,
+            (PartBody::ToolResult(other), PartBody::ToolResult(result)) => {
+                other.call_id == result.call_id && result.answers == Answers::Nearest
+            }
+            _ => false,
+        };
+        let Some(same) = before.iter().position(is_same).map(|index| before.remove(index)) else {
+            settle(tx, key, &holder, position, &part.body, input).await?;
+            continue;
+        };
+        if let PartBody::ToolResult(ToolResult { answers: Answers::In(message), .. }) = same {
+            input.call_message = message.parse::<MessageId>().ok().map(|id| id.0);
+        }
+    }
+    Ok(())
 }

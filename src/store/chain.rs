@@ -112,6 +112,7 @@ pub(crate) struct PartColumns<'a> {
     pub(crate) position: i64,
     pub(crate) kind: i32,
     pub(crate) commitment: &'a [u8],
+    pub(crate) call_message: Option<&'a [u8]>,
 }
 
 /// Adds a part's row.
@@ -124,6 +125,7 @@ pub(crate) fn part(digest: &mut Digest, columns: &PartColumns<'_>) {
             Some(&columns.position.to_le_bytes()),
             Some(&columns.kind.to_le_bytes()),
             Some(columns.commitment),
+            columns.call_message,
         ],
     );
 }

@@ -108,6 +108,10 @@ pub struct Fill {
 #[derive(Debug, Clone)]
 pub(crate) struct OpenMessage {
     pub(crate) row: i64,
+    /// Its place.
+    pub(crate) revision: Revision,
+    /// Whose calls it holds.
+    pub(crate) writer: String,
     pub(crate) next_position: i64,
     /// What its parts weigh so far.
     pub(crate) tokens: i64,
@@ -189,7 +193,7 @@ const SELECT: &str = "select id, public_id, fork_revision, title, state, metadat
      failed_tokens, quiet_tokens, cool_until, routine_count, routine_checked, view_count, view_checked, idle_until, \
      due_time, overhead_tokens, reduced_usage_tokens, reduced_view_tokens, rest_tokens \
      from session where id = $1";
-const SELECT_OPEN: &str = "select m.id, m.public_id, \
+const SELECT_OPEN: &str = "select m.id, m.public_id, m.revision, m.head, \
      (select count(*) from part p where p.message_id = m.id) \
      from message m where m.session_id = $1 and m.sealed_revision is null";
 const SELECT_LIVE_JOB: &str = "select public_id from job where session_id = $1 and state in (1, 2) and queued = 0";
@@ -224,7 +228,14 @@ impl Head {
         for row in sqlx::query(SELECT_OPEN).bind(key).fetch_all(&mut *conn).await? {
             let message = row.try_get(0)?;
             let bytes = super::messages::bytes_of(&mut Reader::new(conn), message).await?;
-            let message = OpenMessage { row: message, next_position: row.try_get(2)?, tokens: 0, bytes };
+            let message = OpenMessage {
+                row: message,
+                revision: row.try_get(2)?,
+                writer: codec::decode_message_head(row.try_get(3)?)?.actor,
+                next_position: row.try_get(4)?,
+                tokens: 0,
+                bytes,
+            };
             open.insert(codec::uuid(row.try_get(1)?)?, message);
         }
         let due_revision: Option<Revision> = row.try_get("due_revision")?;

@@ -2,7 +2,7 @@
 //! layout it leads to.
 
 use super::append::admitted;
-use super::calls::{NamedCalls, names_calls};
+use super::calls::{self, NamedCalls, names_calls};
 use super::chain::{self, Digest};
 use super::claims;
 use super::codec;
@@ -195,6 +195,7 @@ async fn rewind(
     };
     let body = MarkBody::Rewound { after, told: summary.is_some(), of_fork: false };
     let mut digest = Digest::default();
+    calls::reopen(tx, lineage, after).await?;
     write(tx, &mut digest, lineage.key, marks, body).await?;
     let at = tx.event(lineage.key, caller, &EventBody::SessionRewound { after }, &digest)?;
     let Some(BranchSummary { id, text, summarizer, usage }) = summary else {
@@ -230,7 +231,7 @@ async fn edit(
         return leave_out(tx, lineage, caller, marks, target, located.message.id).await;
     }
     let original = original(tx, lineage, &located).await?;
-    let parts = named(tx, lineage.key, original.id, parts).await?;
+    let parts = settled(tx, lineage, &original, &located.message, parts).await?;
     let head = codec::MessageHead { actor: caller.actor.clone(), ..codec::MessageHead::replacing(&original) };
     let input = MessageInput {
         public_id: fresh_id(),
@@ -262,21 +263,26 @@ async fn original(tx: &mut Tx<'_>, lineage: &Lineage, edited: &Located) -> Resul
     messages::named(&mut reader, lineage, &id.to_string()).await
 }
 
-/// The parts of an edit, with the ids of their calls' messages where results name them.
-async fn named(
+/// The parts of an edit, with the messages of the calls that results answer.
+async fn settled(
     tx: &mut Tx<'_>,
-    key: i64,
-    original: MessageId,
+    lineage: &Lineage,
+    original: &Message,
+    edited: &Message,
     parts: Vec<(NewPart, PartInput)>,
 ) -> Result<Vec<PartInput>> {
     let (mut written, mut inputs): (Vec<NewPart>, Vec<PartInput>) = parts.into_iter().unzip();
     if names_calls(&written) {
         let mut calls = NamedCalls::default();
-        calls.add_named(tx, key, original, &written).await?;
+        calls.add_named(tx, lineage.key, original.id, &written).await?;
         for (part, input) in written.iter_mut().zip(&mut inputs) {
-            calls.resolve(tx, key, part, input).await?;
+            calls.resolve(tx, lineage.key, part, input).await?;
         }
     }
+    let mut reader = Reader::new(tx.conn);
+    let original = messages::get(&mut reader, lineage, &original.id.to_string()).await?;
+    let edited = messages::get(&mut reader, lineage, &edited.id.to_string()).await?;
+    calls::settle_edit(tx, lineage.key, &original, &edited, &written, &mut inputs).await?;
     Ok(inputs)
 }
 

@@ -9,7 +9,7 @@ use crate::model::compaction::RevisionRange;
 use crate::model::ids::{CompactionId, MessageId, PartId, SessionId};
 use crate::model::layout::{Layout, Place, Span};
 use crate::model::message::{Finish, Message, MessageKind, Role};
-use crate::model::part::{MediaSource, Part, PartBody};
+use crate::model::part::{Answers, MediaSource, Part, PartBody};
 use crate::model::time::Timestamp;
 use crate::model::view::{Pruned, SourceMessage};
 use sqlx::sqlite::SqliteRow;
@@ -39,7 +39,7 @@ const LANE_BACKWARD: &str = select_message!(
      and ($5 is null or m.sealed_revision <= $5) order by m.revision desc limit $6"
 );
 const PARTS: &str = "select p.message_id, p.id, p.public_id, p.client_id, p.revision, p.codec, p.length, p.body, \
-     p.blob_hash from json_each($1) wanted join part p on p.message_id = wanted.value \
+     p.blob_hash, p.call_message from json_each($1) wanted join part p on p.message_id = wanted.value \
      order by p.message_id, p.position";
 const SIZES: &str = "select p.message_id, sum(p.length) from json_each($1) wanted \
      join part p on p.message_id = wanted.value where p.revision <= $2 group by p.message_id";
@@ -234,7 +234,12 @@ async fn part(reader: &mut Reader<'_>, row: &SqliteRow, at: Revision) -> Result<
         return Ok(None);
     }
     let id = PartId(codec::uuid(row.try_get(2)?)?);
-    let (body, metadata_json) = content(reader, row).await.map_err(|error| error.in_row(id))?;
+    let (mut body, metadata_json) = content(reader, row).await.map_err(|error| error.in_row(id))?;
+    if let PartBody::ToolResult(result) = &mut body {
+        let call_message: Option<&[u8]> = row.try_get(9)?;
+        let call_message = call_message.map(codec::uuid).transpose().map_err(|error| error.in_row(id))?;
+        result.answers = call_message.map_or(Answers::Nothing, |id| Answers::In(MessageId(id).to_string()));
+    }
     Ok(Some(Part { id, client_id: row.try_get(3)?, revision, body, metadata_json }))
 }
 

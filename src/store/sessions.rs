@@ -1,6 +1,7 @@
 //! Sessions: made, changed, put away, forked, read.
 
 use super::append::answered;
+use super::calls;
 use super::chain::{self, Digest};
 use super::claims;
 use super::codec::{self, Number as _};
@@ -416,6 +417,8 @@ impl ForkSession {
         }
         if let Some(after) = after {
             marks.retain(|mark| mark.revision <= at);
+            let fork = Lineage { key, fork_revision: Some(at), revision: at };
+            calls::reopen(tx, &fork, after).await?;
             layout = marks::write_fork_point(tx, &mut digest, key, (at + 1, after), &mut marks).await?;
         }
         write_layout(tx.conn, &mut digest, key, at + 1, &layout).await?;

@@ -18,6 +18,7 @@ fn statements() -> Vec<&'static str> {
         ahead::STATEMENTS,
         append::STATEMENTS,
         by_hand::STATEMENTS,
+        calls::STATEMENTS,
         claims::STATEMENTS,
         counts::STATEMENTS,
         drafts::STATEMENTS,

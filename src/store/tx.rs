@@ -1,5 +1,6 @@
 //! One write transaction: rows gather in memory, in the order of their events, and go to disk in a few wide statements.
 
+use super::calls::CallRows;
 use super::chain::{self, Digest};
 use super::claims::Claims;
 use super::codec::{self, EncodedBlob, EncodedPart, Number as _};
@@ -81,6 +82,7 @@ struct PartRow {
     public_id: Uuid,
     client_id: Option<String>,
     encoded: EncodedPart,
+    call_message: Option<Uuid>,
 }
 
 #[derive(Default)]
@@ -90,6 +92,7 @@ struct Rows {
     parts: Vec<PartRow>,
     blobs: Vec<EncodedBlob>,
     requests: Vec<(i64, RequestKey, Vec<u8>)>,
+    calls: CallRows,
     counts: Vec<(MessageId, Counted)>,
 }
 
@@ -99,6 +102,8 @@ pub(crate) struct PartInput {
     pub(crate) public_id: Uuid,
     pub(crate) client_id: Option<String>,
     pub(crate) encoded: EncodedPart,
+    /// The message with the call that it answers, once `calls` has found it.
+    pub(crate) call_message: Option<Uuid>,
 }
 
 /// A message on its way to disk.
@@ -141,7 +146,7 @@ impl MessageInput {
     pub(crate) fn derived(role: Role, kind: MessageKind, bodies: &[PartBody]) -> Self {
         let part = |body| {
             let encoded = codec::encode_part(body, None, salt());
-            PartInput { public_id: fresh_id(), client_id: None, encoded }
+            PartInput { public_id: fresh_id(), client_id: None, encoded, call_message: None }
         };
         Self {
             public_id: fresh_id(),
@@ -168,6 +173,7 @@ impl PartInput {
             public_id: fresh_id(),
             client_id: part.client_id.clone(),
             encoded: codec::encode_part(&part.body, part.metadata_json.as_deref(), salt()),
+            call_message: None,
         }
     }
 }
@@ -298,6 +304,7 @@ impl<'a> Tx<'a> {
         let revision = self.next_revision(key)?;
         let row = self.counters.next_message;
         self.counters.next_message += 1;
+        let writer = head_columns.actor.clone();
         let head_bytes = head_columns.encode_packed();
         let seal = finish.as_ref().map(codec::encode_finish);
         let mut digest = Digest::default();
@@ -334,7 +341,7 @@ impl<'a> Tx<'a> {
         let create_time = self.now.0;
         let head = self.loaded(key)?;
         if seal.is_none() {
-            let open = OpenMessage { row, next_position: part_count, tokens, bytes };
+            let open = OpenMessage { row, revision, writer, next_position: part_count, tokens, bytes };
             head.open.insert(public_id, open);
         }
         if matches!(kind, MessageKind::Normal) {
@@ -373,6 +380,7 @@ impl<'a> Tx<'a> {
                 position,
                 kind: part.encoded.kind,
                 commitment: &part.encoded.commitment,
+                call_message: part.call_message.as_ref().map(Uuid::as_bytes).map(<[u8; 16]>::as_slice),
             },
         );
         let id = self.counters.next_part;
@@ -386,7 +394,18 @@ impl<'a> Tx<'a> {
             public_id: part.public_id,
             client_id: part.client_id,
             encoded: part.encoded,
+            call_message: part.call_message,
         });
+    }
+
+    /// The calls of this transaction that are not written yet.
+    pub(super) fn calls(&mut self) -> &mut CallRows {
+        &mut self.rows.calls
+    }
+
+    /// Writes the calls so far. Everything else waits for the end of the mutation.
+    pub(super) async fn write_calls(&mut self) -> Result<()> {
+        std::mem::take(&mut self.rows.calls).write(self.conn).await
     }
 
     /// Keeps what a new message weighs.
@@ -437,6 +456,7 @@ impl<'a> Tx<'a> {
         insert_parts(self.conn, rows.parts).await?;
         insert_events(self.conn, rows.events).await?;
         insert_requests(self.conn, rows.requests).await?;
+        rows.calls.write(self.conn).await?;
         counts::insert(self.conn, rows.counts).await
     }
 
@@ -466,7 +486,7 @@ pub(crate) struct Finished {
 
 /// Rows of one statement. Few enough for SQLite's limit on bound values, and a fixed number, so that the statement for
 /// full batches is prepared once.
-const ROWS_PER_STATEMENT: usize = 64;
+pub(super) const ROWS_PER_STATEMENT: usize = 64;
 
 async fn insert_blobs(conn: &mut SqliteConnection, blobs: Vec<EncodedBlob>) -> Result<()> {
     for blob in blobs {
@@ -514,7 +534,7 @@ async fn insert_parts(conn: &mut SqliteConnection, rows: Vec<PartRow>) -> Result
     while rows.peek().is_some() {
         let mut query = QueryBuilder::<Sqlite>::new(
             "insert into part (id, message_id, position, revision, public_id, client_id, kind, codec, length, salt, \
-             body, blob_hash) ",
+             body, blob_hash, call_message) ",
         );
         query.push_values(rows.by_ref().take(ROWS_PER_STATEMENT), |mut values, row| {
             values
@@ -529,7 +549,8 @@ async fn insert_parts(conn: &mut SqliteConnection, rows: Vec<PartRow>) -> Result
                 .push_bind(row.encoded.length)
                 .push_bind(row.encoded.salt.to_vec())
                 .push_bind(row.encoded.body)
-                .push_bind(row.encoded.blob_hash.map(|hash| hash.to_vec()));
+                .push_bind(row.encoded.blob_hash.map(|hash| hash.to_vec()))
+                .push_bind(row.call_message.map(|id| id.as_bytes().to_vec()));
         });
         query.build().execute(&mut *conn).await?;
     }

@@ -61,7 +61,8 @@ const MESSAGE_AT: &str = "select id, public_id, client_id, role, kind, lane, cre
      from message where session_id = $1 and revision = $2";
 const MESSAGE_BY_ID: &str = "select id, public_id, client_id, role, kind, lane, create_time, head, sealed_revision, \
      seal from message where public_id = $1";
-const PARTS: &str = "select public_id, client_id, position, kind, salt, codec, length, body, blob_hash from part \
+const PARTS: &str = "select public_id, client_id, position, kind, salt, codec, length, body, blob_hash, call_message \
+     from part \
      where message_id = $1 and revision = $2 order by position";
 const COUNTS: &str = "select (select count(*) from message where session_id = $1), \
      (select count(*) from message m join part p on p.message_id = m.id where m.session_id = $1), \
@@ -483,6 +484,7 @@ impl Check {
                     position: row.try_get(2)?,
                     kind: row.try_get(3)?,
                     commitment: &codec::commitment(salt, &plain),
+                    call_message: row.try_get(9)?,
                 },
             );
         }

@@ -2,11 +2,12 @@
 
 use crate::support::{TestApp, by, call, conversation, result, text};
 use longhand::app::append::OpenPart;
+use longhand::app::compactions::NewSummary;
 use longhand::app::context::Context;
 use longhand::app::sessions::ForkPoint;
 use longhand::app::{Error, Reason};
 use longhand::model::message::{NewMessage, Role};
-use longhand::model::part::{NewPart, PartBody};
+use longhand::model::part::{Answers, NewPart, PartBody};
 use longhand::policy::pairing;
 use longhand::store::Caller;
 
@@ -28,7 +29,7 @@ fn answer(name: &str, id: &str, output: &str, message: &str) -> NewMessage {
 fn naming(id: &str, output: &str, message: &str) -> NewPart {
     let mut part = result(id, output);
     if let PartBody::ToolResult(result) = &mut part.body {
-        result.call_message_id = Some(message.to_owned());
+        result.answers = Answers::In(message.to_owned());
     }
     part
 }
@@ -91,7 +92,7 @@ async fn a_runner_names_the_call_that_it_answers() {
     // The name is kept as the message's own id, and the same request is the same whichever name it has.
     let stored = test.history(&session).await;
     let PartBody::ToolResult(kept) = &stored[3].parts[0].body else { panic!("a result") };
-    assert_eq!(kept.call_message_id, Some(stored[1].id.to_string()));
+    assert_eq!(kept.answers, Answers::In(stored[1].id.to_string()));
     write(&test, &session, "runner", answers).await.expect("there already");
     let by_id = vec![answer("t2", "c", "second", &stored[1].id.to_string())];
     write(&test, &session, "runner", by_id).await.expect("there already");
@@ -160,4 +161,106 @@ async fn an_edit_of_a_message_with_calls_keeps_their_results() {
     test.app.edit(&session, "a3", &[text("trois"), call("e")], None, by("editor")).await.expect("edited");
     assert_eq!(outputs(&test.context(&session).await)[2], ("trois".to_owned(), vec!["third".to_owned()]));
     assert_eq!(test.findings().await, []);
+}
+
+/// The outputs behind a message with calls.
+async fn answers_to(test: &TestApp, session: &str, words: &str) -> Vec<String> {
+    let found = outputs(&test.context(session).await);
+    found.into_iter().find(|(said, _)| said == words).map(|(_, outputs)| outputs).expect("it is in the view")
+}
+
+const INTERRUPTED: &str = "[Tool execution was interrupted]";
+
+#[tokio::test]
+async fn a_result_whose_call_was_rewound_answers_no_other_call() {
+    let test = TestApp::start().await;
+    let session = test.quiet_session().await;
+    say(&test, &session, "one", "u1 \"go\"\na1 \"one\" call=c").await;
+    say(&test, &session, "one", "a2 \"left\" call=c").await;
+    say(&test, &session, "two", "a3 \"two\" call=c").await;
+    test.app.rewind(&session, "a1", None, by("one")).await.expect("rewound");
+    say(&test, &session, "three", "a4 \"three\" call=c").await;
+    say(&test, &session, "two", "t3 result=c:of-two").await;
+    say(&test, &session, "one", "t2 result=c:of-left").await;
+    assert_eq!(answers_to(&test, &session, "one").await, [INTERRUPTED]);
+    assert_eq!(answers_to(&test, &session, "three").await, [INTERRUPTED]);
+    say(&test, &session, "one", "t1 result=c:of-one").await;
+    assert_eq!(answers_to(&test, &session, "one").await, ["of-one"]);
+    say(&test, &session, "runner", "t4 result=c:of-three").await;
+    assert_eq!(answers_to(&test, &session, "three").await, ["of-three"]);
+    assert_eq!(test.findings().await, []);
+}
+
+#[tokio::test]
+async fn a_result_whose_call_is_covered_answers_no_other_call() {
+    let test = TestApp::start().await;
+    let session = test.quiet_session().await;
+    say(&test, &session, "one", "u1 \"go\"\na1 \"one\" call=c").await;
+    say(&test, &session, "one", "u2 \"never mind\"\na3 \"well\"\nu4 \"on\"").await;
+    let new = NewSummary { text: "What was said.".to_owned(), tail_start: "u4".to_owned(), ..NewSummary::default() };
+    test.app.supply_summary(&session, new, by("one")).await.expect("supplied");
+    say(&test, &session, "two", "a5 \"two\" call=c").await;
+    say(&test, &session, "one", "t1 result=c:of-one").await;
+    assert_eq!(answers_to(&test, &session, "two").await, [INTERRUPTED]);
+    say(&test, &session, "two", "t5 result=c:of-two").await;
+    assert_eq!(answers_to(&test, &session, "two").await, ["of-two"]);
+    assert_eq!(test.findings().await, []);
+}
+
+#[tokio::test]
+async fn a_pinned_call_whose_result_is_covered_takes_no_other_result() {
+    let test = TestApp::start().await;
+    let session = test.quiet_session().await;
+    say(&test, &session, "one", "u1 \"go\"\na1 \"one\" call=c\nt1 result=c:first\na2 \"so\"\nu2 \"on\"").await;
+    test.app.pin(&session, "a1", false, by("one")).await.expect("pinned");
+    let new = NewSummary { text: "What was said.".to_owned(), tail_start: "u2".to_owned(), ..NewSummary::default() };
+    test.app.supply_summary(&session, new, by("one")).await.expect("supplied");
+    let before = answers_to(&test, &session, "one").await;
+    say(&test, &session, "one", "t3 result=c:again").await;
+    assert_eq!(answers_to(&test, &session, "one").await, before);
+}
+
+#[tokio::test]
+async fn a_call_whose_result_was_rewound_waits_again_in_forks_too() {
+    let test = TestApp::start().await;
+    let session = test.quiet_session().await;
+    say(&test, &session, "one", "u1 \"go\"\na1 \"one\" call=c\nt1 result=c:first\nu2 \"on\"").await;
+    let at = ForkPoint { message_id: Some("a1".to_owned()), ..ForkPoint::default() };
+    let behind = test.app.fork_session(&session, at, None, String::new(), Caller::default()).await.expect("forked");
+    let whole = test.app.fork_session(&session, ForkPoint::default(), None, String::new(), Caller::default()).await;
+    let (behind, whole) = (behind.0.session.id.to_string(), whole.expect("forked").0.session.id.to_string());
+    test.app.rewind(&whole, "a1", None, by("one")).await.expect("rewound");
+    test.app.rewind(&session, "a1", None, by("one")).await.expect("rewound");
+    for session in [&behind, &whole, &session] {
+        assert_eq!(answers_to(&test, session, "one").await, [INTERRUPTED]);
+        say(&test, session, "one", "t2 result=c:second\na3 \"then\" call=c").await;
+        say(&test, session, "one", "t3 result=c:third").await;
+        assert_eq!(answers_to(&test, session, "one").await, ["second"]);
+        assert_eq!(answers_to(&test, session, "then").await, ["third"]);
+    }
+    assert_eq!(test.findings().await, []);
+}
+
+#[tokio::test]
+async fn an_edited_result_answers_what_the_original_does() {
+    let test = TestApp::start().await;
+    let session = test.quiet_session().await;
+    say(&test, &session, "one", "u1 \"go\"\na1 \"one\" call=c\nt1 result=c:first\na2 \"two\" call=c").await;
+    test.app.edit(&session, "t1", &[result("c", "shorter")], None, by("editor")).await.expect("edited");
+    assert_eq!(answers_to(&test, &session, "one").await, ["shorter"]);
+    // A call that came with an edit waits for its result.
+    test.app.edit(&session, "a2", &[text("zwei"), call("c"), call("d")], None, by("editor")).await.expect("edited");
+    say(&test, &session, "one", "t2 result=d:of-d result=c:of-c").await;
+    assert_eq!(answers_to(&test, &session, "zwei").await, ["of-c", "of-d"]);
+    assert_eq!(test.findings().await, []);
+}
+
+#[tokio::test]
+async fn a_reader_sees_which_call_a_result_answers() {
+    let test = TestApp::start().await;
+    let session = test.quiet_session().await;
+    say(&test, &session, "one", "a1 \"one\" call=c\na2 \"two\" call=d\nt1 result=c:first").await;
+    let stored = test.history(&session).await;
+    let PartBody::ToolResult(found) = &stored[2].parts[0].body else { panic!("a result") };
+    assert_eq!(found.answers, Answers::In(stored[0].id.to_string()));
 }

@@ -20,7 +20,7 @@ use longhand::clock::Clock;
 use longhand::model::Revision;
 use longhand::model::event::{Event, EventKind};
 use longhand::model::message::{Finish, FinishReason, Message, MessageKind, NewMessage, Role};
-use longhand::model::part::{Media, NewPart, PartBody, Record, ResultStatus, ToolCall, ToolResult};
+use longhand::model::part::{Answers, Media, NewPart, PartBody, Record, ResultStatus, ToolCall, ToolResult};
 use longhand::model::usage::{ModelWindow, Usage};
 use longhand::scheduler::{self, Scheduler, SchedulerHandle};
 use longhand::store::{self, Caller, Durability, Finding, RequestKey, Store};
@@ -576,7 +576,7 @@ pub(crate) fn result(id: &str, output: &str) -> NewPart {
         attachments: Vec::new(),
         start_time: None,
         end_time: None,
-        call_message_id: None,
+        answers: Answers::Nearest,
     }))
 }
 

@@ -177,6 +177,7 @@ const COLUMNS: &[(&str, &str, &[Alter])] = &[
     ("part", "salt", &[Byte]),
     ("part", "body", &[Byte, Toggle]),
     ("part", "blob_hash", &[Byte, Toggle]),
+    ("part", "call_message", &[Byte, Toggle]),
     ("blob", "hash", &[Byte]),
     ("blob", "codec", &[Flip]),
     ("blob", "length", &[Step]),
@@ -363,9 +364,14 @@ async fn a_row_that_nobody_wrote_is_found_and_named() {
         ),
         (
             "part",
-            format!("select 90000, message_id, 5000, revision, {id}, null, kind, codec, length, salt, body, blob_hash"),
+            format!(
+                "select 90000, message_id, 5000, revision, {id}, null, kind, codec, length, salt, body, blob_hash, null"
+            ),
         ),
-        ("part", format!("select 90000, message_id, 5000, 1, {id}, null, kind, codec, length, salt, body, blob_hash")),
+        (
+            "part",
+            format!("select 90000, message_id, 5000, 1, {id}, null, kind, codec, length, salt, body, blob_hash, null"),
+        ),
         ("mark", "select session_id, 1, kind, body, null".to_owned()),
         ("pruned", "select part_id - 1, session_id, revision, compaction_id, cut".to_owned()),
         ("pruned", "select part_id, session_id, 1, compaction_id, cut".to_owned()),

@@ -135,7 +135,7 @@ fn tool_result(result: ToolResult) -> pb::ToolResultPart {
         attachments: result.attachments.into_iter().map(media).collect(),
         start_time: result.start_time.map(time),
         end_time: result.end_time.map(time),
-        call_message_id: result.call_message_id,
+        call_message_id: result.answers.message().map(str::to_owned),
     }
 }
 

@@ -224,7 +224,7 @@ pub(super) fn body(body: PartBody) -> Body {
             attachments: result.attachments.into_iter().map(media).collect(),
             start_time: result.start_time.map(time),
             end_time: result.end_time.map(time),
-            call_message_id: result.call_message_id,
+            call_message_id: result.answers.message().map(str::to_owned),
         }),
         PartBody::Media(given) => Body::Media(media(given)),
         PartBody::Marker(Marker { name, text }) => Body::Marker(pb::MarkerPart { name, text }),
@@ -270,7 +270,7 @@ fn read_result(field: &str, result: pb::ToolResultPart) -> Result<ToolResult> {
         attachments: attachments?,
         start_time: read_optional_time(&format!("{field}.start_time"), result.start_time)?,
         end_time: read_optional_time(&format!("{field}.end_time"), result.end_time)?,
-        call_message_id: result.call_message_id,
+        answers: result.call_message_id.into(),
     })
 }
 

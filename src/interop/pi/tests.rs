@@ -3,7 +3,7 @@
 use crate::interop::tests::{check, compactions, ids, messages, problems, read, record_kinds, texts};
 use crate::interop::{Entry, Format, Options, REST_RECORD, Transcript, parse};
 use crate::model::message::{FinishReason, MessageKind, Role};
-use crate::model::part::{MediaSource, Opaque, PartBody, Record, ResultStatus, ToolCall, ToolResult};
+use crate::model::part::{Answers, MediaSource, Opaque, PartBody, Record, ResultStatus, ToolCall, ToolResult};
 use crate::model::time::Timestamp;
 use serde_json::{Value, json};
 
@@ -314,7 +314,7 @@ fn a_context_edit_names_its_target_and_what_stands_in_its_place() {
             attachments: Vec::new(),
             start_time: None,
             end_time: None,
-            call_message_id: None,
+            answers: Answers::Nearest,
         })
     };
     let call = ToolCall {

@@ -12,7 +12,9 @@ use crate::model::ids::{CompactionId, MessageId, PartId, SessionId};
 use crate::model::layout::{Layout, Place, Span};
 use crate::model::mark::{CompactedMark, Mark, MarkBody};
 use crate::model::message::{Finish, FinishReason, Message, MessageKind, Role};
-use crate::model::part::{Marker, Media, MediaSource, Opaque, Part, PartBody, ResultStatus, ToolCall, ToolResult};
+use crate::model::part::{
+    Answers, Marker, Media, MediaSource, Opaque, Part, PartBody, ResultStatus, ToolCall, ToolResult,
+};
 use crate::model::time::Timestamp;
 use crate::model::usage::ModelWindow;
 use crate::model::view::{Pruned, SourceMessage, View};
@@ -216,7 +218,7 @@ impl World {
             attachments,
             start_time: None,
             end_time: None,
-            call_message_id: None,
+            answers: Answers::Nearest,
         })
     }
 

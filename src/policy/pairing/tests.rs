@@ -5,7 +5,7 @@ use uuid::Uuid;
 
 use super::*;
 use crate::model::ids::{MessageId, PartId};
-use crate::model::part::{Media, MediaSource, Opaque, ToolCall};
+use crate::model::part::{Answers, Media, MediaSource, Opaque, ToolCall};
 use crate::model::view::Shortened;
 
 const INTERRUPTED: &str = "interrupted";
@@ -24,7 +24,7 @@ fn result(call_id: &str, output: &str, attachments: Vec<Media>) -> PartBody {
         attachments,
         start_time: None,
         end_time: None,
-        call_message_id: None,
+        answers: Answers::Nearest,
     })
 }
 

@@ -3,7 +3,7 @@
 use super::{DiskUsage, Number as _, decode_plain, with_check, without_check};
 use crate::limits;
 use crate::model::part::{
-    Marker, Media, MediaSource, Opaque, PartBody, Record, ResultStatus, Step, ToolCall, ToolResult,
+    Answers, Marker, Media, MediaSource, Opaque, PartBody, Record, ResultStatus, Step, ToolCall, ToolResult,
 };
 use crate::model::time::Timestamp;
 use crate::store::error::{Error, Result};
@@ -60,8 +60,6 @@ struct DiskResult {
     start_time: Option<i64>,
     #[prost(int64, optional, tag = "6")]
     end_time: Option<i64>,
-    #[prost(string, optional, tag = "7")]
-    call_message_id: Option<String>,
 }
 
 /// Two texts and a usage or some bytes: enough for markers, steps, opaque blocks and records.
@@ -254,7 +252,6 @@ pub(crate) fn encode_part(body: &PartBody, metadata_json: Option<&str>, salt: [u
             attachments: result.attachments.iter().map(|media| media_to_disk(media, &mut blobs)).collect(),
             start_time: micros(result.start_time),
             end_time: micros(result.end_time),
-            call_message_id: result.call_message_id.clone(),
         }),
         PartBody::Media(media) => DiskBody::Media(media_to_disk(media, &mut blobs)),
         PartBody::Marker(marker) => DiskBody::Marker(DiskPair {
@@ -347,7 +344,7 @@ pub(crate) fn decode_part(
                 .collect::<Result<_>>()?,
             start_time: time(result.start_time),
             end_time: time(result.end_time),
-            call_message_id: result.call_message_id,
+            answers: Answers::Nearest,
         }),
         DiskBody::Media(media) => PartBody::Media(media_from_disk(media, blobs)?),
         DiskBody::Marker(pair) => PartBody::Marker(Marker { name: pair.first, text: pair.second }),

@@ -11,7 +11,7 @@ use longhand::pb::session_service_client::SessionServiceClient;
 use longhand_attack::daemon::{self, Daemon};
 use longhand_attack::storage::cuts::{self, Options, Report, Sabotage};
 use longhand_attack::storage::faults::{self, Stage};
-use longhand_attack::storage::running::Running;
+use longhand_attack::storage::running::{Running, panics};
 use longhand_attack::vfs::{Call, Disk, FAILURES, Failure, Fault, VARIABLE, scratch};
 use std::path::Path;
 
@@ -19,21 +19,28 @@ const SEED: u64 = 20_261_122;
 /// The layer beneath SQLite and what it notes of panics are the process's, so that one test runs at a time.
 static ALONE: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
 
+/// Waits until no other test runs, and forgets the panics of those that failed.
+async fn alone() -> tokio::sync::MutexGuard<'static, ()> {
+    let alone = ALONE.lock().await;
+    panics();
+    alone
+}
+
 async fn power_cuts(cuts: usize, durability: Durability, sabotage: Option<Sabotage>) -> Report {
     cuts::run(Options { seed: SEED, cuts, durability, sabotage }).await.expect("the experiment works")
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_was_acknowledged_survives_power_cuts() {
-    let _alone = ALONE.lock().await;
-    let report = power_cuts(12, Durability::Full, None).await;
+    let _alone = alone().await;
+    let report = power_cuts(20, Durability::Full, None).await;
     assert_eq!(report.findings, Vec::<String>::new());
     assert!(report.unsynced > 0 && report.torn > 0 && report.twice > 0, "{report}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn without_a_sync_at_every_commit_a_power_cut_takes_the_end_and_nothing_before_it() {
-    let _alone = ALONE.lock().await;
+    let _alone = alone().await;
     let report = power_cuts(6, Durability::ProcessCrash, None).await;
     assert_eq!(report.findings, Vec::<String>::new());
     assert!(report.unsynced > 0, "{report}");
@@ -41,28 +48,28 @@ async fn without_a_sync_at_every_commit_a_power_cut_takes_the_end_and_nothing_be
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_disk_that_forgets_its_syncs_is_found_out() {
-    let _alone = ALONE.lock().await;
+    let _alone = alone().await;
     let report = power_cuts(3, Durability::Full, Some(Sabotage::ForgetSyncs)).await;
     assert!(report.findings.iter().any(|finding| finding.contains("was acknowledged and is gone")), "{report}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_store_that_syncs_more_seldom_than_it_says_is_found_out() {
-    let _alone = ALONE.lock().await;
+    let _alone = alone().await;
     let report = power_cuts(3, Durability::Full, Some(Sabotage::SyncSeldom)).await;
     assert!(report.findings.iter().any(|finding| finding.contains("was acknowledged and is gone")), "{report}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_call_that_fails_makes_nobody_believe_what_is_not_so() {
-    let _alone = ALONE.lock().await;
+    let _alone = alone().await;
     let findings = faults::drawn(SEED, FAILURES.len(), FAILURES, &faults::STAGES).await.expect("the experiment works");
     assert_eq!(findings, Vec::<String>::new());
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_write_that_is_taken_for_done_without_being_done_is_found_out() {
-    let _alone = ALONE.lock().await;
+    let _alone = alone().await;
     let findings =
         faults::drawn(SEED, 3, &[(Call::Write, Failure::Lie)], &[Stage::Living]).await.expect("the experiment works");
     assert!(!findings.is_empty());
@@ -70,7 +77,7 @@ async fn a_write_that_is_taken_for_done_without_being_done_is_found_out() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_answer_that_cannot_be_read_does_not_deny_the_write_behind_it() {
-    let _alone = ALONE.lock().await;
+    let _alone = alone().await;
     let mut lost = 0;
     for nth in 1.. {
         let root = scratch().expect("a folder");
@@ -117,7 +124,7 @@ fn message(number: usize) -> pb::NewMessage {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_daemon_whose_disk_fails_to_sync_acknowledges_nothing_more_and_keeps_what_it_did() {
-    let _alone = ALONE.lock().await;
+    let _alone = alone().await;
     let root = scratch().expect("a folder");
     let directory = root.path().join("data");
     let attack = Path::new(env!("CARGO_BIN_EXE_attack"));

@@ -1,6 +1,6 @@
 use super::*;
 use crate::model::message::FinishReason;
-use crate::model::part::{ResultStatus, ToolCall, ToolResult};
+use crate::model::part::{Answers, ResultStatus, ToolCall, ToolResult};
 use crate::policy::presets;
 use proptest::prelude::*;
 
@@ -49,7 +49,7 @@ fn tool(number: usize, tokens: usize) -> [Happening; 2] {
         attachments: Vec::new(),
         start_time: None,
         end_time: None,
-        call_message_id: None,
+        answers: Answers::Nearest,
     };
     [
         message(Role::Assistant, vec![PartBody::ToolCall(call)], Some(finish(FinishReason::ToolCalls, None))),

@@ -1,5 +1,6 @@
 use super::*;
 use crate::model::ids::{MessageId, SessionId};
+use crate::model::part::Answers;
 use crate::model::time::Timestamp;
 use crate::model::usage::Usage;
 use uuid::Uuid;
@@ -23,7 +24,7 @@ fn result(status: ResultStatus) -> PartBody {
         attachments: images(),
         start_time: Some(Timestamp(-1)),
         end_time: Some(Timestamp(1_000_001)),
-        call_message_id: None,
+        answers: Answers::Nearest,
     })
 }
 

@@ -9,7 +9,7 @@ use super::extract;
 use crate::model::compaction::Level;
 use crate::model::ids::{MessageId, PartId, SessionId};
 use crate::model::message::{Finish, Message, MessageKind, Role};
-use crate::model::part::{Part, PartBody, ResultStatus, ToolCall, ToolResult};
+use crate::model::part::{Answers, Part, PartBody, ResultStatus, ToolCall, ToolResult};
 use crate::model::time::Timestamp;
 use crate::model::view::SourceMessage;
 use crate::policy::presets;
@@ -65,7 +65,7 @@ impl Talk {
             attachments: Vec::new(),
             start_time: None,
             end_time: None,
-            call_message_id: None,
+            answers: Answers::Nearest,
         };
         let call = ToolCall { call_id, tool: tool.to_owned(), input_json: input.to_string(), ..ToolCall::default() };
         self.say(Role::Assistant, vec![PartBody::ToolCall(call)]).say(Role::Tool, vec![PartBody::ToolResult(result)])

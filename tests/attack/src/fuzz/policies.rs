@@ -6,7 +6,7 @@ use anyhow::Result;
 use longhand::model::ids::{CompactionId, MessageId, PartId, SessionId};
 use longhand::model::layout::Layout;
 use longhand::model::message::{Finish, FinishReason, Message, MessageKind, Role};
-use longhand::model::part::{Media, MediaSource, Part, PartBody, ResultStatus, ToolCall, ToolResult};
+use longhand::model::part::{Answers, Media, MediaSource, Part, PartBody, ResultStatus, ToolCall, ToolResult};
 use longhand::model::time::Timestamp;
 use longhand::model::usage::{ModelWindow, Usage};
 use longhand::model::view::SourceMessage;
@@ -80,7 +80,7 @@ fn history() -> Vec<SourceMessage> {
         let attachments = vec![Media { mime_type: "image/png".to_owned(), name: "a.png".to_owned(), source }];
         PartBody::ToolResult(ToolResult {
             call_id: id.to_owned(),
-            call_message_id: None,
+            answers: Answers::Nearest,
             status: ResultStatus::Completed,
             output,
             attachments,

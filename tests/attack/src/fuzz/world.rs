@@ -10,7 +10,7 @@ use longhand::grpc;
 use longhand::model::compaction::CompactionKind;
 use longhand::model::message::{Finish, FinishReason, MessageKind, NewMessage, Role};
 use longhand::model::part::{
-    Marker, Media, MediaSource, NewPart, Opaque, PartBody, Record, ResultStatus, Step, ToolCall, ToolResult,
+    Answers, Marker, Media, MediaSource, NewPart, Opaque, PartBody, Record, ResultStatus, Step, ToolCall, ToolResult,
 };
 use longhand::model::usage::{ModelWindow, Usage};
 use longhand::scheduler::{self, Scheduler};
@@ -217,7 +217,7 @@ fn turn(number: usize) -> Vec<NewMessage> {
     });
     let result = PartBody::ToolResult(ToolResult {
         call_id: format!("c{number}"),
-        call_message_id: None,
+        answers: Answers::Nearest,
         status: ResultStatus::Completed,
         // Long enough that older ones are pruned.
         output: "a line of output\n".repeat(7_000),

@@ -25,7 +25,7 @@ const LONG_LIVES: u64 = 4;
 /// Checks that run at the same time: they wait for one another's threads more than for the processor.
 const AT_ONCE: usize = 4;
 /// One of so many cuts is followed by another one, while the store comes up again or shortly after.
-const TWICE: u32 = 4;
+const TWICE: usize = 4;
 
 /// A fault in the experiment itself, to see that it is found out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -187,7 +187,7 @@ async fn one(options: Options, life: Arc<Life>, number: u64, cut: usize) -> Resu
         Durability::Full => Promise::All,
         Durability::ProcessCrash => Promise::Beginning,
     };
-    let twice = promise == Promise::All && options.sabotage.is_none() && chance.random_ratio(1, TWICE);
+    let twice = promise == Promise::All && options.sabotage.is_none() && cut % TWICE == TWICE - 1;
     let (left, client) = if twice { cut_again(left, client, &mut chance).await? } else { (left, client) };
     let name = format!(
         "life {number}, cut {cut} behind change {moment}, {damage:?}{}",

@@ -10,7 +10,7 @@ use longhand::app::Durability;
 use longhand::app::sessions::NewSession;
 use longhand::model::compaction::CompactionKind;
 use longhand::model::message::{Finish, FinishReason, MessageKind, NewMessage, Role};
-use longhand::model::part::{Media, MediaSource, NewPart, PartBody, ResultStatus, ToolCall, ToolResult};
+use longhand::model::part::{Answers, Media, MediaSource, NewPart, PartBody, ResultStatus, ToolCall, ToolResult};
 use longhand::model::usage::{ModelWindow, Usage};
 use rand::Rng as _;
 use rand::rngs::StdRng;
@@ -432,7 +432,7 @@ fn result(call: &str, output: String) -> NewMessage {
     let mut message = say(&format!("t{call}"), Role::Tool, "");
     message.parts = vec![NewPart::new(PartBody::ToolResult(ToolResult {
         call_id: call.to_owned(),
-        call_message_id: None,
+        answers: Answers::Nearest,
         status: ResultStatus::Completed,
         output,
         attachments: Vec::new(),
