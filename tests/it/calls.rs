@@ -1,15 +1,19 @@
 //! P9: equal call ids of several writers are not mixed up, and a result may name its call's message.
 
-use crate::support::{TestApp, by, call, conversation, result, text};
+use crate::support::{TestApp, block_on, by, call, cases, conversation, result, text};
 use longhand::app::append::OpenPart;
 use longhand::app::compactions::NewSummary;
 use longhand::app::context::Context;
 use longhand::app::sessions::ForkPoint;
 use longhand::app::{Error, Reason};
-use longhand::model::message::{NewMessage, Role};
+use longhand::model::message::{Message, NewMessage, Role};
 use longhand::model::part::{Answers, NewPart, PartBody};
+use longhand::model::view::SourceMessage;
+use longhand::policy::calls::Calls;
 use longhand::policy::pairing;
 use longhand::store::Caller;
+use proptest::prelude::*;
+use proptest::test_runner::{Config, TestRunner};
 
 async fn write(test: &TestApp, session: &str, actor: &str, messages: Vec<NewMessage>) -> Result<(), Error> {
     test.app.append(session, messages, None, None, by(actor)).await.map(drop)
@@ -263,4 +267,67 @@ async fn a_reader_sees_which_call_a_result_answers() {
     let stored = test.history(&session).await;
     let PartBody::ToolResult(found) = &stored[2].parts[0].body else { panic!("a result") };
     assert_eq!(found.answers, Answers::In(stored[0].id.to_string()));
+}
+
+/// A line of a conversation with two call ids.
+fn line() -> impl Strategy<Value = String> {
+    let id = || prop_oneof![2 => Just("c"), 1 => Just("d")];
+    prop_oneof![
+        2 => id().prop_map(|id| format!("a \"calls\" call={id}")),
+        1 => (id(), id()).prop_map(|(one, two)| format!("a \"calls\" call={one} call={two}")),
+        3 => id().prop_map(|id| format!("t result={id}:x")),
+        1 => (id(), id()).prop_map(|(one, two)| format!("t result={one}:x result={two}:x")),
+        1 => Just("u \"words\"".to_owned()),
+    ]
+}
+
+/// The message of the call that each result answers, as the store found it and as the rule has it for the whole history.
+fn found_and_expected(history: &[Message]) -> (Vec<Option<String>>, Vec<Option<String>>) {
+    let mut found = Vec::new();
+    let mut sources: Vec<SourceMessage> = Vec::new();
+    for message in history {
+        let mut message = message.clone();
+        for part in &mut message.parts {
+            if let PartBody::ToolResult(result) = &mut part.body {
+                found.push(std::mem::take(&mut result.answers).message().map(str::to_owned));
+            }
+        }
+        sources.push(SourceMessage { message: message.into(), place: None, pruned: Vec::new(), counts: None });
+    }
+    let calls = Calls::of(&sources);
+    let answered = calls.by_result();
+    let parts = sources.iter().flat_map(|source| &source.message.parts);
+    let results = parts.filter(|part| matches!(part.body, PartBody::ToolResult(_)));
+    let expected = results.map(|part| answered.get(&part.id).map(|called| called.source.message.id.to_string()));
+    (found, expected.collect())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_result_answers_the_call_that_the_rule_says_however_it_came() {
+    let batches = prop::collection::vec((0_usize..3, prop::collection::vec(line(), 1..6)), 1..10);
+    let config = Config { cases: cases(48), max_shrink_iters: 200, failure_persistence: None, ..Config::default() };
+    let outcome = TestRunner::new(config).run(&(batches, any::<bool>()), |(batches, forks)| {
+        block_on(async {
+            let test = TestApp::start().await;
+            let mut session = test.quiet_session().await;
+            for (number, (actor, lines)) in batches.iter().enumerate() {
+                let actor = ["one", "two", "three"][*actor];
+                let numbered = lines.iter().enumerate().map(|(line, said)| {
+                    let (role, rest) = said.split_at(1);
+                    format!("{role}{number}x{line}{rest}")
+                });
+                let talk: Vec<String> = numbered.collect();
+                say(&test, &session, actor, &talk.join("\n")).await;
+                if forks && number == batches.len() / 2 {
+                    let at = ForkPoint::default();
+                    let fork = test.app.fork_session(&session, at, None, String::new(), Caller::default()).await;
+                    session = fork.expect("forked").0.session.id.to_string();
+                }
+            }
+            let (found, expected) = found_and_expected(&test.history(&session).await);
+            prop_assert_eq!(found, expected);
+            Ok(())
+        })
+    });
+    outcome.unwrap_or_else(|failure| panic!("{failure}"));
 }
