@@ -108,7 +108,8 @@ async fn known(client: &mut Client, session: &str, at: Option<i64>, message: &pb
             } else {
                 let there: Vec<pb::Part> = message.parts.iter().map(content::sent).collect();
                 let is_whole = at.is_some() || there.len() == state.message.parts.len();
-                !is_whole || !state.message.parts.starts_with(&there)
+                let written: Vec<pb::Part> = state.message.parts.iter().map(content::sent).collect();
+                !is_whole || !written.starts_with(&there)
             }
         }
     };

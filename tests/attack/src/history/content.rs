@@ -113,9 +113,14 @@ fn hash(bytes: &[u8]) -> u64 {
     hasher.finish()
 }
 
-/// A part as a client sends it: without what the server adds.
+/// A part as a client sends it: without what the server adds. That may be the message of a result's call, which views are
+/// checked for.
 pub(super) fn sent(part: &pb::Part) -> pb::Part {
-    pb::Part { part_id: String::new(), revision: 0, ..part.clone() }
+    let mut part = pb::Part { part_id: String::new(), revision: 0, ..part.clone() };
+    if let Some(Body::ToolResult(result)) = &mut part.body {
+        result.call_message_id = None;
+    }
+    part
 }
 
 /// The fingerprint of parts.
