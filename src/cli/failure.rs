@@ -85,6 +85,11 @@ pub(super) fn reason(status: &Status) -> Option<String> {
     status.get_details_error_info().map(|info| info.reason)
 }
 
+/// Whether the daemon refused only because it had too much to do, and said when to ask again.
+pub(super) fn passes(status: &Status) -> bool {
+    status.get_details_retry_info().is_some()
+}
+
 /// What somebody at a terminal can do about a refusal.
 fn hint(reason: &str) -> Option<&'static str> {
     match reason {

@@ -289,8 +289,15 @@ impl Scheduler {
         let now = self.clock.now();
         let mut next_idle = self.store.next_idle().await?;
         if next_idle.is_some_and(|instant| instant <= now) {
-            self.store.wake_idle().await?;
-            next_idle = self.store.next_idle().await?;
+            // A write: on a full disk, or behind a full queue, idle sessions wait for the next tick, and nothing else does.
+            match self.store.wake_idle().await {
+                Ok(()) => next_idle = self.store.next_idle().await?,
+                Err(store::Error::Closed) => return Err(store::Error::Closed),
+                Err(error) => {
+                    tracing::warn!(%error, "idle sessions are looked at later");
+                    next_idle = None;
+                }
+            }
         }
         let many = i64::try_from(limits::JOB_QUEUE_MAX / 4 + state.passed_over()).unwrap_or(i64::MAX);
         let due = self.store.due_sessions(many).await?;

@@ -264,13 +264,14 @@ pub(crate) async fn plan(tx: &mut Tx<'_>, claim: &Claim, planned: Planned) -> Re
 }
 
 /// Ends the job that runs for a session when what it is to summarize is not what it was any more. The session's marks are
-/// given as they are now; the caller ends the mutation.
+/// given as they are now, or as they will be with the next one; the caller ends the mutation.
 pub(super) async fn recheck(tx: &mut Tx<'_>, key: i64, caller: &Caller, all: &[Mark]) -> Result<()> {
     let Some(job) = live_row(tx, key).await? else { return Ok(()) };
     let Some(Held { planned: Some(planned), .. }) = tx.claims.held.get(&job.row) else { return Ok(()) };
     let base = job.compaction.base_revision.unwrap_or(job.asked_revision);
     let Planned { covered, tail_start } = planned.clone();
-    let now = tx.loaded(key)?.revision;
+    let newest = all.last().map_or(0, |mark| mark.revision);
+    let now = tx.loaded(key)?.revision.max(newest);
     if fold::still_applies(all, base, &covered, tail_start, now) {
         return Ok(());
     }

@@ -50,6 +50,11 @@ pub(super) async fn redo(tx: &mut Tx<'_>, lineage: &Lineage, caller: &Caller, ma
         Change::Reduction(compaction) => (EventBody::CompactionRedone { compaction }, Some(compaction)),
         Change::Rewrite(rewrite) => (EventBody::RewriteRedone(rewrite), None),
     };
+    // In front of the event of the redo, which is the one that the receipt names.
+    let mut after = marks.clone();
+    let revision = tx.next_revision(lineage.key)?;
+    after.push(Mark { revision, body: MarkBody::Undone { mark: reversal.target } });
+    claims::recheck(tx, lineage.key, caller, &after).await?;
     let at = reverse(tx, lineage, caller, marks, reversal, &body).await?;
     if let Some(compaction) = compaction {
         jobs::undone(tx, lineage.key, compaction, None).await?;

@@ -66,10 +66,10 @@ pub struct Lookup {
 /// Words on their way into the index.
 #[derive(Clone)]
 pub(crate) struct AddWords {
-    session: i64,
-    after: Revision,
-    upto: Revision,
-    rows: Vec<(i64, String)>,
+    pub(super) session: i64,
+    pub(super) after: Revision,
+    pub(super) upto: Revision,
+    pub(super) rows: Vec<(i64, String)>,
 }
 
 /// A word as it stands in the index.

@@ -26,7 +26,7 @@ use crate::telemetry::failpoint;
 use sqlx::{Connection as _, SqliteConnection};
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::{Semaphore, mpsc, oneshot, watch};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
@@ -100,6 +100,8 @@ pub(crate) enum Reply {
 struct Envelope {
     command: Command,
     reply: oneshot::Sender<Result<Reply>>,
+    /// Its content's share of the room. Its sender may be gone long before it is written.
+    room: OwnedSemaphorePermit,
 }
 
 /// Sends commands to the writer.
@@ -113,10 +115,10 @@ pub(crate) struct WriterHandle {
 impl WriterHandle {
     /// Sends a command and waits until what it did is durable.
     pub(crate) async fn send(&self, command: Command) -> Result<Reply> {
-        // Given back when the answer is there: what is written waits no longer.
-        let _room = self.room.try_acquire_many(kibibytes(command.bytes())).map_err(|_| Error::Busy)?;
+        let many = kibibytes(command.bytes());
+        let room = self.room.clone().try_acquire_many_owned(many).map_err(|_| Error::Busy)?;
         let (reply, answer) = oneshot::channel();
-        self.commands.try_send(Envelope { command, reply }).map_err(|error| match error {
+        self.commands.try_send(Envelope { command, reply, room }).map_err(|error| match error {
             mpsc::error::TrySendError::Full(_) => Error::Busy,
             mpsc::error::TrySendError::Closed(_) => Error::Closed,
         })?;
@@ -230,8 +232,13 @@ impl Writer {
 
     /// One transaction for all; if it fails, one for each, so that a bad command hurts only itself.
     async fn commit_all(&mut self, batch: Vec<Envelope>) {
-        let (commands, replies): (Vec<_>, Vec<_>) =
-            batch.into_iter().map(|envelope| (envelope.command, envelope.reply)).unzip();
+        // The content waits until it is written.
+        let mut rooms = Vec::with_capacity(batch.len());
+        let open = |Envelope { command, reply, room }| {
+            rooms.push(room);
+            (command, reply)
+        };
+        let (commands, replies): (Vec<_>, Vec<_>) = batch.into_iter().map(open).unzip();
         let together = match commands.len() {
             1 => None,
             _ => match self.commit(commands.clone()).await {
@@ -466,5 +473,25 @@ impl Command {
                 Reply::Done
             }
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures::FutureExt as _;
+
+    #[tokio::test]
+    async fn content_that_waits_keeps_its_room_when_its_sender_is_gone() {
+        let (commands, mut waiting) = mpsc::channel(4);
+        let handle = WriterHandle { commands, room: Arc::new(Semaphore::new(2)) };
+        let words = || {
+            let rows = vec![(1, "x".repeat(2_048))];
+            Command::AddWords(AddWords { session: 1, after: 0, upto: 1, rows })
+        };
+        assert!(handle.send(words()).now_or_never().is_none(), "it waits, and its sender goes");
+        assert!(matches!(handle.send(words()).now_or_never(), Some(Err(Error::Busy))));
+        drop(waiting.recv().await);
+        assert!(handle.send(words()).now_or_never().is_none(), "there is room again");
     }
 }

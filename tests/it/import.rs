@@ -80,7 +80,9 @@ fn a_message_that_the_daemon_refuses_is_kept_as_a_record_and_the_import_goes_on(
     let home = tempfile::tempdir().expect("a folder");
     let file = home.path().join("odd.jsonl");
     let name = "n".repeat(limits::NAME_BYTES_MAX + 1);
-    let call = json!({"type": "toolCall", "id": "c1", "name": name, "arguments": {"path": "big"}});
+    // As JSON in JSON, the message is larger than a record can be.
+    let quotes = "\"".repeat(limits::MESSAGE_BYTES_MAX * 2 / 5);
+    let call = json!({"type": "toolCall", "id": "c1", "name": name, "arguments": {"text": quotes}});
     let mut lines = large();
     lines.truncate(2);
     lines.push(entry("b", Some("a"), json!({"role": "assistant", "content": [call], "stopReason": "toolUse"})));
@@ -90,9 +92,10 @@ fn a_message_that_the_daemon_refuses_is_kept_as_a_record_and_the_import_goes_on(
     let report = daemon.json(&["import", &file.display().to_string()]).remove(0);
     let session = report["sessions"][0]["session_id"].as_str().expect("a session").to_owned();
     let shown = daemon.json(&["show", &session, "--records"]);
-    let refused = shown.iter().find(|message| message["clientId"] == "b").expect("it is there");
-    assert_eq!(refused["parts"][0]["record"]["kind"], "refused");
-    assert!(refused["parts"][0]["record"]["data"].as_str().is_some_and(|data| data.contains(&name)));
+    let refused = shown.iter().filter(|message| message["parts"][0]["record"]["kind"] == "refused");
+    let data = refused.map(|message| message["parts"][0]["record"]["data"].as_str().expect("text"));
+    let whole: Value = serde_json::from_str(&data.collect::<String>()).expect("the message as JSON");
+    assert_eq!((&whole["clientId"], &whole["parts"][0]["toolCall"]["tool"]), (&json!("b"), &json!(name)));
     assert!(shown.iter().any(|message| message["clientId"] == "c"), "what follows is written too");
     let again = daemon.json(&["import", &file.display().to_string()]).remove(0);
     assert_eq!(again["written"], 0, "the same command has nothing left to do");

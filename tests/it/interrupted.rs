@@ -3,10 +3,11 @@
 
 use crate::provider::fake::{FakeProvider, Protocol, Scene};
 use crate::provider::{PATIENT, configured};
-use crate::support::{Line, ScriptedSummarizer, TestApp, Watch, conversation, filler, shown, soon, text, turns};
+use crate::support::{Line, ScriptedSummarizer, TestApp, Watch, conversation, filler, once, shown, soon, text, turns};
 use futures::future::BoxFuture;
 use longhand::app::Reason;
 use longhand::app::compactions::{NewSummary, Wanted};
+use longhand::app::undo::Reversed;
 use longhand::limits;
 use longhand::model::compaction::{Compaction, CompactionKind, CompactionState};
 use longhand::model::event::{Event, EventBody, EventKind};
@@ -259,6 +260,28 @@ async fn an_undo_ends_the_compaction_that_runs() {
     before_a_beat("the next compaction", script.held()).await;
     test.app.undo(&session, None, Caller::default()).await.expect_err("nothing is left to undo");
     assert!(test.context(&session).await.pending.is_some(), "what could not be undone ended nothing");
+    assert_eq!(test.findings().await, []);
+}
+
+#[tokio::test]
+async fn a_redo_that_ends_the_compaction_that_runs_is_answered_also_when_it_is_asked_again() {
+    let lines = [Line::Say("S1".to_owned()), Line::Hold("S2".to_owned())];
+    let script = ScriptedSummarizer::new(lines);
+    let test = TestApp::with(script.clone()).await;
+    let session = due(&test).await;
+    let mut watch = test.watch().await;
+    watch.wait_for(EventKind::Compacted).await;
+    test.app.undo(&session, None, Caller::default()).await.expect("undone");
+    ask(&test, &session, "by hand").await;
+    script.held().await;
+    let running = pending(&test, &session).await;
+    let (redone, receipt) = test.app.redo(&session, None, once("redo", "r")).await.expect("redone");
+    assert_eq!(reason(watch.wait_for(EventKind::CompactionCancelled).await), "SUPERSEDED");
+    watch.wait_for(EventKind::CompactionRedone).await;
+    assert_eq!(state(&test, &running).await, CompactionState::Superseded);
+    assert!(matches!(&redone, Reversed::Reduction(compaction) if compaction.undone_revision.is_none()));
+    let again = test.app.redo(&session, None, once("redo", "r")).await.expect("answered again");
+    assert_eq!(again, (redone, receipt));
     assert_eq!(test.findings().await, []);
 }
 

@@ -7,6 +7,7 @@ use crate::cli::compactions::{self, is_live};
 use crate::cli::failure::{self, note};
 use crate::cli::json;
 use crate::clock::Clock;
+use crate::limits;
 use crate::pb;
 use anyhow::Context;
 use std::collections::HashMap;
@@ -185,12 +186,14 @@ impl Player {
                 let second = messages.split_off(messages.len() / 2);
                 waiting.push(second);
                 waiting.push(messages);
-            } else if let Some(record) = messages.pop().map(as_record).transpose()?.flatten() {
-                note(&format!("kept as a record: {}", failure::line(&error)));
-                waiting.push(vec![record]);
-            } else {
+                continue;
+            }
+            let records = messages.pop().map(as_records).transpose()?.unwrap_or_default();
+            if records.is_empty() {
                 return Err(error);
             }
+            note(&format!("kept as a record: {}", failure::line(&error)));
+            waiting.extend(records.into_iter().rev().map(|record| vec![record]));
         }
         Ok(())
     }
@@ -289,22 +292,34 @@ impl Player {
     }
 }
 
-/// A message as a record that holds all of it, as JSON; none for one that is a record already.
-fn as_record(message: pb::NewMessage) -> anyhow::Result<Option<pb::NewMessage>> {
+/// A message that the daemon will never take, as records: its JSON may be larger than one record can be, so that it is
+/// kept in pieces. None for what is a record already.
+fn as_records(message: pb::NewMessage) -> anyhow::Result<Vec<pb::NewMessage>> {
     if message.kind() == pb::MessageKind::Record {
-        return Ok(None);
+        return Ok(Vec::new());
     }
-    let data = json::encode(&message)?;
-    let body = pb::part::Body::Record(pb::RecordPart { kind: REFUSED_RECORD.to_owned(), data });
-    Ok(Some(pb::NewMessage {
-        client_id: message.client_id,
-        role: pb::Role::System.into(),
-        kind: pb::MessageKind::Record.into(),
-        parts: vec![pb::Part { body: Some(body), ..pb::Part::default() }],
-        finish: Some(pb::Finish::default()),
-        origin_time: message.origin_time,
-        ..pb::NewMessage::default()
-    }))
+    let text = json::encode(&message)?;
+    let mut rest = text.as_str();
+    let mut records = Vec::new();
+    while !rest.is_empty() {
+        let (piece, more) = rest.split_at(rest.floor_char_boundary(limits::MESSAGE_BYTES_MAX / 2));
+        rest = more;
+        let number = records.len() + 1;
+        let client_id = message.client_id.as_ref();
+        let client_id =
+            client_id.map(|id| if number == 1 { id.clone() } else { format!("{id}:{REFUSED_RECORD}:{number}") });
+        let record = pb::RecordPart { kind: REFUSED_RECORD.to_owned(), data: piece.to_owned() };
+        records.push(pb::NewMessage {
+            client_id,
+            role: pb::Role::System.into(),
+            kind: pb::MessageKind::Record.into(),
+            parts: vec![pb::Part { body: Some(pb::part::Body::Record(record)), ..pb::Part::default() }],
+            finish: Some(pb::Finish::default()),
+            origin_time: message.origin_time,
+            ..pb::NewMessage::default()
+        });
+    }
+    Ok(records)
 }
 
 /// Sends a request, and again as long as the daemon has no room for it.
@@ -312,7 +327,7 @@ async fn unless_busy<T>(mut send: impl AsyncFnMut() -> Result<T, Status>) -> Res
     let mut tries = 1;
     loop {
         match send().await {
-            Err(status) if tries < TRIES_MAX && failure::reason(&status).as_deref() == Some("STORE_BUSY") => {
+            Err(status) if tries < TRIES_MAX && failure::passes(&status) => {
                 tries += 1;
                 tokio::time::sleep(RETRY_WAIT).await;
             }

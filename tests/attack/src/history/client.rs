@@ -188,13 +188,14 @@ impl Client {
         lock(&self.world.record.asked).insert(key.clone(), asked);
         let twin = if self.rng.random_bool(0.04) {
             let (channel, copy) = (self.connection(), named(request.clone(), &self.name));
-            Some(tokio::spawn(async move { M::send(channel, copy).await }))
+            let sending = async move { M::send(channel, copy).await };
+            Some(tokio::spawn(tokio::time::timeout(ANSWER_TIME_MAX, sending)))
         } else {
             None
         };
         let mut outcome = self.ask(&request).await;
         let copy = match twin {
-            Some(twin) => twin.await.ok().and_then(Result::ok),
+            Some(twin) => twin.await.ok().and_then(Result::ok).and_then(Result::ok),
             None => None,
         };
         // Whichever came first was refused, the other one came when the session could take it again.

@@ -77,6 +77,7 @@ const REASONS: &[(Code, &[&str])] = &[
 
 /// Reasons that say that the daemon or its store failed. None may be seen while neither does.
 const FAULTS: &[&str] = &[
+    "ANSWER_LOST",
     "INTERNAL",
     "ROW_CORRUPT",
     "OUTCOME_UNCERTAIN",
@@ -89,9 +90,9 @@ const FAULTS: &[&str] = &[
 ];
 
 /// Reasons that any method may give, and after which the same request can be sent again: the daemon stops, or has too
-/// much to do, or did what it was asked and could not say so.
+/// much to do.
 pub(super) const PASSING: &[&str] =
-    &["SHUTTING_DOWN", "STORE_BUSY", "TOO_MANY_VIEWS", "TOO_MANY_REQUESTS", "REQUEST_TIMED_OUT", "ANSWER_LOST"];
+    &["SHUTTING_DOWN", "STORE_BUSY", "TOO_MANY_VIEWS", "TOO_MANY_REQUESTS", "REQUEST_TIMED_OUT"];
 
 const PROTOS: [&str; 7] = [
     include_str!("../../../../proto/longhand/v1/session.proto"),
