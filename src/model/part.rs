@@ -59,6 +59,16 @@ impl PartBody {
         }
     }
 
+    /// Whether a stored part is the one that was sent. Its sender need not know which call its result answers.
+    pub fn is_as_sent(&self, sent: &Self) -> bool {
+        match (self, sent) {
+            (Self::ToolResult(stored), Self::ToolResult(sent)) if sent.answers == Answers::Nearest => {
+                ToolResult { answers: Answers::Nearest, ..stored.clone() } == *sent
+            }
+            _ => self == sent,
+        }
+    }
+
     /// Whether it is media, or brings media along.
     pub fn brings_media(&self) -> bool {
         match self {

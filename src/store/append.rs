@@ -1,7 +1,7 @@
 //! Plain appends: messages, parts, seals; `drafts` has the words of open parts. They need no precondition, so any number
 //! of writers interleave.
 
-use super::calls::{self, Holder, NamedCalls, names_calls, says_the_same};
+use super::calls::{self, Holder, NamedCalls, names_calls};
 use super::chain::{self, Digest};
 use super::codec;
 use super::counts::Counted;
@@ -215,7 +215,7 @@ async fn same(tx: &mut Tx<'_>, key: i64, id: Uuid, sent: &NewMessage) -> Result<
     let head = stored.role == sent.role && stored.kind == sent.kind && stored.model == sent.model;
     let parts = stored.parts.len() >= sent.parts.len()
         && stored.parts.iter().zip(&sent.parts).all(|(stored, sent)| {
-            says_the_same(&stored.body, &sent.body)
+            stored.body.is_as_sent(&sent.body)
                 && stored.client_id == sent.client_id
                 && stored.metadata_json == sent.metadata_json
         });
@@ -567,7 +567,7 @@ impl AppendParts {
 fn existing_part(there: &[Part], sent: &NewPart) -> Result<Option<Uuid>> {
     let Some(client_id) = &sent.client_id else { return Ok(None) };
     match there.iter().find(|part| part.client_id.as_ref() == Some(client_id)) {
-        Some(part) if says_the_same(&part.body, &sent.body) && part.metadata_json == sent.metadata_json => {
+        Some(part) if part.body.is_as_sent(&sent.body) && part.metadata_json == sent.metadata_json => {
             Ok(Some(part.id.0))
         }
         Some(_) => Err(Error::ClientIdReused { client_id: client_id.clone() }),

@@ -109,16 +109,6 @@ impl NamedCalls {
     }
 }
 
-/// Whether a stored part says what is sent again. A client need not know which call its result answers.
-pub(super) fn says_the_same(stored: &PartBody, sent: &PartBody) -> bool {
-    match (stored, sent) {
-        (PartBody::ToolResult(stored), PartBody::ToolResult(sent)) if sent.answers == Answers::Nearest => {
-            ToolResult { answers: Answers::Nearest, ..stored.clone() } == *sent
-        }
-        _ => stored == sent,
-    }
-}
-
 const WAITING: &str = "select writer, revision, position, message from tool_call \
      where session_id = $1 and call_id = $2 and revision <= $3 and answered_revision is null \
      and ($4 is null or writer = $4) and ($5 is null or message = $5) order by revision desc, position limit 1";

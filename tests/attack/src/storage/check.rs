@@ -365,7 +365,7 @@ async fn revisions(directory: &Path) -> Result<BTreeMap<String, Revision>> {
 
 /// Whether a message is what was sent; one that was sent open may have grown.
 fn is_same(sent: &NewMessage, there: &Message) -> bool {
-    let parts = sent.parts.iter().zip(&there.parts).all(|(sent, there)| sent.body == there.body);
+    let parts = sent.parts.iter().zip(&there.parts).all(|(sent, there)| there.body.is_as_sent(&sent.body));
     let whole = sent.finish.is_none() || (sent.parts.len() == there.parts.len() && there.sealed_revision.is_some());
     sent.role == there.role && sent.kind == there.kind && parts && whole && sent.parts.len() <= there.parts.len()
 }
