@@ -118,9 +118,9 @@ pub const EVENT_FRAME_BYTES: usize = 64 * 1024;
 pub const STALL_SECONDS_DEFAULT: u64 = 30;
 /// The longest that the configuration may say, in seconds.
 pub const STALL_SECONDS_MAX: u64 = 3_600;
-/// Bytes of all answers that are not written. Where they are more, streams wait with their next frame, and the answer is
-/// cut off whose client took something longest ago, if that was `IDLE_HOLDER_MS` ago; where they are twice as many, in
-/// any case.
+/// Bytes of all answers that are not written. Where they are more, those that have something unwritten wait with their
+/// next frame, and the answer is cut off whose client took something longest ago, if that was `IDLE_HOLDER_MS` ago; where
+/// they are twice as many, in any case.
 pub const ANSWERS_BYTES_MAX: usize = 256 * 1024 * 1024;
 /// A request up to this size is small: it waits for no room.
 pub const SMALL_REQUEST_BYTES: usize = 64 * 1024;

@@ -123,22 +123,22 @@ impl Room {
         tokio::time::timeout(wait, self.admitted(bytes)).await.ok()
     }
 
-    /// Waits until the room is not full, but not for longer than `IDLE_HOLDER_MS`: for those that add a little at a time.
-    pub async fn wait_while_full(self: &Arc<Self>) {
-        let patience = Duration::from_millis(limits::IDLE_HOLDER_MS);
-        drop(tokio::time::timeout(patience, self.admitted(0)).await);
+    /// Waits for room.
+    async fn admitted(self: &Arc<Self>, bytes: usize) -> Held {
+        self.until(bytes, |state| state.fits(bytes, self.bytes_max).then(|| self.admit(state, bytes))).await
     }
 
-    /// Waits for room. Holders that have not moved for a while give up meanwhile.
-    async fn admitted(self: &Arc<Self>, bytes: usize) -> Held {
+    /// Looks whenever something was freed until there is what is looked for. Holders that have not moved for a while make
+    /// room for so many bytes meanwhile.
+    async fn until<T>(&self, bytes: usize, mut look: impl FnMut(&mut State) -> Option<T>) -> T {
         loop {
             let freed = self.freed.notified();
             tokio::pin!(freed);
             freed.as_mut().enable();
             {
                 let mut state = self.state();
-                if state.fits(bytes, self.bytes_max) {
-                    return self.admit(&mut state, bytes);
+                if let Some(found) = look(&mut state) {
+                    return found;
                 }
                 state.make_room(bytes, self.bytes_max);
             }
@@ -222,6 +222,17 @@ impl Held {
         if bytes < before {
             self.room.freed.notify_waiters();
         }
+    }
+
+    /// Waits while the room is full and something of it is this holder's, but not for longer than `IDLE_HOLDER_MS`: for
+    /// one that can add more only then. One that holds nothing is up to date, and not kept waiting by others.
+    pub async fn wait_while_full(&self) {
+        let patience = Duration::from_millis(limits::IDLE_HOLDER_MS);
+        let may_add = |state: &mut State| {
+            let bytes = state.holders.get(&self.turn.load(Ordering::Relaxed)).map_or(0, |holder| holder.bytes);
+            (bytes == 0 || state.held < self.room.bytes_max).then_some(())
+        };
+        drop(tokio::time::timeout(patience, self.room.until(0, may_add)).await);
     }
 
     /// Notes progress.
@@ -321,22 +332,35 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_can_wait_does_so_while_the_room_is_full_and_not_for_ever() {
+    async fn who_adds_to_a_full_room_waits_until_what_it_had_is_gone_and_not_for_ever() {
         let room = Room::new(100);
-        let (moving, more) = (room.hold(90), room.hold(20));
-        moving.settle();
-        more.settle();
-        let waiting = tokio::spawn({
-            let room = room.clone();
-            async move { room.wait_while_full().await }
-        });
+        let (other, mut answers) = (room.hold(90), Vec::new());
+        other.settle();
+        for _ in 0..3 {
+            let answer = Arc::new(room.hold(20));
+            answer.settle();
+            answers.push(answer);
+        }
+        let waiting: Vec<_> = answers
+            .iter()
+            .map(|answer| {
+                let answer = answer.clone();
+                tokio::spawn(async move {
+                    let began = Instant::now();
+                    answer.wait_while_full().await;
+                    began.elapsed()
+                })
+            })
+            .collect();
         tokio::task::yield_now().await;
-        assert!(!waiting.is_finished());
-        drop(more);
-        waiting.await.expect("no panic");
-        let _more = room.hold(20);
-        room.wait_while_full().await;
-        assert_eq!(room.held_bytes(), 110, "it waits for a bounded time and holds nothing");
+        assert!(waiting.iter().all(|waiting| !waiting.is_finished()));
+        answers[1].shrink(20);
+        let mut waited = Vec::new();
+        for waiting in waiting {
+            waited.push(waiting.await.expect("no panic"));
+        }
+        let patience = Duration::from_millis(limits::IDLE_HOLDER_MS);
+        assert!(waited[1] < patience && waited[0] >= patience && waited[2] >= patience, "{waited:?}");
     }
 
     #[tokio::test(start_paused = true)]

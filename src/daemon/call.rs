@@ -179,7 +179,7 @@ async fn send_frames(
 ) -> Result<(), Halt> {
     loop {
         let next = async {
-            server.traffic.answers.wait_while_full().await;
+            unwritten.held.wait_while_full().await;
             body.frame().await
         };
         let frame = tokio::select! {
