@@ -207,3 +207,6 @@ async fn drain(scheduling: tokio::task::JoinHandle<()>, writer: tokio::task::Joi
 async fn listen_tcp(address: SocketAddr) -> Result<TcpListener, Error> {
     TcpListener::bind(address).await.map_err(|source| Error::Listen { address: address.to_string(), source })
 }
+
+#[cfg(test)]
+mod tests;

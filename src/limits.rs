@@ -118,17 +118,19 @@ pub const EVENT_FRAME_BYTES: usize = 64 * 1024;
 pub const STALL_SECONDS_DEFAULT: u64 = 30;
 /// The longest that the configuration may say, in seconds.
 pub const STALL_SECONDS_MAX: u64 = 3_600;
-/// Bytes of all answers that wait for their clients. Where they are more, the answer is cut off whose client has taken
-/// nothing for the longest time.
+/// Bytes of all answers that are not written. Where they are more, those that have something unwritten wait with their
+/// next frame, and the answer is cut off whose client took something longest ago, if that was `IDLE_HOLDER_MS` ago; where
+/// they are twice as many, in any case.
 pub const ANSWERS_BYTES_MAX: usize = 256 * 1024 * 1024;
 /// A request up to this size is small: it waits for no room.
 pub const SMALL_REQUEST_BYTES: usize = 64 * 1024;
 /// Bytes of all small requests that are not answered. Where they are more, the one is refused that is not complete and
-/// stood still for the longest time.
+/// moved longest ago, if that was `IDLE_HOLDER_MS` ago; where they are twice as many, in any case.
 pub const SMALL_REQUESTS_BYTES_MAX: usize = 64 * 1024 * 1024;
-/// Bytes of all larger requests that are not answered; others wait for room among them.
+/// Bytes of all larger requests: of those that append, edit or bring a summary until they are answered, of others until
+/// they are read. More wait for room among them.
 pub const REQUESTS_BYTES_MAX: usize = 128 * 1024 * 1024;
-/// Bytes that a request holds until its length is known, and that one holds whose length is never known.
+/// Bytes that a request holds until its length is known, and those that are left of one once it was read.
 pub const REQUEST_BYTES_MIN: usize = 4 * 1024;
 /// One message of a client of health or reflection: a name.
 pub const SIDE_REQUEST_BYTES_MAX: usize = 64 * 1024;
@@ -136,16 +138,21 @@ pub const SIDE_REQUEST_BYTES_MAX: usize = 64 * 1024;
 pub const REQUEST_WAIT_MS_MAX: u64 = 10_000;
 /// How long a client may take to send a request, from its headers to its end.
 pub const REQUEST_MS_MAX: u64 = 30_000;
-/// Bytes of all large views that are made, or read by their clients. One view alone may be larger.
+/// Bytes of all large views that are made, and of all views that wait for their clients. One view alone may be larger.
 pub const VIEWS_BYTES_MAX: usize = 512 * 1024 * 1024;
-/// A view from this size on is large.
+/// A view from this size on is large: it waits for room before it is made.
 pub const LARGE_VIEW_BYTES: usize = 8 * 1024 * 1024;
 /// How long a large view waits for room among the others.
 pub const VIEW_WAIT_MS_MAX: u64 = 10_000;
 /// Requests, or large views, that wait for room; more are refused at once.
 pub const ROOM_WAITERS_MAX: usize = 256;
-/// How long a request or a large view may stand still while others wait for its room.
+/// How long an answer, a request or a view may stand still while others need its room. A request that moves slower than
+/// it must to be complete in `REQUEST_MS_MAX` stands still.
 pub const IDLE_HOLDER_MS: u64 = 2_000;
+/// How long a daemon waits for others that are about to listen on the same socket …
+pub const SOCKET_LOCK_MS_MAX: u64 = 5_000;
+/// … and how often it looks whether they are done.
+pub const SOCKET_LOCK_RETRY_MS: u64 = 10;
 /// Open connections. Where they are more, one without a call is closed.
 pub const CONNECTIONS_MAX: usize = 4_096;
 /// Descriptors that connections leave to the store and the rest of the daemon.
@@ -158,7 +165,7 @@ pub const CONNECTION_STREAMS_MAX: u32 = 256;
 pub const STREAM_WINDOW_BYTES: u32 = 256 * 1024;
 /// The same for all requests of one connection.
 pub const CONNECTION_WINDOW_BYTES: u32 = 2 * 1024 * 1024;
-/// Bytes of one answer that the transport holds, within the windows that its client grants.
+/// Bytes of one answer that the transport takes at a time, within the windows that its client grants.
 pub const SEND_BUFFER_BYTES: usize = 64 * 1024;
 /// Headers of one request.
 pub const HEADERS_BYTES_MAX: u32 = 16 * 1024;

@@ -9,9 +9,11 @@ use crate::model::Revision;
 use crate::model::ids::MessageId;
 use crate::policy::branch::{self, BranchRules};
 use crate::scheduler::Books;
-use crate::store::{BranchSummary, Caller, Receipt};
+use crate::store::{self, BranchSummary, Caller, Receipt};
 use crate::summarizer::{Extractive, Summarizer as _, SummaryInput, SummaryOutput};
 use std::time::Duration;
+use tokio::sync::SemaphorePermit;
+use tokio::time::Instant;
 
 impl Longhand {
     /// Leaves everything after a message out of the conversation, or everything if the id is empty, and puts a summary of
@@ -35,7 +37,9 @@ impl Longhand {
             return Ok(receipt);
         }
         let after = if message.is_empty() { 0 } else { self.store().place(key, message).await?.last };
-        let source = self.store().source(key, None).await?;
+        let deadline = Instant::now() + Duration::from_millis(limits::BRANCH_SUMMARY_MS_MAX);
+        let _place = self.place_for_branch(deadline).await?;
+        let (source, held) = self.roomy_source(key, None).await?;
         let policy = self.parse_policy(&source.policy)?;
         let Some(rules) = branch::rules(&policy) else {
             return Err(Error::field("branch_summary", "cannot be made: the session's policy writes no summaries"));
@@ -60,9 +64,14 @@ impl Longhand {
             counting: policy.counting.clone(),
             instructions: branch::instructions(instructions),
         };
+        // The summary may take minutes, and needs no more than this.
+        drop((source, left));
+        if let Some(held) = &held {
+            held.resize(input.messages.iter().map(|source| store::weigh_bytes(&source.message)).sum());
+        }
         let id = MessageId(fresh_id());
         let books = BranchBooks::new(Books::new(self.shared.clock.clone(), 1), self.store().clone(), key, id);
-        let output = self.summary_of_branch(&input, &books).await;
+        let output = self.summary_of_branch(&input, &books, deadline).await;
         // Before the rewind, so that whoever hears of it finds them; and whatever becomes of it.
         books.keep().await;
         let output = output?;
@@ -71,16 +80,29 @@ impl Longhand {
         Ok(self.store().rewind(key, caller, unchanged, message, Some(summary)).await?)
     }
 
+    /// A place among the summaries of branches that are being written. The view is not read before.
+    async fn place_for_branch(&self, deadline: Instant) -> Result<SemaphorePermit<'_>> {
+        let place = tokio::time::timeout_at(deadline, self.shared.branches.acquire());
+        let place = tokio::select! {
+            place = place => place,
+            () = self.shared.stopping.cancelled() => return Err(stopping()),
+        };
+        place.ok().and_then(std::result::Result::ok).ok_or_else(|| {
+            Error::new(Reason::TooManyRequests, "as many summaries of branches are being written as may be")
+                .with("limit", limits::BRANCH_SUMMARIES_MAX)
+        })
+    }
+
     /// Has it written by whoever writes ordinary summaries, or else by the built-in summarizer.
-    async fn summary_of_branch(&self, input: &SummaryInput, books: &BranchBooks) -> Result<SummaryOutput> {
+    async fn summary_of_branch(
+        &self,
+        input: &SummaryInput,
+        books: &BranchBooks,
+        deadline: Instant,
+    ) -> Result<SummaryOutput> {
         let asking = async {
-            let limit = Duration::from_millis(limits::BRANCH_SUMMARY_MS_MAX);
             let summarizer = self.shared.scheduler.summarizers().of(None);
-            let written = async {
-                let _place = self.shared.branches.acquire().await;
-                summarizer.summarize_before(input, books).await
-            };
-            match tokio::time::timeout(limit, written).await {
+            match tokio::time::timeout_at(deadline, summarizer.summarize_before(input, books)).await {
                 Ok(Ok(output)) if !output.text.trim().is_empty() => return Ok(output),
                 Ok(Ok(_)) => tracing::warn!("the summary of a branch is empty"),
                 Ok(Err(error)) => tracing::warn!(%error, "the summary of a branch could not be written"),
@@ -90,8 +112,12 @@ impl Longhand {
         };
         tokio::select! {
             biased;
-            () = self.shared.stopping.cancelled() => Err(Error::new(Reason::ShuttingDown, "the daemon is stopping")),
+            () = self.shared.stopping.cancelled() => Err(stopping()),
             output = asking => output,
         }
     }
+}
+
+fn stopping() -> Error {
+    Error::new(Reason::ShuttingDown, "the daemon is stopping")
 }

@@ -1,6 +1,7 @@
 //! Views for callers: what the model should see now, or saw then.
 
 use super::error::{Error, Result};
+use super::large_views::made_of;
 use super::room::Held;
 use super::{Longhand, validate, window_in_force};
 use crate::limits;
@@ -16,7 +17,7 @@ use crate::model::view::{Carried, Provenance, Shortened, Standing, View, ViewMes
 use crate::policy::overhead::is_filled;
 use crate::policy::plan::{self, Scene};
 use crate::policy::{Policy, overflow, recall, shorten};
-use crate::store::{Caller, Condition, SessionKey, Source};
+use crate::store::{self, Caller, Condition, SessionKey, Source};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -85,13 +86,14 @@ pub struct Context {
     pub empty: Vec<RevisionRange>,
     /// What this call left out to fit.
     pub left_out: Vec<RevisionRange>,
-    /// The room that it takes; none for one that is not large.
+    /// The room that it takes while it waits for its client.
     pub held: Option<Arc<Held>>,
 }
 
 /// A view with what it was made of.
 struct Built {
     source: Source,
+    /// The room that it takes while it is made; none for one that is not large.
     held: Option<Arc<Held>>,
     policy: Policy,
     window: ModelWindow,
@@ -165,7 +167,7 @@ impl Longhand {
         }
         let chain = hashes(&built.view.messages);
         built.source.messages = Vec::new();
-        let known_count = self.known_count(key, &request, &chain, built.held.is_some()).await?;
+        let known_count = self.known_count(key, &request, &chain, built.held.as_deref()).await?;
         let hash = chain.last().copied().unwrap_or(EMPTY);
         if shortened && whole_hash != Some(hash) {
             self.shared.shortened.remember(hash);
@@ -174,9 +176,8 @@ impl Longhand {
         let omitted_by = self.store().reductions_at(key, &marks).await?;
         let mut messages = std::mem::take(&mut built.view.messages);
         messages.drain(..known_count);
-        if let Some(held) = &built.held {
-            held.wait_for_client(messages.iter().map(super::events::view_message_bytes).sum());
-        }
+        let bytes = messages.iter().map(super::events::view_message_bytes).sum();
+        let held = self.until_taken(built.held.take(), bytes);
         Ok(Context {
             revision: built.source.at,
             hash,
@@ -193,7 +194,7 @@ impl Longhand {
             omitted_by,
             empty,
             left_out,
-            held: built.held,
+            held: Some(held),
             messages,
         })
     }
@@ -270,12 +271,11 @@ impl Longhand {
         let mut head = self.store().watch_head();
         let mut is_hollow = false;
         while !built.fits() && built.pending.is_some() {
-            // Others need the room of a large view more than one who waits.
-            if built.held.take().is_some() {
-                built.source.messages = Vec::new();
-                built.view.messages = Vec::new();
-                is_hollow = true;
-            }
+            // Others need the room more than one who waits.
+            built.held = None;
+            built.source.messages = Vec::new();
+            built.view.messages = Vec::new();
+            is_hollow = true;
             head.mark_unchanged();
             let ended = self.store().live_compaction(key).await? != built.pending;
             if !ended {
@@ -304,19 +304,22 @@ impl Longhand {
         key: SessionKey,
         request: &ContextRequest,
         chain: &[[u8; 32]],
-        has_room: bool,
+        held: Option<&Held>,
     ) -> Result<usize> {
         let Some(known) = &request.known_hash else { return Ok(0) };
         if let Some(end) = chain.iter().position(|hash| hash.as_slice() == known) {
             return Ok(end + 1);
         }
         let Some(revision) = request.known_revision else { return Ok(0) };
-        let (source, _held) = if has_room {
-            // The known view takes the place of what the new one was made of; to wait for more room would be to wait for
-            // this very call.
-            (self.store().source(key, Some(revision)).await?, None)
-        } else {
-            self.roomy_source(key, Some(revision)).await?
+        let (source, _held) = match held {
+            // The known view takes the place of what the new one was made of. To wait for more room would be to wait for
+            // this very call, so the caller gets the whole view where that is not enough.
+            Some(held) => match self.store().source_within(key, Some(revision), made_of(held)).await {
+                Ok(source) => (source, None),
+                Err(store::Error::LimitExceeded { what: store::VIEW_BYTES, .. }) => return Ok(0),
+                Err(error) => return Err(error.into()),
+            },
+            None => self.roomy_source(key, Some(revision)).await?,
         };
         let policy = self.parse_policy(&source.policy)?;
         let before = hashes(&self.view_of(&source, &policy).await?.messages);

@@ -10,7 +10,7 @@ use crate::limits;
 use crate::model::event::{Event, EventKind};
 use crate::model::ids::{MessageId, PartId, SessionId};
 use crate::model::message::Message;
-use crate::model::view::ViewMessage;
+use crate::model::view::{ViewMessage, ViewPart};
 use crate::model::{Revision, Seq};
 use crate::scheduler::SummaryDelta;
 use crate::store::{self, DraftWords, EventFilter, Moment, PagedEvent, SessionKey, SessionMoment};
@@ -168,7 +168,10 @@ impl ServedEvent {
 
 /// Roughly how many bytes a message of a view holds.
 pub(super) fn view_message_bytes(message: &ViewMessage) -> usize {
-    EVENT_BYTES + message.parts.iter().map(|part| store::weigh_body(&part.body) + EVENT_BYTES).sum::<usize>()
+    let length = |text: &Option<String>| text.as_ref().map_or(0, String::len);
+    let part = |part: &ViewPart| store::weigh_body(&part.body) + length(&part.metadata_json) + EVENT_BYTES;
+    let carried = message.carried.as_ref().map_or(0, |carried| length(&carried.metadata_json));
+    EVENT_BYTES + carried + message.parts.iter().map(part).sum::<usize>()
 }
 
 /// Roughly the bytes of an event without its message.
@@ -183,7 +186,7 @@ pub struct EventStream {
     /// What of the snapshot is still to come. Views and open messages are read one at a time, when their reader is ready
     /// for them.
     snapshot: VecDeque<SnapshotStep>,
-    /// The room of the view whose messages are waiting; none for one that is not large.
+    /// The room of the view whose messages are waiting.
     held: Option<Arc<Held>>,
     /// Bytes of each draft that the snapshot has shown: live words from before that were shown with it.
     drafts: HashMap<PartId, i64>,
@@ -225,7 +228,7 @@ impl EventStream {
                 SnapshotStep::Session(session, at) => {
                     let (frames, held) = self.app.snapshot_of(session, at).await?;
                     self.waiting.extend(frames);
-                    self.held = held;
+                    self.held = Some(held);
                 }
                 SnapshotStep::Open(session, at, place) => {
                     let open = self.app.open_message(session, at, place).await?;
@@ -242,6 +245,7 @@ impl EventStream {
         if let Some(frame) = self.waiting.pop_front() {
             if let Some(held) = &self.held {
                 held.touch();
+                held.shrink(frame.bytes());
             }
             return Ok(frame);
         }
@@ -417,16 +421,14 @@ impl Longhand {
     }
 
     /// A session and its view at a revision, as frames, with the room that they take.
-    async fn snapshot_of(&self, key: SessionKey, revision: Revision) -> Result<(Vec<Frame>, Option<Arc<Held>>)> {
+    async fn snapshot_of(&self, key: SessionKey, revision: Revision) -> Result<(Vec<Frame>, Arc<Held>)> {
         let (session, policy) = self.store().session(key).await?;
         let mut frames = vec![Frame::SnapshotSession(Box::new(SessionInfo { session, policy_json: policy.json }))];
         let (source, held) = self.roomy_source(key, Some(revision)).await?;
         let policy = self.parse_policy(&source.policy)?;
         let mut view = self.view_of(&source, &policy).await?;
         self.sign(&source, &mut view).await?;
-        if let Some(held) = &held {
-            held.wait_for_client(view.messages.iter().map(view_message_bytes).sum());
-        }
+        let held = self.until_taken(held, view.messages.iter().map(view_message_bytes).sum());
         frames.extend(view.messages.into_iter().map(|message| Frame::SnapshotMessage(Box::new(message))));
         Ok((frames, held))
     }

@@ -1,5 +1,6 @@
-//! Room for large views. What a view takes is only known once it was read, so a read that turns out to be large is given
-//! up and begun anew with room for it.
+//! Room for views. A large one waits for room before it is made: what it takes is only known once it was read, so a read
+//! that turns out to be large is given up and begun anew with room for it. Every view is counted while it waits for its
+//! client.
 
 use super::Longhand;
 use super::error::{Error, Reason, Result};
@@ -12,6 +13,14 @@ use std::time::Duration;
 
 /// How much more room a view gets each time it turns out to be larger.
 const GROWTH: usize = 4;
+
+/// A view's messages, and what is made of them.
+const COPIES: usize = 2;
+
+/// The bytes of a view's messages that there is room for.
+pub(super) fn made_of(held: &Held) -> usize {
+    held.bytes() / COPIES
+}
 
 /// What a view is made of, with the room that it takes; none for one that is not large.
 pub(super) type RoomySource = (Source, Option<Arc<Held>>);
@@ -36,10 +45,17 @@ impl Longhand {
         }
     }
 
+    /// Counts so many bytes of a finished view until its client has taken them, or has to give up.
+    pub(super) fn until_taken(&self, held: Option<Arc<Held>>, bytes: usize) -> Arc<Held> {
+        let held = held.unwrap_or_else(|| Arc::new(self.traffic().views.hold(0)));
+        held.wait_for_client(bytes);
+        held
+    }
+
     /// Room for the messages of a view and for what is made of them.
     async fn room_for_view(&self, bytes: usize) -> Result<Arc<Held>> {
         let wait = Duration::from_millis(limits::VIEW_WAIT_MS_MAX);
-        let held = self.traffic().views.wait_for(bytes.saturating_mul(2), wait).await.ok_or_else(|| {
+        let held = self.traffic().views.wait_for(bytes.saturating_mul(COPIES), wait).await.ok_or_else(|| {
             Error::new(Reason::TooManyViews, "there is no room for a large view beside others that are being read")
                 .with("limit", limits::VIEWS_BYTES_MAX)
         })?;

@@ -1,8 +1,9 @@
-//! Room in memory for what belongs to clients that are not done: answers that wait to be taken, requests that are not
-//! complete.
+//! Room in memory for what belongs to clients that are not done: answers that are not written, requests that are not
+//! answered, views that are not taken.
 //!
-//! Holders count their bytes here. Where there are too many, the holder without progress for the longest time is told to
-//! give up: one that does not move must not stand in the way of those that do.
+//! Whoever keeps such bytes counts them here until they are gone. Where a room is full, newcomers wait if they can, and
+//! the holders that have not moved for `IDLE_HOLDER_MS` give up, the one that moved longest ago first; what is there
+//! already and cannot wait comes in all the same, and beyond twice the room nobody is spared for having moved.
 
 use crate::limits;
 use std::collections::BTreeMap;
@@ -12,6 +13,9 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
+
+/// Holders that move are spared until they hold so many times the room.
+const OVERFULL: usize = 2;
 
 /// Bytes that may be held together.
 #[derive(Debug)]
@@ -57,22 +61,36 @@ impl State {
         self.holders.is_empty() || self.held.saturating_add(bytes) <= bytes_max
     }
 
-    /// Has holders give up until the bytes fit, the ones without progress for the longest time first. Holders that moved
-    /// after `before` are spared.
-    fn make_room(&mut self, bytes: usize, bytes_max: usize, before: Instant, spared: Option<u64>) {
-        let mut wanted = (self.held - self.leaving).saturating_add(bytes).saturating_sub(bytes_max);
-        for (turn, holder) in &mut self.holders {
-            if wanted == 0 || holder.since > before {
+    /// Has holders give up until so many bytes more fit, the one that moved longest ago first.
+    fn make_room(&mut self, bytes: usize, bytes_max: usize) {
+        let held = self.held - self.leaving;
+        let mut wanted = held.saturating_add(bytes).saturating_sub(bytes_max);
+        // Those that move are spared, but not without a bound.
+        let mut urgent = held.saturating_sub(bytes_max.saturating_mul(OVERFULL));
+        let patience = Duration::from_millis(limits::IDLE_HOLDER_MS);
+        for holder in self.holders.values_mut() {
+            if wanted == 0 || (urgent == 0 && holder.since.elapsed() < patience) {
                 return;
             }
-            if !holder.is_idle || Some(*turn) == spared || holder.bytes == 0 {
+            if !holder.is_idle || holder.bytes == 0 {
                 continue;
             }
             holder.is_idle = false;
             holder.give_up.cancel();
             self.leaving += holder.bytes;
             wanted = wanted.saturating_sub(holder.bytes);
+            urgent = urgent.saturating_sub(holder.bytes);
         }
+    }
+
+    /// Puts a holder behind all others: it moved. Returns its new turn.
+    fn touch(&mut self, turn: u64) -> u64 {
+        let Some(mut holder) = self.holders.remove(&turn) else { return turn };
+        holder.since = Instant::now();
+        let turn = self.next_turn;
+        self.next_turn += 1;
+        self.holders.insert(turn, holder);
+        turn
     }
 }
 
@@ -91,39 +109,42 @@ impl Room {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Holds bytes that are there already, without waiting. Where they are too many, other holders give up.
+    /// Holds bytes that are there already, without waiting.
     pub fn hold(self: &Arc<Self>, bytes: usize) -> Held {
         let mut state = self.state();
         let held = self.admit(&mut state, bytes);
-        state.make_room(0, self.bytes_max, Instant::now(), Some(held.turn.load(Ordering::Relaxed)));
+        state.make_room(0, self.bytes_max);
         held
     }
 
-    /// Waits for room, but not for longer than `wait`: none then. Holders that have not moved for a while give up
-    /// meanwhile.
+    /// Waits for room, but not for longer than `wait`: none then.
     pub async fn wait_for(self: &Arc<Self>, bytes: usize, wait: Duration) -> Option<Held> {
-        let deadline = Instant::now() + wait;
         let _place = Place::take(self)?;
+        tokio::time::timeout(wait, self.admitted(bytes)).await.ok()
+    }
+
+    /// Waits for room.
+    async fn admitted(self: &Arc<Self>, bytes: usize) -> Held {
+        self.until(bytes, |state| state.fits(bytes, self.bytes_max).then(|| self.admit(state, bytes))).await
+    }
+
+    /// Looks whenever something was freed until there is what is looked for. Holders that have not moved for a while make
+    /// room for so many bytes meanwhile.
+    async fn until<T>(&self, bytes: usize, mut look: impl FnMut(&mut State) -> Option<T>) -> T {
         loop {
             let freed = self.freed.notified();
             tokio::pin!(freed);
             freed.as_mut().enable();
-            let look_again = {
+            {
                 let mut state = self.state();
-                if state.fits(bytes, self.bytes_max) {
-                    return Some(self.admit(&mut state, bytes));
+                if let Some(found) = look(&mut state) {
+                    return found;
                 }
-                let patience = Duration::from_millis(limits::IDLE_HOLDER_MS);
-                let now = Instant::now();
-                if let Some(before) = now.checked_sub(patience) {
-                    state.make_room(bytes, self.bytes_max, before, None);
-                }
-                now + patience / 4
-            };
-            tokio::select! {
-                () = freed => {}
-                () = tokio::time::sleep_until(look_again.min(deadline)) => if Instant::now() >= deadline { return None },
+                state.make_room(bytes, self.bytes_max);
             }
+            // Who moves now may stand still a moment later.
+            let look_again = Duration::from_millis(limits::IDLE_HOLDER_MS) / 4;
+            drop(tokio::time::timeout(look_again, freed).await);
         }
     }
 
@@ -158,15 +179,44 @@ impl Drop for Place<'_> {
 }
 
 impl Held {
-    /// Changes what is held.
+    /// Bytes that it holds.
+    pub fn bytes(&self) -> usize {
+        let state = self.room.state();
+        state.holders.get(&self.turn.load(Ordering::Relaxed)).map_or(0, |holder| holder.bytes)
+    }
+
+    /// Holds so many bytes from here on.
     pub fn resize(&self, bytes: usize) {
+        self.change(|_| bytes);
+    }
+
+    /// Holds so many more.
+    pub fn grow(&self, bytes: usize) {
+        self.change(|held| held.saturating_add(bytes));
+    }
+
+    /// Holds so many less.
+    pub fn shrink(&self, bytes: usize) {
+        self.change(|held| held.saturating_sub(bytes));
+    }
+
+    fn change(&self, change: impl FnOnce(usize) -> usize) {
         let mut state = self.room.state();
-        let Some(holder) = state.holders.get_mut(&self.turn.load(Ordering::Relaxed)) else { return };
+        let turn = self.turn.load(Ordering::Relaxed);
+        let Some(holder) = state.holders.get_mut(&turn) else { return };
+        let bytes = change(holder.bytes);
         let before = std::mem::replace(&mut holder.bytes, bytes);
         let leaves = holder.give_up.is_cancelled();
         state.held = state.held - before + bytes;
         if leaves {
             state.leaving = state.leaving - before + bytes;
+        }
+        if before == 0 {
+            // It had nothing to move until now.
+            self.turn.store(state.touch(turn), Ordering::Relaxed);
+        }
+        if bytes > before {
+            state.make_room(0, self.room.bytes_max);
         }
         drop(state);
         if bytes < before {
@@ -174,15 +224,21 @@ impl Held {
         }
     }
 
+    /// Waits while the room is full and something of it is this holder's, but not for longer than `IDLE_HOLDER_MS`: for
+    /// one that can add more only then. One that holds nothing is up to date, and not kept waiting by others.
+    pub async fn wait_while_full(&self) {
+        let patience = Duration::from_millis(limits::IDLE_HOLDER_MS);
+        let may_add = |state: &mut State| {
+            let bytes = state.holders.get(&self.turn.load(Ordering::Relaxed)).map_or(0, |holder| holder.bytes);
+            (bytes == 0 || state.held < self.room.bytes_max).then_some(())
+        };
+        drop(tokio::time::timeout(patience, self.room.until(0, may_add)).await);
+    }
+
     /// Notes progress.
     pub fn touch(&self) {
         let mut state = self.room.state();
-        let Some(mut holder) = state.holders.remove(&self.turn.load(Ordering::Relaxed)) else { return };
-        let turn = state.next_turn;
-        state.next_turn += 1;
-        self.turn.store(turn, Ordering::Relaxed);
-        holder.since = Instant::now();
-        state.holders.insert(turn, holder);
+        self.turn.store(state.touch(self.turn.load(Ordering::Relaxed)), Ordering::Relaxed);
     }
 
     /// From here on it is not told to give up: nobody outside keeps it waiting.
@@ -194,8 +250,8 @@ impl Held {
 
     /// So many bytes are left, and wait for a client: it can be told to give up again.
     pub fn wait_for_client(&self, bytes: usize) {
-        self.resize(bytes);
         self.touch();
+        self.resize(bytes);
         if let Some(holder) = self.room.state().holders.get_mut(&self.turn.load(Ordering::Relaxed)) {
             holder.is_idle = !holder.give_up.is_cancelled();
         }
@@ -231,17 +287,80 @@ mod tests {
         held.give_up.is_cancelled()
     }
 
+    async fn stand_still() {
+        tokio::time::advance(Duration::from_millis(limits::IDLE_HOLDER_MS)).await;
+    }
+
     #[tokio::test(start_paused = true)]
-    async fn the_holder_without_progress_for_the_longest_time_gives_up_first() {
+    async fn the_holder_that_moved_longest_ago_gives_up_first() {
         let room = Room::new(100);
         let (first, second, third) = (room.hold(40), room.hold(30), room.hold(30));
         first.touch();
+        stand_still().await;
         let _fourth = room.hold(20);
         assert!(gives_up(&second) && !gives_up(&first) && !gives_up(&third));
         let _fifth = room.hold(5);
         assert!(!gives_up(&first) && !gives_up(&third), "what is about to be freed counts as free");
         drop(second);
         assert_eq!(room.held_bytes(), 95);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_holder_that_moves_is_spared_until_the_room_is_held_twice() {
+        let room = Room::new(100);
+        let (first, second) = (room.hold(90), room.hold(90));
+        assert!(!gives_up(&first) && !gives_up(&second));
+        let third = room.hold(30);
+        assert!(gives_up(&first) && !gives_up(&second) && !gives_up(&third), "the one that moved longest ago");
+        drop(first);
+        stand_still().await;
+        second.touch();
+        third.grow(1);
+        assert!(gives_up(&third) && !gives_up(&second), "the one that stands still");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_added_to_nothing_begins_to_wait_then() {
+        let room = Room::new(100);
+        let answer = room.hold(0);
+        stand_still().await;
+        answer.grow(80);
+        let _other = room.hold(80);
+        assert!(!gives_up(&answer));
+        answer.shrink(80);
+        assert_eq!(room.held_bytes(), 80);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_adds_to_a_full_room_waits_until_what_it_had_is_gone_and_not_for_ever() {
+        let room = Room::new(100);
+        let (other, mut answers) = (room.hold(90), Vec::new());
+        other.settle();
+        for _ in 0..3 {
+            let answer = Arc::new(room.hold(20));
+            answer.settle();
+            answers.push(answer);
+        }
+        let waiting: Vec<_> = answers
+            .iter()
+            .map(|answer| {
+                let answer = answer.clone();
+                tokio::spawn(async move {
+                    let began = Instant::now();
+                    answer.wait_while_full().await;
+                    began.elapsed()
+                })
+            })
+            .collect();
+        tokio::task::yield_now().await;
+        assert!(waiting.iter().all(|waiting| !waiting.is_finished()));
+        answers[1].shrink(20);
+        let mut waited = Vec::new();
+        for waiting in waiting {
+            waited.push(waiting.await.expect("no panic"));
+        }
+        let patience = Duration::from_millis(limits::IDLE_HOLDER_MS);
+        assert!(waited[1] < patience && waited[0] >= patience && waited[2] >= patience, "{waited:?}");
     }
 
     #[tokio::test(start_paused = true)]

@@ -8,13 +8,13 @@ use std::sync::atomic::{AtomicI64, Ordering};
 /// The figures of the transport. They begin anew with the daemon.
 #[derive(Debug)]
 pub struct Traffic {
-    /// Bytes of answers that wait for their clients.
+    /// Bytes of answers that are not written.
     pub answers: Arc<Room>,
     /// Bytes of small requests that are not answered.
     pub small_requests: Arc<Room>,
     /// Bytes of the others.
     pub requests: Arc<Room>,
-    /// Bytes of large views that are made, or read by their clients.
+    /// Bytes of large views that are made, and of all views that wait for their clients.
     pub views: Arc<Room>,
     /// Open connections.
     pub connections: Count,
@@ -52,11 +52,11 @@ pub struct TrafficState {
     pub failed_accepts: i64,
     /// Answers that were cut off.
     pub stalled_answers: i64,
-    /// Bytes of answers that wait for their clients.
+    /// Bytes of answers that are not written.
     pub answer_bytes: usize,
     /// Bytes of requests that are not answered.
     pub request_bytes: usize,
-    /// Bytes of large views.
+    /// Bytes of views.
     pub view_bytes: usize,
 }
 

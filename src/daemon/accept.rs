@@ -182,7 +182,7 @@ impl Connections {
     }
 
     /// A place for a new connection, for which an idle one makes way; none if all have calls.
-    fn place(&self, traffic: &Arc<Traffic>) -> Option<Place> {
+    pub(super) fn place(&self, traffic: &Arc<Traffic>) -> Option<Place> {
         let mut open = locked(&self.open);
         if open.connections.len() >= self.most && !open.close_idle() {
             return None;

@@ -1,10 +1,12 @@
 //! A call: its request on the way in, its answer on the way out.
 //!
-//! An answer's bytes go to the transport only as far as the client's window takes them. So what waits for a client is
-//! counted here, and nothing stands between a client that does not read and the word that its answer ends.
+//! An answer's bytes go to the transport only as far as the client's window takes them, so that nothing stands between a
+//! client that grants no window and the word that its answer ends. They are counted until the transport has written them:
+//! a client may grant windows and not read its socket.
 
 use super::accept::Server;
 use super::request;
+use crate::app::room::Held;
 use crate::grpc::{self, CutOff, Outlet};
 use crate::limits;
 use bytes::Bytes;
@@ -18,17 +20,27 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
+use tokio_util::sync::{CancellationToken, DropGuard};
 use tonic::body::Body;
 use tower::ServiceExt as _;
 
 /// How long the caller waits for an answer, by its own words.
 const TIMEOUT: HeaderName = HeaderName::from_static("grpc-timeout");
 
+/// How a call ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum End {
+    /// Nothing of it is left.
+    Done,
+    /// The client does not read its socket: some of the answer is left until the connection ends.
+    Stuck,
+}
+
 /// Answers a request. Ends when the client has the answer, or is gone, or was told why it does not get it.
-pub(super) async fn run(request: Request<RecvStream>, mut respond: SendResponse<Bytes>, server: Arc<Server>) {
+pub(super) async fn run(request: Request<RecvStream>, mut respond: SendResponse<Bytes>, server: Arc<Server>) -> End {
     let timeout = request.headers().get(TIMEOUT).and_then(|value| read_timeout(value.to_str().ok()?));
     let answer = tokio::select! {
-        _ = poll_fn(|context| respond.poll_reset(context)) => return,
+        _ = poll_fn(|context| respond.poll_reset(context)) => return End::Done,
         answer = answer(request, &server) => answer,
         () = passed(timeout) => grpc::too_late(),
     };
@@ -36,9 +48,12 @@ pub(super) async fn run(request: Request<RecvStream>, mut respond: SendResponse<
     let outlet = head.extensions.remove::<Outlet>().unwrap_or_default();
     let is_whole = body.is_end_stream();
     match respond.send_response(Response::from_parts(head, ()), is_whole) {
-        Ok(_) if is_whole => {}
+        Ok(_) if is_whole => End::Done,
         Ok(stream) => send(stream, body, &outlet, &server).await,
-        Err(error) => tracing::debug!(%error, "an answer could not be sent"),
+        Err(error) => {
+            tracing::debug!(%error, "an answer could not be sent");
+            End::Done
+        }
     }
 }
 
@@ -87,39 +102,122 @@ enum Halt {
     CutOff(CutOff),
 }
 
+/// The bytes of an answer until the transport has written them.
+struct Unwritten {
+    held: Arc<Held>,
+    /// Shared with every frame that is not written; when the last is gone, so are they.
+    left: Arc<DropGuard>,
+    written: CancellationToken,
+}
+
+/// A frame of an answer. Any piece of it that is not written keeps the whole in memory.
+struct UnwrittenFrame {
+    data: Bytes,
+    held: Arc<Held>,
+    _left: Arc<DropGuard>,
+}
+
+impl AsRef<[u8]> for UnwrittenFrame {
+    fn as_ref(&self) -> &[u8] {
+        &self.data
+    }
+}
+
+impl Drop for UnwrittenFrame {
+    fn drop(&mut self) {
+        self.held.shrink(self.data.len());
+    }
+}
+
+impl Unwritten {
+    fn new(server: &Server) -> Self {
+        let written = CancellationToken::new();
+        let left = Arc::new(written.clone().drop_guard());
+        Self { held: Arc::new(server.traffic.answers.hold(0)), left, written }
+    }
+
+    /// The same bytes, counted until the last of them is dropped.
+    fn count(&self, data: Bytes) -> Bytes {
+        self.held.grow(data.len());
+        Bytes::from_owner(UnwrittenFrame { data, held: self.held.clone(), _left: self.left.clone() })
+    }
+
+    /// Waits until the transport has written all that it was given. What stands still is thrown away.
+    async fn written(self, stream: &mut SendStream<Bytes>, server: &Server) -> End {
+        let Self { held, left, written } = self;
+        drop(left);
+        tokio::select! {
+            () = written.cancelled() => return End::Done,
+            () = server.parting.cancelled() => return End::Done,
+            () = tokio::time::sleep(server.stall) => {}
+            () = held.has_to_give_up() => {}
+        }
+        stream.send_reset(Reason::CANCEL);
+        // The frame that is half on the wire cannot be taken back.
+        let patience = Duration::from_millis(limits::IDLE_HOLDER_MS);
+        let written = tokio::time::timeout(patience, written.cancelled()).await;
+        if written.is_ok() { End::Done } else { End::Stuck }
+    }
+}
+
 /// Sends an answer as its client takes it.
-async fn send(mut stream: SendStream<Bytes>, mut body: Body, outlet: &Outlet, server: &Server) {
+async fn send(mut stream: SendStream<Bytes>, body: Body, outlet: &Outlet, server: &Server) -> End {
+    let unwritten = Unwritten::new(server);
+    match send_frames(&mut stream, body, outlet, &unwritten, server).await {
+        Ok(()) | Err(Halt::Gone) => {}
+        Err(Halt::CutOff(why)) => cut_off(&mut stream, outlet, why, server),
+    }
+    unwritten.written(&mut stream, server).await
+}
+
+async fn send_frames(
+    stream: &mut SendStream<Bytes>,
+    mut body: Body,
+    outlet: &Outlet,
+    unwritten: &Unwritten,
+    server: &Server,
+) -> Result<(), Halt> {
     loop {
+        let next = async {
+            unwritten.held.wait_while_full().await;
+            body.frame().await
+        };
         let frame = tokio::select! {
-            _ = poll_fn(|context| stream.poll_reset(context)) => return,
-            frame = body.frame() => frame,
-            () = server.parting.cancelled() => return cut_off(stream, outlet, CutOff::Stopping, server),
+            _ = poll_fn(|context| stream.poll_reset(context)) => return Err(Halt::Gone),
+            frame = next => frame,
+            () = unwritten.held.has_to_give_up() => return Err(Halt::CutOff(CutOff::Crowded)),
+            () = server.parting.cancelled() => return Err(Halt::CutOff(CutOff::Stopping)),
         };
         let sent = match frame {
             None => stream.send_data(Bytes::new(), true),
             Some(Err(error)) => {
                 tracing::debug!(%error, "an answer broke off");
-                return stream.send_reset(Reason::INTERNAL_ERROR);
+                stream.send_reset(Reason::INTERNAL_ERROR);
+                return Ok(());
             }
             Some(Ok(frame)) => match frame.into_data() {
-                Ok(data) => match give(&mut stream, data, outlet, server).await {
-                    Ok(()) => continue,
-                    Err(Halt::Gone) => return,
-                    Err(Halt::CutOff(why)) => return cut_off(stream, outlet, why, server),
-                },
+                Ok(data) => {
+                    give(stream, unwritten.count(data), outlet, &unwritten.held, server).await?;
+                    continue;
+                }
                 Err(frame) => stream.send_trailers(frame.into_trailers().unwrap_or_default()),
             },
         };
         if let Err(error) = sent {
             tracing::debug!(%error, "an answer could not be ended");
         }
-        return;
+        return Ok(());
     }
 }
 
 /// Sends some bytes as the client's window takes them.
-async fn give(stream: &mut SendStream<Bytes>, mut data: Bytes, outlet: &Outlet, server: &Server) -> Result<(), Halt> {
-    let held = server.traffic.answers.hold(data.len());
+async fn give(
+    stream: &mut SendStream<Bytes>,
+    mut data: Bytes,
+    outlet: &Outlet,
+    held: &Held,
+    server: &Server,
+) -> Result<(), Halt> {
     let mut stalled = pin!(tokio::time::sleep(server.stall));
     while !data.is_empty() {
         stream.reserve_capacity(data.len().min(limits::SEND_BUFFER_BYTES));
@@ -146,7 +244,7 @@ async fn give(stream: &mut SendStream<Bytes>, mut data: Bytes, outlet: &Outlet, 
 }
 
 /// Ends an answer that its client does not take. Trailers need no window, so that the client hears of it.
-fn cut_off(mut stream: SendStream<Bytes>, outlet: &Outlet, why: CutOff, server: &Server) {
+fn cut_off(stream: &mut SendStream<Bytes>, outlet: &Outlet, why: CutOff, server: &Server) {
     if why != CutOff::Stopping {
         server.traffic.stalled_answers.add(1);
         tracing::info!(?why, "an answer was cut off: its client did not take it");

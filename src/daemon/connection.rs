@@ -57,7 +57,11 @@ where
         tokio::select! {
             // What has ended is noticed first, so that calls that come one after the other do not pile up.
             biased;
-            Some(_) = calls.join_next() => {
+            Some(ended) = calls.join_next() => {
+                // What is left of its answers goes with the connection.
+                if matches!(ended, Ok(call::End::Stuck)) {
+                    return tracing::info!("a connection ends: its client does not read");
+                }
                 if calls.is_empty() {
                     place.is_idle(true);
                 }

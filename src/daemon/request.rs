@@ -1,5 +1,5 @@
-//! A request's bytes on their way in. What a client may send is counted before it sends it, and a request that does not
-//! go on makes way for others.
+//! A request's bytes on their way in. What a client may send is counted before it sends it: the length that the message
+//! begins with, and not a byte more. A request that does not go on makes way for others.
 
 use super::accept::Server;
 use crate::app::room::Held;
@@ -22,6 +22,16 @@ const PREFIX_BYTES: usize = 5;
 const COMPRESSION_MAX: usize = 1_032;
 /// Our own methods take one message each; those of health and reflection may take many, at their leisure.
 const OWN_METHODS: &str = "/longhand.v1.";
+/// Methods that keep what they were sent until they are answered. Of what others are sent, little is left once it was
+/// read, and some of them wait for minutes.
+const KEEPING_METHODS: [&str; 6] = [
+    "/longhand.v1.MessageService/AppendMessages",
+    "/longhand.v1.MessageService/AppendParts",
+    "/longhand.v1.MessageService/AppendDraft",
+    "/longhand.v1.MessageService/EditMessage",
+    "/longhand.v1.CompactionService/SupplySummary",
+    "/longhand.v1.SummaryTaskService/CompleteSummaryTask",
+];
 
 /// The content of a request that there is room for.
 pub(super) struct RequestBody {
@@ -29,9 +39,22 @@ pub(super) struct RequestBody {
     first: Bytes,
     stream: RecvStream,
     held: Arc<Held>,
+    size: Size,
+    /// Bytes since it last counted as moving.
+    unmoved: usize,
     /// Resolves when the request ends before it is complete.
     broken: Pin<Box<dyn Future<Output = Error> + Send>>,
     is_complete: bool,
+}
+
+/// The bytes of a request.
+struct Size {
+    /// What may still come; none for no bound but that of each message.
+    left: Option<usize>,
+    /// So many bytes are progress: with fewer in `IDLE_HOLDER_MS` the request is not complete in `REQUEST_MS_MAX` either.
+    step: usize,
+    /// What it holds once it is complete; none for as much as before.
+    kept: Option<usize>,
 }
 
 /// Why a request ends that is not complete.
@@ -60,16 +83,18 @@ pub(super) async fn admit(path: &str, mut stream: RecvStream, server: &Server) -
     if !path.starts_with(OWN_METHODS) {
         let held = Arc::new(traffic.small_requests.hold(limits::SIDE_REQUEST_BYTES_MAX));
         let broken = Box::pin(broken(held.clone(), None, server.parting.clone()));
-        return Ok(RequestBody { first: Bytes::new(), stream, held, broken, is_complete: false });
+        let size = Size { left: None, step: 1, kept: None };
+        return Ok(RequestBody { first: Bytes::new(), stream, held, size, unmoved: 0, broken, is_complete: false });
     }
     let deadline = Instant::now() + Duration::from_millis(limits::REQUEST_MS_MAX);
     let mut held = Arc::new(traffic.small_requests.hold(limits::REQUEST_BYTES_MIN));
     let first = tokio::select! {
-        first = prefix(&mut stream) => first,
+        first = prefix(&mut stream, &held) => first,
         error = broken(held.clone(), Some(deadline), server.parting.clone()) => return Err(error),
     };
     let length = length(&first);
     if length <= limits::SMALL_REQUEST_BYTES {
+        held.touch();
         held.resize(length.max(limits::REQUEST_BYTES_MIN));
     } else if length <= limits::REQUEST_BYTES_MAX {
         let wait = Duration::from_millis(limits::REQUEST_WAIT_MS_MAX);
@@ -86,11 +111,24 @@ pub(super) async fn admit(path: &str, mut stream: RecvStream, server: &Server) -
     }
     // What is longer than any request can be is refused by its length.
     let broken = Box::pin(broken(held.clone(), Some(deadline), server.parting.clone()));
-    Ok(RequestBody { first, stream, held, broken, is_complete: false })
+    let size = Size::of(path, sent_length(&first));
+    Ok(RequestBody { first, stream, held, size, unmoved: 0, broken, is_complete: false })
+}
+
+impl Size {
+    /// The size of a request to one of our own methods, with a message of this length on the wire.
+    fn of(path: &str, length: usize) -> Self {
+        let steps = usize::try_from(limits::REQUEST_MS_MAX / limits::IDLE_HOLDER_MS).unwrap_or(1);
+        Self {
+            left: Some(PREFIX_BYTES.saturating_add(length)),
+            step: (length / steps).max(1),
+            kept: (!KEEPING_METHODS.contains(&path)).then_some(limits::REQUEST_BYTES_MIN),
+        }
+    }
 }
 
 /// The beginning of a request, with its length; shorter if the request is.
-async fn prefix(stream: &mut RecvStream) -> Bytes {
+async fn prefix(stream: &mut RecvStream, held: &Held) -> Bytes {
     let mut first = BytesMut::new();
     while first.len() < PREFIX_BYTES {
         // A stream that breaks off is noticed again by whoever reads on.
@@ -99,18 +137,24 @@ async fn prefix(stream: &mut RecvStream) -> Bytes {
         if first.is_empty() && data.len() >= PREFIX_BYTES {
             return data;
         }
+        if !data.is_empty() {
+            held.touch();
+        }
         first.extend_from_slice(&data);
     }
     first.freeze()
 }
 
+/// The bytes of a request's message as it is sent.
+fn sent_length(first: &[u8]) -> usize {
+    let Some(mut length) = first.get(1..PREFIX_BYTES) else { return 0 };
+    usize::try_from(length.get_u32()).unwrap_or(usize::MAX)
+}
+
 /// The most bytes that a request's message has.
-fn length(mut first: &[u8]) -> usize {
-    if first.len() < PREFIX_BYTES {
-        return 0;
-    }
-    let is_compressed = first.get_u8() == 1;
-    let length = usize::try_from(first.get_u32()).unwrap_or(usize::MAX);
+fn length(first: &[u8]) -> usize {
+    let is_compressed = first.first() == Some(&1);
+    let length = sent_length(first);
     if is_compressed && length <= limits::REQUEST_BYTES_MAX {
         length.saturating_mul(COMPRESSION_MAX).min(limits::REQUEST_BYTES_MAX)
     } else {
@@ -124,9 +168,28 @@ impl RequestBody {
         self.held.clone()
     }
 
+    /// Bytes that came: they are within what was said to come, and progress if they are enough.
+    fn pass(&mut self, data: Bytes) -> Result<Frame<Bytes>, Status> {
+        if let Some(left) = self.size.left {
+            let Some(left) = left.checked_sub(data.len()) else {
+                self.is_complete = true;
+                let message = "something follows the message, and the method takes one";
+                return Err(Error::new(Reason::RequestMalformed, message).into());
+            };
+            self.size.left = Some(left);
+        }
+        self.unmoved += data.len();
+        if self.unmoved >= self.size.step {
+            self.unmoved = 0;
+            self.held.touch();
+        }
+        Ok(Frame::data(data))
+    }
+
     fn poll_content(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
         if !self.first.is_empty() {
-            return Poll::Ready(Some(Ok(Frame::data(std::mem::take(&mut self.first)))));
+            let first = std::mem::take(&mut self.first);
+            return Poll::Ready(Some(self.pass(first)));
         }
         if self.is_complete {
             return Poll::Ready(None);
@@ -139,12 +202,15 @@ impl RequestBody {
             Some(Ok(data)) => {
                 // The next bytes may come: there is room for the whole.
                 let released = self.stream.flow_control().release_capacity(data.len());
-                Poll::Ready(Some(released.map(|()| Frame::data(data)).map_err(gone)))
+                Poll::Ready(Some(released.map_err(gone).and_then(|()| self.pass(data))))
             }
             Some(Err(error)) => Poll::Ready(Some(Err(gone(error)))),
             None => {
                 let trailers = ready!(self.stream.poll_trailers(context));
                 self.is_complete = true;
+                if let Some(kept) = self.size.kept {
+                    self.held.resize(kept);
+                }
                 self.held.settle();
                 Poll::Ready(trailers.map_err(gone).transpose().map(|trailers| trailers.map(Frame::trailers)))
             }
@@ -177,5 +243,6 @@ mod tests {
         assert_eq!(length(&[1, 0, 255, 255, 255]), limits::REQUEST_BYTES_MAX, "and it may not become more");
         assert_eq!(length(&[0, 255, 255, 255, 255]), u32::MAX as usize, "this one is refused");
         assert_eq!(length(&[0, 0]), 0, "it has no message");
+        assert_eq!(sent_length(&[1, 0, 0, 0, 2]), 2, "as it is sent");
     }
 }

@@ -1,14 +1,23 @@
 //! The Unix socket: what is refused where it goes, what is replaced, and what is removed at the end.
 //!
-//! Only a socket that nobody listens on is replaced. Anything else that stands at the path is somebody's, and stays.
+//! Only a socket that nobody listens on is replaced. Anything else that stands at the path is somebody's, and stays. A
+//! file beside it is locked from the look at what stands there until the socket is listened on: of two daemons that find
+//! the same dead socket, the second finds the first one's.
 
 use super::Error;
+use crate::limits;
 use crate::store;
+use rustix::fs::OFlags;
+use std::fs::{File, TryLockError};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt as _, FileTypeExt as _, MetadataExt as _, PermissionsExt as _};
+use std::os::unix::fs::{
+    DirBuilderExt as _, FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _,
+};
 use std::os::unix::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 use tokio::net::{UnixListener, UnixSocket, UnixStream};
+use tokio::time::Instant;
 
 /// Only the owner connects.
 const PRIVATE: u32 = 0o600;
@@ -47,11 +56,13 @@ pub(super) async fn check(path: &Path, data_dir: &Path) -> Result<(), Error> {
 
 /// Listens on a socket that only its owner can open. The directory that it is to stand in is made if it is not there.
 pub(super) async fn listen(path: &Path, data_dir: &Path) -> Result<(UnixListener, Socket), Error> {
-    let standing = standing(path, data_dir).await?;
+    check(path, data_dir).await?;
     let failed = |source| failed(path, source);
     if let Some(directory) = path.parent().filter(|directory| !directory.as_os_str().is_empty()) {
         std::fs::DirBuilder::new().recursive(true).mode(PRIVATE_DIRECTORY).create(directory).map_err(failed)?;
     }
+    let _lock = lock(path).await?;
+    let standing = standing(path, data_dir).await?;
     if standing == Standing::Dead {
         std::fs::remove_file(path).map_err(failed)?;
     }
@@ -62,6 +73,27 @@ pub(super) async fn listen(path: &Path, data_dir: &Path) -> Result<(UnixListener
     let listener = socket.listen(BACKLOG).map_err(failed)?;
     let identity = identity(path).map_err(failed)?;
     Ok((listener, Socket { path: path.to_owned(), identity }))
+}
+
+/// Keeps other daemons from listening at a path, until it is dropped. The file stays: whoever removed it could remove
+/// one that another has just locked.
+async fn lock(path: &Path) -> Result<File, Error> {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".lock");
+    let flags = OFlags::NOFOLLOW.bits().cast_signed();
+    let file = File::options().write(true).create(true).truncate(false).mode(PRIVATE).custom_flags(flags).open(&name);
+    let file = file.map_err(|error| refused(path, format!("{} cannot be opened: {error}", name.display())))?;
+    let deadline = Instant::now() + Duration::from_millis(limits::SOCKET_LOCK_MS_MAX);
+    loop {
+        match file.try_lock() {
+            Ok(()) => return Ok(file),
+            Err(TryLockError::WouldBlock) if Instant::now() < deadline => {
+                tokio::time::sleep(Duration::from_millis(limits::SOCKET_LOCK_RETRY_MS)).await;
+            }
+            Err(TryLockError::WouldBlock) => return Err(refused(path, "another daemon is about to listen there")),
+            Err(TryLockError::Error(source)) => return Err(failed(path, source)),
+        }
+    }
 }
 
 impl Socket {
@@ -126,4 +158,46 @@ fn resolved(path: &Path) -> PathBuf {
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let parent = parent.canonicalize().or_else(|_| std::path::absolute(parent)).unwrap_or_else(|_| parent.to_owned());
     path.file_name().map_or_else(|| parent.clone(), |name| parent.join(name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Barrier;
+
+    /// Listens; none when another does.
+    fn listener(path: &Path) -> Option<std::os::unix::net::UnixListener> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+        runtime.block_on(async {
+            match listen(path, Path::new("/nowhere")).await {
+                Ok((listener, _)) => Some(listener.into_std().expect("a listener")),
+                Err(error) => {
+                    assert!(error.to_string().contains("another daemon listens there already"), "{error}");
+                    None
+                }
+            }
+        })
+    }
+
+    #[test]
+    fn of_daemons_that_find_the_same_dead_socket_one_listens_and_the_others_say_so() {
+        for _ in 0..50 {
+            let directory = tempfile::tempdir().expect("a temporary folder");
+            let path = directory.path().join("daemon.sock");
+            drop(std::os::unix::net::UnixListener::bind(&path).expect("a socket that is dead then"));
+            let (many, path) = (&Barrier::new(4), &path);
+            let listeners: Vec<_> = std::thread::scope(|scope| {
+                let start = || {
+                    scope.spawn(move || {
+                        many.wait();
+                        listener(path)
+                    })
+                };
+                let daemons: Vec<_> = (0..4).map(|_| start()).collect();
+                daemons.into_iter().filter_map(|daemon| daemon.join().expect("no panic")).collect()
+            });
+            assert_eq!(listeners.len(), 1);
+            std::os::unix::net::UnixStream::connect(path).expect("whoever listens is found");
+        }
+    }
 }

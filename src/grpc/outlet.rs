@@ -12,7 +12,7 @@ use tonic::Status;
 #[derive(Debug, Clone, Default)]
 pub struct Outlet {
     marks: Arc<Mutex<Marks>>,
-    /// Room that the answer takes beside its bytes on the wire.
+    /// Room that the rest of the answer takes beside its bytes on the wire.
     held: Option<Arc<Held>>,
 }
 
@@ -62,6 +62,7 @@ impl Outlet {
     pub fn took(&self, bytes: usize) {
         if let Some(held) = &self.held {
             held.touch();
+            held.shrink(bytes);
         }
         let mut marks = self.marks();
         marks.taken_bytes += bytes;

@@ -46,6 +46,28 @@ async fn a_caller_that_holds_a_view_gets_what_is_new_in_it() {
 }
 
 #[tokio::test]
+async fn a_large_view_is_compared_with_another_only_where_there_is_room_for_both() {
+    let test = TestApp::start().await;
+    let session = test.quiet_session().await;
+    let mut held = Vec::new();
+    for number in 1..=5 {
+        test.append(&session, &format!("u{number} 7000000c")).await;
+        held.push(test.context(&session).await);
+    }
+    test.app.rewind(&session, "u2", None, Caller::default()).await.expect("rewound");
+    let known = |view: &Context| ContextRequest {
+        known_hash: Some(view.hash.to_vec()),
+        known_revision: Some(view.revision),
+        ..ContextRequest::default()
+    };
+    let compared = ask(&test, &session, known(&held[2])).await;
+    assert_eq!((compared.known_count, compared.messages.len()), (2, 0));
+    let whole = ask(&test, &session, known(&held[4])).await;
+    assert_eq!((whole.known_count, whole.messages.len()), (0, 2), "35 MB take more room than the view has");
+    assert_eq!(whole.hash, compared.hash);
+}
+
+#[tokio::test]
 async fn a_view_that_does_not_fit_says_so_and_asks_for_its_reduction() {
     let script = ScriptedSummarizer::new([Line::Hold("S1".to_owned())]);
     let test = TestApp::with(script.clone()).await;

@@ -1,12 +1,14 @@
 //! What follows every summary, whoever wrote it.
 
 use crate::support::{Line, ScriptedSummarizer, TestApp, filler, text, turns};
+use futures::FutureExt as _;
 use longhand::app::Reason;
 use longhand::app::append::ListMessages;
 use longhand::app::compactions::{NewSummary, Wanted};
 use longhand::app::context::ContextRequest;
 use longhand::app::sessions::{ForkPoint, SessionChange};
 use longhand::app::summary_tasks::{Hold, LeaseRequest, TaskReply};
+use longhand::limits;
 use longhand::model::compaction::CompactionKind;
 use longhand::model::event::EventKind;
 use longhand::model::layout::Place;
@@ -298,4 +300,23 @@ async fn a_rewind_can_tell_of_the_branch_that_it_leaves() {
     test.append(&other, "u1 \"stay here\"").await;
     let alone = test.app.rewind_with_summary(&other, "u1", "", None, Caller::default()).await.expect("rewound");
     assert!(alone.ids.is_empty());
+}
+
+#[tokio::test]
+async fn a_rewind_with_a_summary_reads_a_large_view_only_where_there_is_room_for_it() {
+    let test = TestApp::with(ScriptedSummarizer::new([])).await;
+    let session = test.session("pi@1.5", 40_000_000, 1_000).await;
+    test.append(&session, "u1 \"stay here\"").await;
+    for number in 2..=3 {
+        test.append(&session, &format!("u{number} 5000000c")).await;
+    }
+    let views = &test.app.traffic().views;
+    let others = views.hold(limits::VIEWS_BYTES_MAX);
+    others.settle();
+    // As many wait for room as may, so that one more hears of it at once.
+    let wait = || Box::pin(views.wait_for(1, Duration::from_secs(600)));
+    let mut waiting: Vec<_> = (0..limits::ROOM_WAITERS_MAX).map(|_| wait()).collect();
+    assert!(waiting.iter_mut().all(|waits| waits.now_or_never().is_none()));
+    let rewound = test.app.rewind_with_summary(&session, "u1", "", None, Caller::default()).await;
+    assert_eq!(rewound.expect_err("there is no room").reason, Reason::TooManyViews);
 }

@@ -63,7 +63,7 @@ impl Scale {
         connections: 10_000,
         streams: 1_000,
         views: (6, 200_000_000),
-        requests: (60, 15_000_000),
+        requests: (120, 15_000_000),
         appends: 5_000,
         depth: 100_000,
         slow: 500,
@@ -75,7 +75,7 @@ impl Scale {
         connections: 200,
         streams: 60,
         views: (3, 20_000_000),
-        requests: (20, 12_000_000),
+        requests: (60, 12_000_000),
         appends: 1_300,
         depth: 100_000,
         slow: 20,
@@ -180,7 +180,7 @@ pub async fn run(program: &Path, fault: Fault, scale: Scale, seed: u64, others_m
     let (tried, told, mut broken) = fault.commit(&target, prepared).await?;
     let others = bystander.stop().await?;
     let most = memory_kib(process, "VmHWM:")?;
-    let bound = before + fault.memory_bound_kib();
+    let bound = before + fault.memory_bound_kib(scale);
     if most > bound {
         broken.push(format!("{} MiB of memory, more than {}", most / 1024, bound / 1024));
     }

@@ -1,9 +1,9 @@
 //! The faults, one by one. Each says how often it was tried, what the attackers were told, and what should not have been.
 
-use super::Target;
 use super::bystander::{Bystander, append, told};
+use super::{Scale, Target};
 use crate::daemon::connect;
-use crate::raw::{Answer, Call, RawClient, Windows};
+use crate::raw::{Answer, Call, RawClient, Windows, framed};
 use anyhow::{Context as _, Result};
 use bytes::{BufMut as _, Bytes, BytesMut};
 use longhand::pb;
@@ -91,14 +91,17 @@ impl Fault {
         }
     }
 
-    /// What the daemon may take beyond what it had, in kibibytes.
-    pub(super) fn memory_bound_kib(self) -> u64 {
+    /// What the daemon may take beyond what it had, in kibibytes: what the fault needs, up to what its room allows.
+    pub(super) fn memory_bound_kib(self, scale: Scale) -> u64 {
+        let whole = |count: usize, bytes: usize| (count * bytes) as u64 >> 20;
         1024 * match self {
             Self::FullQueue => 512,
             Self::Connections => 384,
-            Self::UnreadStreams => 384,
-            Self::UnreadViews => 900,
-            Self::HalfRequests => 384,
+            // A few frames each, of 64 KiB at most.
+            Self::UnreadStreams => 64 + whole(scale.streams, 1 << 19).min(320),
+            // The messages of each, and what is made of them.
+            Self::UnreadViews => 64 + whole(scale.views.0, 3 * scale.views.1).min(836),
+            Self::HalfRequests => 256,
             Self::DeepJson | Self::SlowConnections | Self::NoDescriptors => 128,
         }
     }
@@ -256,6 +259,11 @@ async fn unread_views(target: &Target, session: &str) -> Result<Committed> {
         calls.push(client.call("ContextService/GetContext", &request).await?);
         clients.push(client);
     }
+    let is_counted = async {
+        while info(target).await?.traffic.unwrap_or_default().view_bytes < i64::try_from(target.scale.views.1)? {}
+        Ok::<_, anyhow::Error>(())
+    };
+    soon("a view to be counted", is_counted).await??;
     let (mut answers, mut broken) = (Told::new(), Vec::new());
     ends(calls, &mut answers).await?;
     let known = |what: &&String| ["READER_STALLED", "TOO_MANY_VIEWS"].contains(&what.as_str());
@@ -285,9 +293,13 @@ async fn half_requests(target: &Target, session: &str) -> Result<Committed> {
         frame.freeze()
     };
     let (mut clients, mut calls) = (Vec::new(), JoinSet::new());
-    for _ in 0..number {
+    for number in 0..number {
         let mut client = RawClient::connect(target.daemon.socket(), Windows::SMALL).await?;
         let mut call = client.begin("MessageService/AppendMessages", &[]).await?;
+        if number % 2 == 1 {
+            // As the second message of a request whose first is empty.
+            call.request.send_data(framed(&pb::AppendMessagesRequest::default()), false)?;
+        }
         // All but the last kibibyte.
         call.request.send_data(whole.slice(..whole.len() - 1_024), false)?;
         clients.push(client);
@@ -308,7 +320,8 @@ async fn half_requests(target: &Target, session: &str) -> Result<Committed> {
             break;
         }
     }
-    let known = |what: &&String| ["TOO_MANY_REQUESTS", "REQUEST_TIMED_OUT"].contains(&what.as_str());
+    let reasons = ["TOO_MANY_REQUESTS", "REQUEST_TIMED_OUT", "REQUEST_MALFORMED"];
+    let known = |what: &&String| reasons.contains(&what.as_str());
     broken.extend(answers.keys().filter(|what| !known(what)).map(|what| format!("told {what:?}")));
     Ok((number, answers, broken))
 }

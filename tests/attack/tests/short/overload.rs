@@ -249,6 +249,45 @@ async fn requests_come_in_gzip_and_the_name_of_another_encoding_is_refused() {
     daemon.stop().await.expect("the daemon ends");
 }
 
+#[tokio::test]
+async fn a_request_holds_one_message() {
+    let directory = tempfile::tempdir().expect("a temporary folder");
+    let daemon = start(directory.path()).await;
+    let good = Good::new(&daemon).await;
+    let mut raw = RawClient::connect(daemon.socket(), Windows::SMALL).await.expect("a connection");
+    let request = framed(&pb::GetSessionRequest { session_id: good.session.clone(), ..Default::default() });
+    let mut call = raw.begin("SessionService/GetSession", &[]).await.expect("a call");
+    call.request.send_data(request.clone(), false).expect("sent");
+    call.request.send_data(request, true).expect("sent");
+    let mut answer = soon("an answer", call.answer()).await.expect("an answer");
+    let (_, end) = soon("the end", answer.rest::<pb::GetSessionResponse>()).await.expect("an end");
+    assert_eq!((end.code, end.reason.as_str()), (tonic::Code::InvalidArgument, "REQUEST_MALFORMED"));
+    daemon.stop().await.expect("the daemon ends");
+}
+
+#[tokio::test]
+async fn a_view_that_waits_for_its_client_is_counted_however_small_it_is() {
+    let directory = tempfile::tempdir().expect("a temporary folder");
+    let daemon = start(directory.path()).await;
+    let good = Good::new(&daemon).await;
+    let bytes = 3_000_000;
+    good.append(&"x".repeat(bytes)).await;
+    let mut raw = RawClient::connect(daemon.socket(), Windows::NONE).await.expect("a connection");
+    let view = pb::GetContextRequest { session_id: good.session.clone(), ..Default::default() };
+    let session_ids = vec![good.session.clone()];
+    let snapshot = pb::SubscribeEventsRequest { start: Some(Start::Snapshot(true)), session_ids, ..Default::default() };
+    let mut unread = Vec::new();
+    for _ in 0..3 {
+        unread.push(raw.call("ContextService/GetContext", &view).await.expect("a call"));
+        unread.push(raw.call("EventService/SubscribeEvents", &snapshot).await.expect("a call"));
+    }
+    let all = i64::try_from(6 * bytes).expect("a number");
+    good.until("all to be counted", |info| info.traffic.unwrap_or_default().view_bytes >= all).await;
+    drop((unread, raw));
+    good.until("all to be gone", |info| info.traffic.unwrap_or_default().view_bytes == 0).await;
+    daemon.stop().await.expect("the daemon ends");
+}
+
 /// A fault in its short form. How fast others are is for the long form to say: here other tests run beside them.
 async fn survives(fault: Fault) {
     let outcome = overload::run(Path::new(super::ATTACK), fault, Scale::SHORT, 1, DEADLINE).await;

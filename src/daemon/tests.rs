@@ -1,0 +1,254 @@
+//! Clients over the wire and a service of the tests', with small rooms and a clock that passes as fast as it can.
+
+use super::accept::{Connections, Server};
+use super::connection;
+use crate::app::room::Room;
+use crate::app::traffic::Traffic;
+use bytes::{BufMut as _, Bytes, BytesMut};
+use h2::client::{ResponseFuture, SendRequest};
+use h2::{RecvStream, SendStream};
+use http::{Request, Response};
+use http_body_util::{BodyExt as _, Full};
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite, DuplexStream, ReadBuf};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use tonic::Status;
+use tonic::body::Body;
+use tonic::server::NamedService;
+use tonic::service::Routes;
+use tonic_types::StatusExt as _;
+
+/// Bytes of a page that the service answers.
+const PAGE_BYTES: usize = 50_000;
+/// Bytes of a large request.
+const LARGE: usize = 900_000;
+/// Room for one large request.
+const ROOM: usize = 1_000_000;
+/// A window for less than a page.
+const NARROW: u32 = 20_000;
+/// A window for a page.
+const WIDE: u32 = 65_535;
+
+/// Reads a request whole, and answers by the name of the method.
+#[derive(Clone)]
+struct Service;
+
+impl NamedService for Service {
+    const NAME: &'static str = "longhand.v1.MessageService";
+}
+
+impl tower::Service<Request<Body>> for Service {
+    type Response = Response<Body>;
+    type Error = Infallible;
+    type Future = Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        Box::pin(async move { Ok(answer(request).await) })
+    }
+}
+
+async fn answer(request: Request<Body>) -> Response<Body> {
+    let method = request.uri().path().rsplit('/').next().unwrap_or_default().to_owned();
+    if let Err(status) = request.into_body().collect().await {
+        return status.into_http();
+    }
+    let bytes = match method.as_str() {
+        "AppendMessages" => 0,
+        "ListMessages" => PAGE_BYTES,
+        // These take their time.
+        _ => std::future::pending().await,
+    };
+    Response::new(Body::new(Full::new(Bytes::from(vec![0; bytes]))))
+}
+
+fn server(traffic: Traffic) -> Arc<Server> {
+    Arc::new(Server {
+        routes: Routes::new(Service),
+        traffic: Arc::new(traffic),
+        stall: Duration::from_secs(600),
+        stopping: CancellationToken::new(),
+        parting: CancellationToken::new(),
+        ending: CancellationToken::new(),
+        connections: Connections::new(10),
+        tasks: TaskTracker::new(),
+    })
+}
+
+/// A connection that is served, over a socket that takes so many bytes. Serving it ends with the connection.
+fn serve(server: &Arc<Server>, bytes: usize) -> DuplexStream {
+    let (ours, theirs) = tokio::io::duplex(bytes);
+    let place = server.connections.place(&server.traffic).expect("a place");
+    tokio::spawn(connection::serve(theirs, place, server.clone()));
+    ours
+}
+
+/// A client that grants each answer such a window.
+async fn client<Io>(io: Io, window: u32) -> SendRequest<Bytes>
+where
+    Io: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let mut builder = h2::client::Builder::new();
+    let (client, connection) = builder.initial_window_size(window).handshake(io).await.expect("a connection");
+    tokio::spawn(connection);
+    client
+}
+
+/// A request with a message of so many bytes, of which none has been sent but the length.
+async fn begin(client: &SendRequest<Bytes>, method: &str, bytes: usize) -> (ResponseFuture, SendStream<Bytes>) {
+    let request = Request::post(format!("http://localhost/longhand.v1.MessageService/{method}"));
+    let request = request.header("content-type", "application/grpc").body(()).expect("a request");
+    let mut client = client.clone().ready().await.expect("a connection");
+    let (response, mut stream) = client.send_request(request, false).expect("begun");
+    let mut prefix = BytesMut::new();
+    prefix.put_u8(0);
+    prefix.put_u32(u32::try_from(bytes).expect("a length"));
+    stream.send_data(prefix.freeze(), false).expect("sent");
+    (response, stream)
+}
+
+async fn call(client: &SendRequest<Bytes>, method: &str, bytes: usize) -> ResponseFuture {
+    let (response, mut stream) = begin(client, method, bytes).await;
+    stream.send_data(Bytes::from(vec![0; bytes]), true).expect("sent");
+    response
+}
+
+/// Lets the others work and the time pass.
+async fn pass(seconds: u64) {
+    let never = tokio::time::timeout(Duration::from_secs(seconds), std::future::pending::<()>()).await;
+    assert!(never.is_err());
+}
+
+/// The reason for which there is no answer; empty if there is one.
+async fn reason(response: ResponseFuture) -> String {
+    let response = response.await.expect("an answer");
+    let status = Status::from_header_map(response.headers());
+    status.and_then(|status| Some(status.get_error_details().error_info()?.reason.clone())).unwrap_or_default()
+}
+
+/// The bytes of an answer, once its client has taken them all.
+async fn taken(mut answer: RecvStream) -> usize {
+    let mut bytes = 0;
+    while let Some(data) = answer.data().await {
+        let data = data.expect("it goes on");
+        answer.flow_control().release_capacity(data.len()).expect("released");
+        bytes += data.len();
+    }
+    assert!(answer.trailers().await.expect("an end").is_none(), "nothing went wrong");
+    bytes
+}
+
+fn with_room_for_requests() -> Arc<Server> {
+    server(Traffic { requests: Room::new(ROOM), ..Traffic::default() })
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_that_moves_is_not_refused_while_others_wait_for_its_room() {
+    let server = with_room_for_requests();
+    let client = client(serve(&server, 1 << 16), NARROW).await;
+    let (slow, mut stream) = begin(&client, "AppendMessages", LARGE).await;
+    pass(1).await;
+    let waiting = call(&client, "AppendMessages", LARGE).await;
+    for _ in 0..9 {
+        stream.send_data(Bytes::from(vec![0; LARGE / 9]), false).expect("sent");
+        pass(1).await;
+    }
+    stream.send_data(Bytes::new(), true).expect("sent");
+    assert_eq!((reason(slow).await, reason(waiting).await), (String::new(), String::new()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_that_is_too_slow_to_be_complete_in_time_makes_way() {
+    let server = with_room_for_requests();
+    let client = client(serve(&server, 1 << 16), NARROW).await;
+    let (slow, mut stream) = begin(&client, "AppendMessages", LARGE).await;
+    pass(1).await;
+    let waiting = call(&client, "AppendMessages", LARGE).await;
+    for _ in 0..3 {
+        stream.send_data(Bytes::from(vec![0; 1_000]), false).expect("sent");
+        pass(1).await;
+    }
+    assert_eq!((reason(slow).await.as_str(), reason(waiting).await.as_str()), ("TOO_MANY_REQUESTS", ""));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_of_which_nothing_is_kept_holds_no_room_while_it_waits() {
+    let server = with_room_for_requests();
+    let client = client(serve(&server, 1 << 16), NARROW).await;
+    let _parked = call(&client, "RewindSession", LARGE).await;
+    pass(1).await;
+    assert_eq!(reason(call(&client, "AppendMessages", LARGE).await).await, "");
+    let _writing = call(&client, "AppendParts", LARGE).await;
+    pass(1).await;
+    assert_eq!(reason(call(&client, "AppendMessages", LARGE).await).await, "TOO_MANY_REQUESTS", "what is kept is held");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_is_no_longer_than_it_said() {
+    let server = with_room_for_requests();
+    let client = client(serve(&server, 1 << 16), NARROW).await;
+    let (short, mut stream) = begin(&client, "AppendMessages", 0).await;
+    pass(1).await;
+    // The beginning of a second message, which would be kept until it is whole.
+    stream.send_data(Bytes::from_static(&[0, 0, 200, 0, 0]), false).expect("sent");
+    assert_eq!(reason(short).await, "REQUEST_MALFORMED");
+}
+
+#[tokio::test(start_paused = true)]
+async fn readers_that_take_their_answers_are_not_cut_off_by_each_other() {
+    let server = server(Traffic { answers: Room::new(PAGE_BYTES * 3 / 2), ..Traffic::default() });
+    let mut answers = Vec::new();
+    for _ in 0..2 {
+        let client = client(serve(&server, 1 << 16), NARROW).await;
+        answers.push(call(&client, "ListMessages", 0).await.await.expect("an answer").into_body());
+    }
+    for answer in answers {
+        assert_eq!(taken(answer).await, PAGE_BYTES);
+    }
+    pass(1).await;
+    assert_eq!(server.traffic.answers.held_bytes(), 0);
+}
+
+/// A client's end of a connection that it does not read.
+struct Unread(DuplexStream);
+
+impl AsyncRead for Unread {
+    fn poll_read(self: Pin<&mut Self>, _: &mut Context<'_>, _: &mut ReadBuf<'_>) -> Poll<std::io::Result<()>> {
+        Poll::Pending
+    }
+}
+
+impl AsyncWrite for Unread {
+    fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, data: &[u8]) -> Poll<std::io::Result<usize>> {
+        Pin::new(&mut self.0).poll_write(context, data)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<std::io::Result<()>> {
+        Pin::new(&mut self.0).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<std::io::Result<()>> {
+        Pin::new(&mut self.0).poll_shutdown(context)
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_client_grants_and_does_not_read_is_held_until_others_need_the_room() {
+    let server = server(Traffic { answers: Room::new(ROOM), ..Traffic::default() });
+    let client = client(Unread(serve(&server, 1_024)), WIDE).await;
+    let _answer = call(&client, "ListMessages", 0).await;
+    pass(3).await;
+    assert_eq!(server.traffic.answers.held_bytes(), PAGE_BYTES, "the window took it, and the socket did not");
+    let _other = server.traffic.answers.hold(ROOM);
+    pass(5).await;
+    assert_eq!(server.traffic.answers.held_bytes(), ROOM, "the connection ended with what was left of its answers");
+    assert_eq!(server.traffic.connections.get(), 0);
+}
