@@ -428,8 +428,8 @@ impl Longhand {
         let policy = self.parse_policy(&source.policy)?;
         let mut view = self.view_of(&source, &policy).await?;
         self.sign(&source, &mut view).await?;
-        let held = self.until_taken(held, view.messages.iter().map(view_message_bytes).sum());
         frames.extend(view.messages.into_iter().map(|message| Frame::SnapshotMessage(Box::new(message))));
+        let held = self.until_taken(held, frames.iter().map(Frame::bytes).sum());
         Ok((frames, held))
     }
 
