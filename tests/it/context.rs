@@ -1,13 +1,13 @@
 //! Views for callers: what fits, what is new in them, and what happens when they do not fit.
 
-use crate::support::{Line, ScriptedSummarizer, TestApp, shown, text, turns, window};
+use crate::support::{Line, ScriptedSummarizer, TestApp, conversation, shown, text, turns, window};
 use longhand::app::Reason;
 use longhand::app::compactions::Wanted;
 use longhand::app::context::{Context, ContextRequest, OverflowAction};
 use longhand::model::compaction::{CompactionKind, RevisionRange};
 use longhand::model::event::{EventBody, EventKind};
 use longhand::model::message::{Finish, FinishReason, MessageKind, NewMessage, Role};
-use longhand::model::part::{NewPart, PartBody};
+use longhand::model::part::{Media, MediaSource, NewPart, PartBody};
 use longhand::model::usage::Usage;
 use longhand::policy::pairing;
 use longhand::store::Caller;
@@ -49,20 +49,30 @@ async fn a_caller_that_holds_a_view_gets_what_is_new_in_it() {
 async fn a_large_view_is_compared_with_another_only_where_there_is_room_for_both() {
     let test = TestApp::start().await;
     let session = test.quiet_session().await;
-    let mut held = Vec::new();
-    for number in 1..=5 {
-        test.append(&session, &format!("u{number} 7000000c")).await;
-        held.push(test.context(&session).await);
+    let image = async |number: usize| {
+        let source = MediaSource::Bytes(vec![0; 7_000_000]);
+        let image = Media { mime_type: "image/png".to_owned(), source, ..Media::default() };
+        let mut messages = conversation(&format!("u{number} \"look\""));
+        messages[0].parts.push(NewPart::new(PartBody::Media(image)));
+        test.app.append(&session, messages, None, None, Caller::default()).await.expect("appended");
+    };
+    for number in 1..=3 {
+        image(number).await;
     }
+    let three = test.context(&session).await;
+    for number in 4..=5 {
+        image(number).await;
+    }
+    let five = test.context(&session).await;
     test.app.rewind(&session, "u2", None, Caller::default()).await.expect("rewound");
     let known = |view: &Context| ContextRequest {
         known_hash: Some(view.hash.to_vec()),
         known_revision: Some(view.revision),
         ..ContextRequest::default()
     };
-    let compared = ask(&test, &session, known(&held[2])).await;
+    let compared = ask(&test, &session, known(&three)).await;
     assert_eq!((compared.known_count, compared.messages.len()), (2, 0));
-    let whole = ask(&test, &session, known(&held[4])).await;
+    let whole = ask(&test, &session, known(&five)).await;
     assert_eq!((whole.known_count, whole.messages.len()), (0, 2), "35 MB take more room than the view has");
     assert_eq!(whole.hash, compared.hash);
 }

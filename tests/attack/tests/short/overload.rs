@@ -255,7 +255,7 @@ async fn a_request_holds_one_message() {
     let daemon = start(directory.path()).await;
     let good = Good::new(&daemon).await;
     let mut raw = RawClient::connect(daemon.socket(), Windows::SMALL).await.expect("a connection");
-    let request = framed(&pb::GetSessionRequest { session_id: good.session.clone(), ..Default::default() });
+    let request = framed(&pb::GetSessionRequest { session_id: good.session.clone() });
     let mut call = raw.begin("SessionService/GetSession", &[]).await.expect("a call");
     call.request.send_data(request.clone(), false).expect("sent");
     call.request.send_data(request, true).expect("sent");
