@@ -19,16 +19,18 @@ mod provenance;
 mod recall;
 pub mod room;
 pub mod sessions;
-mod shortened;
 pub mod summary_tasks;
 pub mod traffic;
 pub mod undo;
 mod validate;
+mod view_token;
 
-pub use crate::store::{Caller, Durability, Fill, RequestKey};
+pub use crate::store::{Caller, Durability, RequestKey};
+pub use append::Fill;
 pub use error::{Error, Reason, Result};
 
 use crate::clock::Clock;
+use crate::model::ids::SessionId;
 use crate::model::time::Timestamp;
 use crate::model::usage::ModelWindow;
 use crate::policy::bpe::Vocabulary;
@@ -57,8 +59,6 @@ struct Shared {
     live: broadcast::Sender<events::LiveDelta>,
     /// Sessions in use, so that an append need not read its session's policy again. Only this process changes policies.
     known: Mutex<KnownSessions>,
-    /// Views that were shortened for one call.
-    shortened: shortened::ShortenedViews,
     streams: Arc<tokio::sync::Semaphore>,
     traffic: Arc<traffic::Traffic>,
     /// Summaries of branches in the making.
@@ -77,6 +77,7 @@ struct KnownSessions {
 /// What an append needs to know of its session.
 struct Known {
     key: SessionKey,
+    id: SessionId,
     policy: Policy,
     window: ModelWindow,
     /// The name of the policy's counting, where its counts are kept.
@@ -125,7 +126,6 @@ impl Longhand {
             clock: clock.clone(),
             live,
             known: Mutex::default(),
-            shortened: shortened::ShortenedViews::default(),
             streams: Arc::new(tokio::sync::Semaphore::new(crate::limits::STREAMS_MAX)),
             traffic: Arc::default(),
             branches: tokio::sync::Semaphore::new(crate::limits::BRANCH_SUMMARIES_MAX),
@@ -157,7 +157,7 @@ impl Longhand {
         let (session, policy) = self.store().session(key).await?;
         let policy = self.parse_policy(&policy)?;
         let counting = tokens::basis(&policy).map(Arc::from);
-        let known = Arc::new(Known { key, policy, window: session.window, counting });
+        let known = Arc::new(Known { key, id: session.id, policy, window: session.window, counting });
         let mut all = self.known_sessions();
         if all.generation == generation {
             if all.sessions.len() >= KNOWN_MAX {
@@ -191,8 +191,9 @@ fn parse_policy(text: &store::PolicyText) -> Result<Policy> {
         .map_err(|error| Error::new(Reason::RowCorrupt, format!("a stored policy cannot be read: {error}")))
 }
 
-/// The window in force: the caller's where it names one, else the session's.
-fn window_in_force<'a>(known: &'a ModelWindow, given: Option<&'a ModelWindow>) -> &'a ModelWindow {
+/// The window that the figures of a call are for: the caller's where it names one, else the session's. The session's alone
+/// decides what is done.
+fn window_of_call<'a>(known: &'a ModelWindow, given: Option<&'a ModelWindow>) -> &'a ModelWindow {
     given.filter(|window| window.context > 0).unwrap_or(known)
 }
 

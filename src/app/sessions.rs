@@ -30,7 +30,7 @@ pub struct NewSession {
     pub policy_json: String,
     /// JSON merged over the preset's policy; empty for none.
     pub policy_override_json: String,
-    /// The window in force when a caller names none.
+    /// The window, which alone decides what is done.
     pub window: ModelWindow,
     /// Free JSON.
     pub metadata_json: Option<String>,
@@ -53,7 +53,7 @@ pub struct SessionChange {
     pub policy_json: Option<String>,
     /// JSON merged over the policy in force, or over the new preset.
     pub policy_override_json: Option<String>,
-    /// Refuse when history, marks or policy changed after this revision.
+    /// Refuse when history, marks, policy or window changed after this revision.
     pub expected_revision: Option<Revision>,
 }
 

@@ -106,14 +106,9 @@ pub enum EventBody {
         message: MessageId,
         /// What it said.
         usage: Usage,
-        /// Whether the figures count.
-        trusted: bool,
-        /// Tokens of a request after the reply, as `Session::context_tokens` counts them.
-        context_tokens: i64,
-        /// The window they are judged by; zero when none is known.
-        window_tokens: i64,
-        /// Whether they crossed the policy's threshold.
-        due: bool,
+        /// The window of the view that it was given, or else the session's. Whether the figures count follows from what
+        /// came before.
+        window: ModelWindow,
     },
     /// The conversation was rewound.
     SessionRewound {
@@ -308,7 +303,7 @@ impl EventKind {
         Self::ALL.into_iter().find(|kind| *kind as i32 == number)
     }
 
-    /// Whether the event changes history, marks or policy: what `expected_revision` watches.
+    /// Whether every event of the kind changes history, marks or policy.
     pub fn changes_history(self) -> bool {
         match self {
             Self::SessionCreated
@@ -341,6 +336,11 @@ impl EventKind {
 }
 
 impl EventBody {
+    /// Whether the event changes history, marks, policy or window: what `expected_revision` watches.
+    pub fn changes_history(&self) -> bool {
+        self.kind().changes_history() || matches!(self, Self::SessionUpdated { window: Some(_), .. })
+    }
+
     /// What kind of change this is.
     pub fn kind(&self) -> EventKind {
         match self {

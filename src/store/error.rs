@@ -22,13 +22,21 @@ pub enum Error {
     RevisionMismatch {
         /// What the caller expected.
         expected: Revision,
-        /// The newest revision that changed history, marks or policy.
+        /// The newest revision that changed history, marks, policy or window.
         current: Revision,
     },
     /// The revision is not one of the session's.
     #[error("revision {revision} is not between 0 and {newest}")]
     RevisionOutOfRange {
         /// What was given.
+        revision: Revision,
+        /// The newest there is.
+        newest: Revision,
+    },
+    /// The view of a token is from behind the session's newest revision.
+    #[error("the view token is for revision {revision}, and the session's newest is {newest}")]
+    ViewTokenInvalid {
+        /// The view's revision.
         revision: Revision,
         /// The newest there is.
         newest: Revision,

@@ -38,6 +38,7 @@ mod tests;
 mod tally;
 mod tx;
 mod verify;
+mod windows;
 mod writer;
 
 pub use append::{Seal, Weigh, Weighed, Weight};
@@ -48,7 +49,7 @@ pub use drafts::{DraftReceipt, DraftWordsToAdd};
 pub use error::{Error, Kind, Result};
 pub use events::{EventFilter, EventPage, Looked, Moment, PagedEvent, SessionMoment};
 pub use files::paths;
-pub use head::{Fill, Receipt, RoutineTotals, Rule, SessionKey, UsageReading};
+pub use head::{ContextUsage, Pending, Receipt, RoutineTotals, Rule, SessionKey, UsageReading};
 pub use health::{Checkpoints, WriteState};
 pub use jobs::{Condition, DueSession, Enqueued, Evaluation, Loss};
 pub use marks::BranchSummary;
@@ -96,6 +97,7 @@ struct Shared {
     writer: WriterHandle,
     readers: SqlitePool,
     id: Uuid,
+    view_key: [u8; 32],
     durability: Durability,
     head_seq: watch::Receiver<Seq>,
     health: Arc<Health>,
@@ -119,6 +121,8 @@ pub struct Source {
     pub layout: Layout,
     /// The policy in force.
     pub policy: PolicyText,
+    /// The session's model window that is active there.
+    pub window: ModelWindow,
     /// What the layout shows.
     pub messages: Vec<SourceMessage>,
 }
@@ -131,6 +135,11 @@ impl Store {
     /// The store's id; cursors name it.
     pub fn id(&self) -> Uuid {
         self.shared.id
+    }
+
+    /// The key of the store's view tokens, which leaves the process in no answer.
+    pub fn view_key(&self) -> &[u8; 32] {
+        &self.shared.view_key
     }
 
     /// What an acknowledged write survives.
@@ -220,6 +229,12 @@ impl Store {
             Ok((session, policy))
         })
         .await
+    }
+
+    /// The last revision that a session's history shares with another session that it was forked from, directly or not;
+    /// none where it was not.
+    pub async fn shared_with(&self, session: SessionKey, other: SessionId) -> Result<Option<Revision>> {
+        self.reading(async |reader| lineage::shared_with(reader, session.0, other).await).await
     }
 
     /// A session's id.
@@ -404,8 +419,9 @@ impl Store {
             lineage.check(at)?;
             let layout = messages::layout_at(reader, &lineage, at).await?;
             let policy = sessions::policy_in(reader, &lineage, at).await?;
+            let window = windows::window_in(reader, &lineage, at).await?;
             let messages = messages::sources(reader, &lineage, &layout, at, bytes_max).await?;
-            Ok(Source { session, at, newest: lineage.revision, layout, policy, messages })
+            Ok(Source { session, at, newest: lineage.revision, layout, policy, window, messages })
         })
         .await
     }
@@ -637,7 +653,7 @@ pub struct SuppliedSummary {
     pub session: SessionKey,
     /// Who brings it.
     pub caller: Caller,
-    /// Refuse when history, marks or policy changed after this revision.
+    /// Refuse when history, marks, policy or window changed after this revision.
     pub expected_revision: Option<Revision>,
     /// The summary and what it covers.
     pub summary: SummaryCommit,

@@ -11,7 +11,6 @@ use crate::model::Revision;
 use crate::model::event::{EventBody, EventKind};
 use crate::model::ids::{MessageId, SessionId};
 use crate::model::message::{MessageKind, Role};
-use crate::model::usage::Usage;
 use crate::pb;
 use crate::pb::event::Body;
 use crate::pb::snapshot_item::Item;
@@ -218,9 +217,11 @@ fn body(body: EventBody) -> Body {
             let message_id = message.to_string();
             Body::MessageFinished(pb::MessageFinished { message_id, reason: finish_reason(reason).into() })
         }
-        EventBody::UsageRecorded { message, usage, trusted, context_tokens, window_tokens, due } => {
-            Body::UsageRecorded(usage_recorded(message, usage, trusted, (context_tokens, window_tokens), due))
-        }
+        EventBody::UsageRecorded { message, usage: said, window: given } => Body::UsageRecorded(pb::UsageRecorded {
+            message_id: message.to_string(),
+            usage: Some(usage(said)),
+            window: Some(window(given)),
+        }),
         EventBody::MessageEdited { message, replacement } => {
             let replacement_message_id = id(replacement).unwrap_or_default();
             Body::MessageEdited(pb::MessageEdited { message_id: message.to_string(), replacement_message_id })
@@ -315,24 +316,6 @@ fn message_appended(
         kind: message_kind(kind).into(),
         part_count: count(part_count),
         sealed,
-    }
-}
-
-/// Usage with the tokens of the view and those of the window that they are judged by.
-fn usage_recorded(
-    message: MessageId,
-    said: Usage,
-    trusted: bool,
-    (context_tokens, window_tokens): (i64, i64),
-    compaction_due: bool,
-) -> pb::UsageRecorded {
-    pb::UsageRecorded {
-        message_id: message.to_string(),
-        usage: Some(usage(said)),
-        trusted,
-        context_tokens,
-        window_tokens,
-        compaction_due,
     }
 }
 
