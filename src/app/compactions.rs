@@ -4,6 +4,7 @@ use super::error::{Error, Reason, Result};
 use super::{Longhand, check_caller, cursor, page_size, validate, window_of_call};
 use crate::limits;
 use crate::model::Revision;
+use crate::model::changes::SummaryChange;
 use crate::model::compaction::{
     Bounds, Compaction, CompactionKind, CompactionRequest, CompactionState, Level, Trigger,
 };
@@ -15,7 +16,7 @@ use crate::policy::overflow_errors::{ProviderError, is_overflow};
 use crate::policy::plan::{self, Boundary, Scene};
 use crate::policy::{Policy, Rung, Step, replay};
 use crate::scheduler::totals;
-use crate::store::{Caller, Condition, Evaluation, Receipt, SessionKey, Source, SummaryCommit, SuppliedSummary};
+use crate::store::{Caller, Condition, Evaluation, Receipt, SessionKey, Source, SuppliedSummary};
 
 /// What somebody who asks for a reduction by hand wants.
 #[derive(Debug, Clone)]
@@ -261,7 +262,7 @@ impl Longhand {
             quiet_tokens: None,
             held: false,
         };
-        let summary = SummaryCommit {
+        let summary = SummaryChange {
             text: new.text,
             marker_text: plan::marker_text(&policy),
             tail_start,

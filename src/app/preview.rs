@@ -4,6 +4,7 @@ use super::compactions::{Wanted, rung_by_hand};
 use super::error::{Error, Reason, Result};
 use super::{Longhand, validate};
 use crate::model::Revision;
+use crate::model::changes::Changes;
 use crate::model::compaction::{CompactionKind, Level, RevisionRange};
 use crate::model::ids::{MessageId, PartId};
 use crate::model::layout::Place;
@@ -12,7 +13,6 @@ use crate::model::session::SessionState;
 use crate::model::view::SourceMessage;
 use crate::policy::plan::{self, Scene};
 use crate::scheduler::Preview;
-use crate::store::Reduction;
 use crate::summarizer::Foreseen;
 
 /// What a reduction by hand would do to the view of now.
@@ -84,7 +84,7 @@ fn weigh(body: &PartBody) -> (&str, usize) {
 }
 
 /// What a reduction would shorten.
-fn planned_cuts(reduction: &Reduction, sources: &[SourceMessage]) -> Vec<PlannedCut> {
+fn planned_cuts(changes: &Changes, sources: &[SourceMessage]) -> Vec<PlannedCut> {
     let bytes = |length: usize| i64::try_from(length).unwrap_or(i64::MAX);
     let parts = sources.iter().flat_map(|source| &source.message.parts);
     let by_id: std::collections::HashMap<PartId, &PartBody> = parts.map(|part| (part.id, &part.body)).collect();
@@ -93,7 +93,7 @@ fn planned_cuts(reduction: &Reduction, sources: &[SourceMessage]) -> Vec<Planned
         let shown_bytes = bytes(cut.apply(words).len());
         PlannedCut { message: *message, part: *part, original_bytes: bytes(original), shown_bytes }
     };
-    reduction.parts.iter().map(planned).collect()
+    changes.parts.iter().map(planned).collect()
 }
 
 impl Longhand {
@@ -137,15 +137,15 @@ impl Longhand {
             let found = source.messages.iter().find(|source| source.message.revision == *revision);
             found.map(|source| source.message.id)
         };
-        let Preview { reduction, tokens_before, tokens_after, first_changed_index, summary_tokens, foreseen } = preview;
-        let cuts = planned_cuts(&reduction, &source.messages);
-        let summary = reduction.summary.as_ref();
+        let Preview { changes, tokens_before, tokens_after, first_changed_index, summary_tokens, foreseen } = preview;
+        let cuts = planned_cuts(&changes, &source.messages);
+        let summary = changes.summary.as_ref();
         Ok(Plan {
             kind,
             level,
             base: source.at,
             cuts,
-            omitted_count: reduction.omitted_count,
+            omitted_count: changes.omitted_count,
             covered: summary.map(|summary| summary.covered.clone()).unwrap_or_default(),
             covered_count: summary.map_or(0, |summary| summary.covered_count),
             tail_start: summary.and_then(|summary| summary.tail_message),
@@ -156,7 +156,7 @@ impl Longhand {
             summary_tokens,
             first_changed_index,
             foreseen,
-            omitted: reduction.omitted,
+            omitted: changes.omitted,
         })
     }
 }

@@ -2,6 +2,7 @@
 //!
 //! Nothing here knows about disks, wires, clocks or models, and nothing here decides anything.
 
+pub mod changes;
 pub mod compaction;
 pub mod cut;
 pub mod event;

@@ -1,11 +1,13 @@
 //! What a reduction of a session would do: worked out from its view, before anything is claimed or written.
 
 mod by_hand;
+mod changes;
 mod edit;
 #[cfg(test)]
 mod tests;
 
 pub use by_hand::{head_can_start, summary_within, tail_can_start};
+pub use changes::{Written, changes};
 pub use edit::{PlanEdit, edited};
 
 use super::select::Selection;

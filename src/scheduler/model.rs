@@ -9,6 +9,7 @@ use super::step::{Input, State, Work, step};
 use crate::clock::{Clock, fresh_id};
 use crate::limits;
 use crate::model::Revision;
+use crate::model::changes::{Changes, SummaryChange};
 use crate::model::compaction::{Bounds, CompactionKind, CompactionRequest, CompactionState, Failure, Trigger};
 use crate::model::event::EventBody;
 use crate::model::ids::CompactionId;
@@ -19,7 +20,7 @@ use crate::model::usage::ModelWindow;
 use crate::policy::plan;
 use crate::store::{
     self, Caller, Claim, Commit, Committed, Condition, CreateSession, DueSession, Durability, EventFilter, Loss,
-    PolicyText, Reduction, RoutineTotals, Rule, SessionKey, Store, SummaryCommit, Weighed, Weight,
+    PolicyText, RoutineTotals, Rule, SessionKey, Store, Weighed, Weight,
 };
 use proptest::prelude::*;
 use std::collections::{BTreeMap, HashSet, VecDeque};
@@ -451,7 +452,7 @@ impl World {
         if covered.is_empty() {
             return self.nothing(claim).await;
         }
-        let summary = SummaryCommit {
+        let summary = SummaryChange {
             text: "so far".to_owned(),
             marker_text: None,
             tail_start,
@@ -469,7 +470,7 @@ impl World {
         let commit = Commit {
             claim: claim.clone(),
             rule: rule(),
-            reduction: Reduction { summary: Some(summary), ..Reduction::default() },
+            changes: Changes { summary: Some(summary), ..Changes::default() },
             tokens_before: 100,
             tokens_after: 10,
             routine: RoutineTotals::default(),

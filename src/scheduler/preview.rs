@@ -3,15 +3,15 @@
 use super::SchedulerHandle;
 use super::client::Assignment;
 use super::worker::{Draft, instead, least_gain};
+use crate::model::changes::Changes;
 use crate::model::compaction::{Bounds, Level};
 use crate::policy::plan::{self, Scene};
-use crate::store::Reduction;
 use crate::summarizer::{Foreseen, SummaryOutput};
 
 /// A reduction as it would be, but for the words of its summary.
 pub struct Preview {
     /// What it would do. The summary has no words yet.
-    pub reduction: Reduction,
+    pub changes: Changes,
     /// Tokens of the view before, by the policy's estimate.
     pub tokens_before: i64,
     /// Tokens of the view after, by the same estimate; a summary is taken to be as long as it may be.
@@ -45,7 +45,7 @@ impl SchedulerHandle {
             None => plan::clear_all(scene),
         };
         let without_summary = |draft: Draft| Preview {
-            reduction: draft.reduction,
+            changes: draft.changes,
             tokens_before: draft.tokens_before,
             tokens_after: draft.tokens_after,
             first_changed_index: draft.first_changed_index,

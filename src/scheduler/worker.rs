@@ -9,20 +9,19 @@ use crate::clock::Clock;
 use crate::config::Hooks;
 use crate::limits;
 use crate::model::Revision;
+use crate::model::changes::{Changes, ContinuationChange, ReplayChange};
 use crate::model::compaction::{Bounds, Compaction, CompactionRequest, Failure, Level, Trigger};
 use crate::model::cut::Cuts;
-use crate::model::message::MessageKind;
 use crate::model::time::Timestamp;
 use crate::model::usage::ModelWindow;
-use crate::model::view::SourceMessage;
 use crate::policy::bpe::Vocabulary;
 use crate::policy::overhead::{is_filled, overhead};
-use crate::policy::plan::{self, Scene, SummaryPlan, Work};
+use crate::policy::plan::{self, Scene, SummaryPlan, Work, Written};
 use crate::policy::replay::Overflow;
 use crate::policy::{Notice, Policy, Rung, continuing, overflow, replay, tokens, upgrade};
 use crate::store::{
-    self, Breaker, Caller, Claim, Commit, Committed, Condition, ContinuationCommit, DueSession, Evaluation, Loss,
-    Planned, Reduction, ReplayCommit, RoutineTotals, SessionKey, Source, Store, SummaryCommit,
+    self, Breaker, Caller, Claim, Commit, Committed, Condition, DueSession, Evaluation, Loss, Planned, RoutineTotals,
+    SessionKey, Source, Store,
 };
 use crate::summarizer::{self, Extractive, Levels, Summarizer, SummaryInput, SummaryOutput, Tasks, Witness};
 use crate::telemetry::failpoint;
@@ -363,7 +362,7 @@ impl Worker {
                 Ok(Some(draft)) => {
                     let mut commit = draft.commit(claim, scene, Some(rung));
                     if !vetoed {
-                        commit.reduction.continuation = self.continuation(&commit, policy).await?;
+                        commit.changes.continuation = self.continuation(&commit, policy).await?;
                     }
                     return self.commit(commit).await;
                 }
@@ -504,14 +503,14 @@ impl Worker {
 
     /// What asks the model to go on, where the policy wants that: behind a summary that nobody asked for, in a turn that
     /// is not finished by now.
-    async fn continuation(&self, commit: &Commit, policy: &Policy) -> Result<Option<ContinuationCommit>, Error> {
+    async fn continuation(&self, commit: &Commit, policy: &Policy) -> Result<Option<ContinuationChange>, Error> {
         let Some(text) = &policy.auto_continue else { return Ok(None) };
-        if commit.reduction.summary.is_none() || commit.claim.request.trigger != Trigger::Threshold {
+        if commit.changes.summary.is_none() || commit.claim.request.trigger != Trigger::Threshold {
             return Ok(None);
         }
         let source = self.store.source(commit.claim.session, None).await?;
         let tokens = tokens::estimate_text(&policy.counting, text);
-        let continuation = ContinuationCommit { text: text.clone(), tokens, seen: source.at };
+        let continuation = ContinuationChange { text: text.clone(), tokens, seen: source.at };
         Ok(continuing::is_interrupted(&source.messages).then_some(continuation))
     }
 
@@ -604,7 +603,7 @@ pub(super) fn instead(scene: Scene<'_>, work: &Work) -> Option<Draft> {
 
 /// A reduction, measured, on its way into the history.
 pub(super) struct Draft {
-    pub(super) reduction: Reduction,
+    pub(super) changes: Changes,
     pub(super) tokens_before: i64,
     pub(super) tokens_after: i64,
     routine: RoutineTotals,
@@ -632,8 +631,14 @@ impl Draft {
         let first_changed_index = plan::first_changed(&before, &after);
         let changed = usize::try_from(first_changed_index).unwrap_or(usize::MAX);
         let changed = before.messages.get(changed..).unwrap_or_default();
+        let written = summary.map(|(plan, output)| Written {
+            plan,
+            text: &output.text,
+            summarizer: &output.summarizer,
+            usage: output.usage,
+        });
         Some(Self {
-            reduction: reduction(scene, cuts, summary),
+            changes: plan::changes(scene, cuts, written),
             tokens_before: before.estimated_tokens,
             tokens_after: after.estimated_tokens,
             routine: totals(policy, &after_sources),
@@ -649,7 +654,7 @@ impl Draft {
 
     /// The same with free JSON kept beside the summary.
     pub(super) fn with_details(mut self, details_json: Option<String>) -> Self {
-        if let Some(summary) = &mut self.reduction.summary {
+        if let Some(summary) = &mut self.changes.summary {
             summary.details_json = details_json;
         }
         self
@@ -657,7 +662,7 @@ impl Draft {
 
     /// The same with a word on whether the summary is a client's own.
     pub(super) fn supplied(mut self, supplied: bool) -> Self {
-        if let Some(summary) = &mut self.reduction.summary {
+        if let Some(summary) = &mut self.changes.summary {
             summary.supplied = supplied;
         }
         self
@@ -681,65 +686,26 @@ impl Draft {
             progress: due.is_none_or(|due| self.tokens_after.saturating_add(unseen) < due),
             cool_until,
             breaker: breaker(policy),
-            reduction: match claim.request.trigger {
-                Trigger::Overflow => with_replay(self.reduction, scene),
-                Trigger::Threshold | Trigger::Routine | Trigger::Manual | Trigger::Supplied => self.reduction,
+            changes: match claim.request.trigger {
+                Trigger::Overflow => with_replay(self.changes, scene),
+                Trigger::Threshold | Trigger::Routine | Trigger::Manual | Trigger::Supplied => self.changes,
             },
         }
     }
 }
 
-fn reduction(scene: Scene<'_>, cuts: &Cuts, summary: Option<(&SummaryPlan, &SummaryOutput)>) -> Reduction {
-    let owner = |source: &SourceMessage| {
-        let message = source.message.id;
-        let cut = |part: &crate::model::part::Part| {
-            let found = cuts.parts.iter().find(|(id, _)| *id == part.id);
-            found.map(|(id, cut)| (message, *id, cut.clone()))
-        };
-        source.message.parts.iter().filter_map(cut).collect::<Vec<_>>()
-    };
-    let is_original = |source: &&SourceMessage| source.message.kind != MessageKind::Summary;
-    Reduction {
-        parts: scene.sources.iter().filter(is_original).flat_map(owner).collect(),
-        omitted: plan::omitted_ranges(scene.layout, scene.sources, cuts),
-        omitted_count: i64::try_from(cuts.omitted.len()).unwrap_or(i64::MAX),
-        replay: None,
-        summary: summary.map(|(planned, output)| summary_commit(scene.policy, planned, output)),
-        continuation: None,
-    }
-}
-
 /// Replays the last request without its media, in place of cutting them, as long as no summary covers it.
-fn with_replay(reduction: Reduction, scene: Scene<'_>) -> Reduction {
+fn with_replay(changes: Changes, scene: Scene<'_>) -> Changes {
     let stays = |replay: &replay::Replayed| {
-        reduction.summary.as_ref().is_none_or(|summary| summary.tail_start <= replay.target)
-            && !reduction.omitted.iter().any(|range| range.contains(replay.target))
+        changes.summary.as_ref().is_none_or(|summary| summary.tail_start <= replay.target)
+            && !changes.omitted.iter().any(|range| range.contains(replay.target))
     };
-    let parts = reduction.parts.iter().map(|(_, part, cut)| (*part, cut.clone())).collect();
+    let parts = changes.parts.iter().map(|(_, part, cut)| (*part, cut.clone())).collect();
     let cuts = Cuts { parts, omitted: Vec::new() };
-    let Some(replay) = replay::replay(scene, &cuts).filter(stays) else { return reduction };
+    let Some(replay) = replay::replay(scene, &cuts).filter(stays) else { return changes };
     let replay::Replayed { message, target, bodies } = replay;
-    let parts = reduction.parts.into_iter().filter(|(other, ..)| *other != message).collect();
-    Reduction { parts, replay: Some(ReplayCommit { target, bodies }), ..reduction }
-}
-
-fn summary_commit(policy: &Policy, planned: &SummaryPlan, output: &SummaryOutput) -> SummaryCommit {
-    let count = planned.covered_count();
-    SummaryCommit {
-        text: output.text.clone(),
-        marker_text: plan::marker_text(policy),
-        tail_start: planned.tail_start,
-        tail_message: planned.tail_message,
-        covered: planned.covered.clone(),
-        covered_count: i64::try_from(count).unwrap_or(i64::MAX),
-        retained: planned.retained.clone(),
-        retained_first: planned.retained_first,
-        attachments: planned.attachments.clone(),
-        summarizer: output.summarizer.clone(),
-        usage: output.usage,
-        supplied: false,
-        details_json: None,
-    }
+    let parts = changes.parts.into_iter().filter(|(other, ..)| *other != message).collect();
+    Changes { parts, replay: Some(ReplayChange { target, bodies }), ..changes }
 }
 
 pub(super) fn no_gain(gain: i64) -> Failure {

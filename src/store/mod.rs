@@ -56,7 +56,7 @@ pub use marks::BranchSummary;
 pub use messages::{PageOf, VIEW_BYTES, weigh_body, weigh_bytes};
 pub use open::{Durability, Options};
 pub use position::Place;
-pub use reductions::{Commit, Committed, ContinuationCommit, Reduction, ReplayCommit, SummaryCommit};
+pub use reductions::{Commit, Committed};
 #[doc(hidden)]
 pub use reread::{DiskForm, reread};
 pub use search::{Lookup, Unindexed};
@@ -67,6 +67,7 @@ pub use tx::{Caller, RequestKey};
 pub use verify::{Checked, Finding};
 
 use crate::limits;
+use crate::model::changes::SummaryChange;
 use crate::model::compaction::{Compaction, CompactionRequest, Failure, RevisionRange};
 use crate::model::event::{Event, EventKind};
 use crate::model::ids::{CompactionId, MessageId, PartId, SessionId};
@@ -656,7 +657,7 @@ pub struct SuppliedSummary {
     /// Refuse when history, marks, policy or window changed after this revision.
     pub expected_revision: Option<Revision>,
     /// The summary and what it covers.
-    pub summary: SummaryCommit,
+    pub summary: SummaryChange,
     /// Whether nothing in front of the tail is still being written or run.
     pub boundary_is_safe: bool,
     /// The last revision that stood before the summary.

@@ -14,16 +14,16 @@ use super::tally;
 use super::tx::{Caller, MessageInput, Tx};
 use crate::clock::fresh_id;
 use crate::model::Revision;
-use crate::model::compaction::{CompactionKind, CompactionState, Level, Outcome, RevisionRange, Trigger};
+use crate::model::changes::{self, Changes, Row, SummaryChange};
+use crate::model::compaction::{CompactionKind, CompactionState, Level, Outcome, Trigger};
 use crate::model::cut::Cut;
 use crate::model::event::EventBody;
 use crate::model::fold;
 use crate::model::ids::{CompactionId, MessageId, PartId};
-use crate::model::mark::{CompactedMark, Mark, MarkBody, Replay};
-use crate::model::message::{MessageKind, Role};
-use crate::model::part::{Marker, PartBody};
+use crate::model::mark::{Mark, MarkBody};
+use crate::model::message::MessageKind;
 use crate::model::time::Timestamp;
-use crate::model::usage::{ModelWindow, Reading, Usage};
+use crate::model::usage::{ModelWindow, Reading};
 use crate::telemetry::failpoint;
 
 /// What a finished reduction puts in force.
@@ -33,8 +33,8 @@ pub struct Commit {
     pub claim: Claim,
     /// What the policy says about triggers now.
     pub rule: Rule,
-    /// What it does.
-    pub reduction: Reduction,
+    /// Its changes.
+    pub changes: Changes,
     /// Tokens of the view at the base, before.
     pub tokens_before: i64,
     /// Tokens of that view, after.
@@ -53,81 +53,13 @@ pub struct Commit {
     pub breaker: Breaker,
 }
 
-/// What a reduction does; one of the four at least.
-#[derive(Clone, Default)]
-pub struct Reduction {
-    /// The parts it shortens, with their messages.
-    pub parts: Vec<(MessageId, PartId, Cut)>,
-    /// The messages it leaves out; sorted and disjoint.
-    pub omitted: Vec<RevisionRange>,
-    /// How many messages that is.
-    pub omitted_count: i64,
-    /// The request that it replays without its media, at that request's place.
-    pub replay: Option<ReplayCommit>,
-    /// The summary it puts in place of a range.
-    pub summary: Option<SummaryCommit>,
-    /// The message behind the summary that asks the model to go on.
-    pub continuation: Option<ContinuationCommit>,
-}
-
-/// A replay on its way into the history.
-#[derive(Clone)]
-pub struct ReplayCommit {
-    /// The request's place: where its original stands.
-    pub target: Revision,
-    /// What the replay says.
-    pub bodies: Vec<PartBody>,
-}
-
-/// A continuation on its way into the history.
-#[derive(Clone)]
-pub struct ContinuationCommit {
-    /// What it says.
-    pub text: String,
-    /// What it weighs in a view, in tokens.
-    pub tokens: i64,
-    /// The revision at which the turn was seen to be unfinished. When history went on since, nobody is asked to.
-    pub seen: Revision,
-}
-
-/// A summary on its way into the history.
-#[derive(Clone)]
-pub struct SummaryCommit {
-    /// The summary.
-    pub text: String,
-    /// The words that introduce it, if the policy has some.
-    pub marker_text: Option<String>,
-    /// The first message kept verbatim, by its place in the view.
-    pub tail_start: Revision,
-    /// That message's id, if there is one.
-    pub tail_message: Option<MessageId>,
-    /// Every message the summary stands for, those of the summaries before it included.
-    pub covered: Vec<RevisionRange>,
-    /// How many messages are covered anew.
-    pub covered_count: i64,
-    /// Covered messages that the view shows all the same, ascending.
-    pub retained: Vec<Revision>,
-    /// Whether they stand in front of the summary.
-    pub retained_first: bool,
-    /// What the summary carries along word for word, as parts behind its text.
-    pub attachments: Vec<PartBody>,
-    /// Who wrote it.
-    pub summarizer: String,
-    /// What it cost.
-    pub usage: Option<Usage>,
-    /// Whether a client brought it along, instead of a summarizer that was asked.
-    pub supplied: bool,
-    /// Free JSON that is kept with it, as the metadata of its message.
-    pub details_json: Option<String>,
-}
-
 /// A supplied summary: committed at once, without a job that runs.
 #[derive(Clone)]
 pub(crate) struct Supply {
     pub(crate) session: SessionKey,
     pub(crate) caller: Caller,
     pub(crate) expected_revision: Option<Revision>,
-    pub(crate) summary: SummaryCommit,
+    pub(crate) summary: SummaryChange,
     /// Whether nothing in front of the tail is still being written or run.
     pub(crate) boundary_is_safe: bool,
     /// Nothing from this revision on is covered.
@@ -151,80 +83,30 @@ const INSERT_PRUNED: &str =
 #[cfg(test)]
 pub(crate) const STATEMENTS: &[&str] = &[INSERT_DONE, PART_ROW, INSERT_PRUNED];
 
-/// What a summary is written for.
+/// The compaction that rows are written for.
 struct Subject<'a> {
     key: i64,
     base: Revision,
     compaction: CompactionId,
+    kind: CompactionKind,
     trigger: Trigger,
     level: Option<Level>,
     notice: &'a str,
     window_tokens: i64,
 }
 
-/// Writes the marker, the summary and the mark of a compaction, and its event. One mutation, one transaction.
-async fn write_summary(
-    tx: &mut Tx<'_>,
-    caller: &Caller,
-    subject: Subject<'_>,
-    (summary, continuation): (SummaryCommit, Option<ContinuationCommit>),
-    mut outcome: Outcome,
-    all_marks: &mut Vec<Mark>,
-) -> Result<(Outcome, Revision)> {
-    let Subject { key, base, compaction, trigger, level, notice, window_tokens } = subject;
-    let marker = match &summary.marker_text {
-        Some(text) => {
-            let body = PartBody::Marker(Marker { name: "compaction".to_owned(), text: text.clone() });
-            let input = MessageInput::derived(Role::User, MessageKind::Marker, &[body]);
-            Some(tx.message(key, caller, input)?.1)
+impl Subject<'_> {
+    fn compacted(&self, kind: CompactionKind, outcome: &Outcome) -> EventBody {
+        EventBody::Compacted {
+            compaction: self.compaction,
+            level: self.level,
+            notice: self.notice.to_owned(),
+            kind,
+            trigger: self.trigger,
+            outcome: Box::new(outcome.clone()),
+            window_tokens: self.window_tokens,
         }
-        None => None,
-    };
-    let bodies: Vec<PartBody> = std::iter::once(PartBody::Text(summary.text)).chain(summary.attachments).collect();
-    let mut input = MessageInput::derived(Role::Assistant, MessageKind::Summary, &bodies);
-    input.head.metadata_json = summary.details_json;
-    let (summary_id, summary_revision) = tx.message(key, caller, input)?;
-    let continuation = match continuation {
-        Some(continuation) => {
-            let body = PartBody::Text(continuation.text);
-            let input = MessageInput::derived(Role::User, MessageKind::Continuation, &[body]);
-            outcome.tokens_after += continuation.tokens;
-            Some(tx.message(key, caller, input)?.1)
-        }
-        None => None,
-    };
-    let covered = summary.covered;
-    let mark = MarkBody::Compacted(CompactedMark {
-        compaction,
-        base,
-        covered: covered.clone(),
-        tail_start: summary.tail_start,
-        marker,
-        summary: summary_revision,
-        retained: summary.retained,
-        retained_first: summary.retained_first,
-        continuation,
-    });
-    let mut digest = Digest::default();
-    marks::write(tx, &mut digest, key, all_marks, mark).await?;
-    outcome.covered = covered;
-    outcome.covered_count = summary.covered_count;
-    outcome.tail_start = summary.tail_message;
-    outcome.summary_message = Some(MessageId(summary_id));
-    outcome.summarizer = summary.summarizer;
-    outcome.usage = summary.usage;
-    outcome.supplied = summary.supplied;
-    let body = EventBody::Compacted {
-        compaction,
-        level,
-        notice: notice.to_owned(),
-        kind: CompactionKind::Summary,
-        trigger,
-        outcome: Box::new(outcome.clone()),
-        window_tokens,
-    };
-    let at = tx.event(key, caller, &body, &digest)?;
-    Ok((outcome, at))
+    }
 }
 
 /// What became of a commit.
@@ -248,24 +130,24 @@ impl Commit {
         let lineage = marks::lineage_of(tx, key).await?;
         let mut all_marks = marks::all(&mut Reader::new(tx.conn), &lineage).await?;
         let caller = Caller::default();
-        if let Some(summary) = &self.reduction.summary {
+        if let Some(summary) = &self.changes.summary {
             let (base, tail) = (self.claim.base, summary.tail_start);
             if !fold::still_applies(&all_marks, base, &summary.covered, tail, lineage.revision) {
                 return self.supersede(tx, &caller).await;
             }
         }
         // What is cut or replayed must still stand as it was looked at.
-        let is_in_place = self.reduction.summary.is_none() || self.reduction.replay.is_some();
+        let is_in_place = self.changes.summary.is_none() || self.changes.replay.is_some();
         if is_in_place && tx.loaded(key)?.reduction_revision > self.claim.base {
             return self.supersede(tx, &caller).await;
         }
         let history_revision = tx.loaded(key)?.history_revision;
-        self.reduction.continuation.take_if(|continuation| history_revision > continuation.seen);
-        let continues = self.reduction.continuation.is_some();
+        self.changes.continuation.take_if(|continuation| history_revision > continuation.seen);
+        let continues = self.changes.continuation.is_some();
         let is_progress = self.progress || self.claim.request.kind == CompactionKind::Prune;
         let stopped = if is_progress { None } else { stops(tx, key, self.breaker)? };
         let duration = (tx.now.0 - self.claim.start_time.0).max(0) / 1_000;
-        let outcome = Outcome {
+        let mut outcome = Outcome {
             tokens_before: self.tokens_before,
             tokens_after: self.tokens_after,
             first_changed_index: self.first_changed_index,
@@ -276,7 +158,17 @@ impl Commit {
         };
         let claim = self.claim.clone();
         failpoint::reach("commit.begun");
-        let (outcome, at) = write_reduction(tx, &caller, &claim, self.reduction, outcome, &mut all_marks).await?;
+        let subject = Subject {
+            key,
+            base: claim.base,
+            compaction: claim.compaction,
+            kind: claim.request.kind,
+            trigger: claim.request.trigger,
+            level: claim.request.level,
+            notice: &claim.request.notice,
+            window_tokens: claim.window.context,
+        };
+        let at = write_changes(tx, &caller, &subject, self.changes, &mut outcome, &mut all_marks).await?;
         failpoint::reach("commit.written");
         let end = Finish {
             job: claim.job,
@@ -345,70 +237,66 @@ impl Commit {
     }
 }
 
-/// Writes what a reduction does, and the events that say so. The end of the job names the mark that an undo takes back.
-async fn write_reduction(
+/// Writes a compaction's rows, each with its event, in one mutation. The revision is that of the mark which an undo voids.
+async fn write_changes(
     tx: &mut Tx<'_>,
     caller: &Caller,
-    claim: &Claim,
-    reduction: Reduction,
-    mut outcome: Outcome,
+    subject: &Subject<'_>,
+    changes: Changes,
+    outcome: &mut Outcome,
     all_marks: &mut Vec<Mark>,
-) -> Result<(Outcome, Revision)> {
-    let Reduction { parts, omitted, omitted_count, replay, summary, continuation } = reduction;
-    let mut marked = None;
-    if !parts.is_empty() || !omitted.is_empty() || replay.is_some() {
-        outcome.pruned_count = i64::try_from(parts.len()).unwrap_or(i64::MAX);
-        outcome.omitted_count = omitted_count;
-        let replay = replay.map(|replay| write_replay(tx, claim.session.0, caller, &replay)).transpose()?;
-        marked = Some(write_prune(tx, caller, claim, parts, omitted, replay, all_marks).await?);
+) -> Result<Revision> {
+    let Subject { key, compaction, .. } = *subject;
+    outcome.pruned_count = i64::try_from(changes.parts.len()).unwrap_or(i64::MAX);
+    outcome.omitted_count = changes.omitted_count;
+    outcome.tokens_after += changes.continuation.as_ref().map_or(0, |continuation| continuation.tokens);
+    if let Some(summary) = &changes.summary {
+        outcome.covered.clone_from(&summary.covered);
+        outcome.covered_count = summary.covered_count;
+        outcome.tail_start = summary.tail_message;
+        outcome.summarizer.clone_from(&summary.summarizer);
+        outcome.usage = summary.usage;
+        outcome.supplied = summary.supplied;
     }
-    if let Some(summary) = summary {
-        let subject = Subject {
-            key: claim.session.0,
-            base: claim.base,
-            compaction: claim.compaction,
-            trigger: claim.request.trigger,
-            level: claim.request.level,
-            notice: &claim.request.notice,
-            window_tokens: claim.window.context,
-        };
-        return write_summary(tx, caller, subject, (summary, continuation), outcome, all_marks).await;
+    let first = tx.next_revision(key)?;
+    let mut pruned = None;
+    for row in changes::rows(first, subject.base, compaction, changes) {
+        match row {
+            Row::Message { kind, role, bodies, metadata_json } => {
+                let mut input = MessageInput::derived(role, kind, &bodies);
+                input.head.metadata_json = metadata_json;
+                let (id, _) = tx.message(key, caller, input)?;
+                if kind == MessageKind::Summary {
+                    outcome.summary_message = Some(MessageId(id));
+                }
+            }
+            Row::Pruned(mark, parts) => {
+                pruned = Some(write_prune(tx, caller, key, compaction, mark, parts, all_marks).await?);
+            }
+            Row::Compacted(mark) => {
+                let mut digest = Digest::default();
+                marks::write(tx, &mut digest, key, all_marks, mark).await?;
+                return tx.event(key, caller, &subject.compacted(CompactionKind::Summary, outcome), &digest);
+            }
+        }
     }
-    let marked = marked.ok_or_else(|| Error::corrupt("job", "a reduction that does nothing"))?;
-    let body = EventBody::Compacted {
-        compaction: claim.compaction,
-        level: claim.request.level,
-        notice: claim.request.notice.clone(),
-        kind: claim.request.kind,
-        trigger: claim.request.trigger,
-        outcome: Box::new(outcome.clone()),
-        window_tokens: claim.window.context,
-    };
-    tx.event(claim.session.0, caller, &body, &Digest::default())?;
-    Ok((outcome, marked))
-}
-
-/// Writes the message that stands for a request.
-fn write_replay(tx: &mut Tx<'_>, key: i64, caller: &Caller, replay: &ReplayCommit) -> Result<Replay> {
-    let input = MessageInput::derived(Role::User, MessageKind::Replay, &replay.bodies);
-    let (_, replacement) = tx.message(key, caller, input)?;
-    Ok(Replay { target: replay.target, replacement })
+    let pruned = pruned.ok_or_else(|| Error::corrupt("job", "a compaction that changes nothing"))?;
+    tx.event(key, caller, &subject.compacted(subject.kind, outcome), &Digest::default())?;
+    Ok(pruned)
 }
 
 /// Writes a prune mark with its parts, and the event that names them.
 async fn write_prune(
     tx: &mut Tx<'_>,
     caller: &Caller,
-    claim: &Claim,
+    key: i64,
+    compaction: CompactionId,
+    mark: MarkBody,
     parts: Vec<(MessageId, PartId, Cut)>,
-    omitted: Vec<RevisionRange>,
-    replay: Option<Replay>,
     all_marks: &mut Vec<Mark>,
 ) -> Result<Revision> {
-    let key = claim.session.0;
     let revision = tx.next_revision(key)?;
     let mut digest = Digest::default();
-    let part_count = i64::try_from(parts.len()).unwrap_or(i64::MAX);
     let mut rows = Vec::with_capacity(parts.len());
     for (message, part, cut) in &parts {
         let row: Option<i64> = sqlx::query_scalar(PART_ROW)
@@ -426,16 +314,19 @@ async fn write_prune(
             .bind(row)
             .bind(key)
             .bind(revision)
-            .bind(claim.compaction.0.as_bytes().to_vec())
+            .bind(compaction.0.as_bytes().to_vec())
             .bind(&cut)
             .execute(&mut *tx.conn)
             .await?;
-        chain::pruned(&mut digest, part.0.as_bytes(), claim.compaction.0.as_bytes(), Some(&cut));
+        chain::pruned(&mut digest, part.0.as_bytes(), compaction.0.as_bytes(), Some(&cut));
     }
-    let mark = MarkBody::Pruned { compaction: claim.compaction, part_count, omitted: omitted.clone(), replay };
+    let omitted = match &mark {
+        MarkBody::Pruned { omitted, .. } => omitted.clone(),
+        _ => Vec::new(),
+    };
     marks::write(tx, &mut digest, key, all_marks, mark).await?;
     let ids = parts.iter().map(|(_, part, _)| *part).collect();
-    tx.event(key, caller, &EventBody::PartsPruned { compaction: claim.compaction, parts: ids, omitted }, &digest)
+    tx.event(key, caller, &EventBody::PartsPruned { compaction, parts: ids, omitted }, &digest)
 }
 
 impl Supply {
@@ -463,7 +354,7 @@ impl Supply {
         let id = CompactionId(fresh_id());
         // The ranges were taken from the view of now, so that is what the summary stands on, wherever its range ends.
         let base = lineage.revision;
-        let outcome = Outcome {
+        let mut outcome = Outcome {
             tokens_before: self.tokens_before,
             tokens_after: self.tokens_after,
             // It stands in front of everything.
@@ -471,9 +362,18 @@ impl Supply {
             ..Outcome::default()
         };
         let trigger = Trigger::Supplied;
-        let subject = Subject { key, base, compaction: id, trigger, level: None, notice: "", window_tokens: 0 };
-        let (outcome, at) =
-            write_summary(tx, &self.caller, subject, (self.summary, None), outcome, &mut all_marks).await?;
+        let subject = Subject {
+            key,
+            base,
+            compaction: id,
+            kind: CompactionKind::Summary,
+            trigger,
+            level: None,
+            notice: "",
+            window_tokens: 0,
+        };
+        let changes = Changes { summary: Some(self.summary), ..Changes::default() };
+        let at = write_changes(tx, &self.caller, &subject, changes, &mut outcome, &mut all_marks).await?;
         let done = sqlx::query(INSERT_DONE)
             .bind(id.0.as_bytes().to_vec())
             .bind(key)

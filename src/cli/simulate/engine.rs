@@ -6,19 +6,20 @@
 
 use crate::limits;
 use crate::model::Revision;
+use crate::model::changes::{self, Row};
 use crate::model::compaction::{CompactionKind, Level};
 use crate::model::cut::Cuts;
 use crate::model::fold::fold;
 use crate::model::ids::{CompactionId, MessageId, PartId, SessionId};
 use crate::model::layout::{Layout, Place, Span};
-use crate::model::mark::{CompactedMark, Mark, MarkBody};
+use crate::model::mark::Mark;
 use crate::model::message::{Finish, Message, MessageKind, NewMessage, Role};
-use crate::model::part::{Marker, NewPart, Part, PartBody};
+use crate::model::part::{NewPart, Part};
 use crate::model::time::Timestamp;
 use crate::model::usage::{ModelWindow, Usage};
 use crate::model::view::{Pruned, SourceMessage, View};
 use crate::policy::overhead::{is_filled, overhead};
-use crate::policy::plan::{self, Decision, Scene, SummaryPlan, Work};
+use crate::policy::plan::{self, Decision, Scene, SummaryPlan, Work, Written};
 use crate::policy::{Policy, Rung, Step, clear, overflow, tokens};
 use crate::summarizer::{SummaryInput, extract};
 use std::collections::BTreeMap;
@@ -510,7 +511,7 @@ impl<'a> Session<'a> {
         if self.first_summary.is_none() {
             self.first_summary = summary.as_ref().map(|(plan, _)| plan.clone());
         }
-        self.write(cuts, summary);
+        self.write(&cuts, summary.as_ref());
         self.view_tokens = after.estimated_tokens;
         // What replies report is about what the agent itself showed its model, which is no longer this view.
         (self.usage_tokens, self.usage_counts) = (None, false);
@@ -537,41 +538,28 @@ impl<'a> Session<'a> {
     }
 
     /// Writes a reduction into the history: as marks, from which the layout follows.
-    fn write(&mut self, cuts: Cuts, summary: Option<(SummaryPlan, String)>) {
-        let base = self.revision;
+    fn write(&mut self, cuts: &Cuts, summary: Option<&(SummaryPlan, String)>) {
         let compaction = CompactionId(self.next_id());
-        if !cuts.is_empty() {
-            let omitted = plan::omitted_ranges(&self.layout, &self.sources, &cuts);
-            let part_count = i64::try_from(cuts.parts.len()).unwrap_or(i64::MAX);
-            let revision = self.next_revision();
-            self.marks
-                .push(Mark { revision, body: MarkBody::Pruned { compaction, part_count, omitted, replay: None } });
-            for (part, cut) in cuts.parts {
-                self.pruned.insert(part, Pruned { part, compaction, cut: Some(cut) });
+        let written = summary.map(|(plan, text)| Written { plan, text, summarizer: "", usage: None });
+        // What follows a summary is what the transcript says: nobody is asked to go on.
+        let changes = plan::changes(self.scene(), &cuts, written);
+        for row in changes::rows(self.revision + 1, self.revision, compaction, changes) {
+            match row {
+                Row::Message { kind, role, bodies, metadata_json: _ } => {
+                    let parts = bodies.into_iter().map(NewPart::new).collect();
+                    self.store(kind, role, parts, Finish::default());
+                }
+                Row::Pruned(body, parts) => {
+                    let revision = self.next_revision();
+                    self.marks.push(Mark { revision, body });
+                    let pruned = |(_, part, cut)| (part, Pruned { part, compaction, cut: Some(cut) });
+                    self.pruned.extend(parts.into_iter().map(pruned));
+                }
+                Row::Compacted(body) => {
+                    let revision = self.next_revision();
+                    self.marks.push(Mark { revision, body });
+                }
             }
-        }
-        if let Some((planned, text)) = summary {
-            let marker = plan::marker_text(self.policy).map(|text| {
-                let body = PartBody::Marker(Marker { name: "compaction".to_owned(), text });
-                self.store(MessageKind::Marker, Role::User, vec![NewPart::new(body)], Finish::default()).revision
-            });
-            let attached = planned.attachments.into_iter().map(NewPart::new);
-            let parts = std::iter::once(NewPart::new(PartBody::Text(text))).chain(attached).collect();
-            let summary = self.store(MessageKind::Summary, Role::Assistant, parts, Finish::default()).revision;
-            let revision = self.next_revision();
-            let body = MarkBody::Compacted(CompactedMark {
-                compaction,
-                base,
-                covered: planned.covered,
-                tail_start: planned.tail_start,
-                marker,
-                summary,
-                retained: planned.retained,
-                retained_first: planned.retained_first,
-                // What follows is what the transcript says.
-                continuation: None,
-            });
-            self.marks.push(Mark { revision, body });
         }
         self.layout = fold(&self.marks, self.revision);
         self.sources = self.shown_by_layout();

@@ -1,0 +1,62 @@
+//! What a plan changes, for whoever writes it: the store, or a simulation.
+
+use super::{Scene, SummaryPlan, marker_text, omitted_ranges};
+use crate::model::changes::{Changes, SummaryChange};
+use crate::model::cut::Cuts;
+use crate::model::message::MessageKind;
+use crate::model::part::Part;
+use crate::model::usage::Usage;
+use crate::model::view::SourceMessage;
+
+/// A summary that was written for a plan.
+#[derive(Debug, Clone, Copy)]
+pub struct Written<'a> {
+    /// The plan.
+    pub plan: &'a SummaryPlan,
+    /// The summary.
+    pub text: &'a str,
+    /// The summarizer that wrote it.
+    pub summarizer: &'a str,
+    /// What it cost.
+    pub usage: Option<Usage>,
+}
+
+/// The changes of cuts and a summary.
+pub fn changes(scene: Scene<'_>, cuts: &Cuts, summary: Option<Written<'_>>) -> Changes {
+    let cut_of = |source: &SourceMessage| {
+        let message = source.message.id;
+        let cut = |part: &Part| {
+            let found = cuts.parts.iter().find(|(id, _)| *id == part.id);
+            found.map(|(id, cut)| (message, *id, cut.clone()))
+        };
+        source.message.parts.iter().filter_map(cut).collect::<Vec<_>>()
+    };
+    let is_original = |source: &&SourceMessage| source.message.kind != MessageKind::Summary;
+    Changes {
+        parts: scene.sources.iter().filter(is_original).flat_map(cut_of).collect(),
+        omitted: omitted_ranges(scene.layout, scene.sources, cuts),
+        omitted_count: i64::try_from(cuts.omitted.len()).unwrap_or(i64::MAX),
+        replay: None,
+        summary: summary.map(|written| summary_change(scene, written)),
+        continuation: None,
+    }
+}
+
+fn summary_change(scene: Scene<'_>, written: Written<'_>) -> SummaryChange {
+    let Written { plan, text, summarizer, usage } = written;
+    SummaryChange {
+        text: text.to_owned(),
+        marker_text: marker_text(scene.policy),
+        tail_start: plan.tail_start,
+        tail_message: plan.tail_message,
+        covered: plan.covered.clone(),
+        covered_count: i64::try_from(plan.covered_count()).unwrap_or(i64::MAX),
+        retained: plan.retained.clone(),
+        retained_first: plan.retained_first,
+        attachments: plan.attachments.clone(),
+        summarizer: summarizer.to_owned(),
+        usage,
+        supplied: false,
+        details_json: None,
+    }
+}
