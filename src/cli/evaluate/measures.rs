@@ -19,7 +19,9 @@ fn pattern(text: &str) -> Regex {
 
 /// A command that says whether the work is right.
 static CHECK: LazyLock<Regex> = LazyLock::new(|| {
-    pattern(r"(?:^|[\s:/-])(?:tests?|pytest|jest|vitest|rspec|check|clippy|lint|credo|mypy|ruff|tsc|build|compile)(?:[\s:]|$)")
+    pattern(
+        r"(?:^|[\s:/-])(?:tests?|pytest|jest|vitest|rspec|check|clippy|lint|credo|mypy|ruff|tsc|build|compile)(?:[\s:]|$)",
+    )
 });
 /// An output that counts what failed, …
 static FAILS: LazyLock<Regex> = LazyLock::new(|| {
@@ -34,11 +36,8 @@ static SAYS_PASSED: LazyLock<Regex> =
 static NEXT: LazyLock<Regex> =
     LazyLock::new(|| pattern(r"(?i)\bnext\b|next_step|pending|remain|current_plan|task_state|to-?do|下一步|待办"));
 static HEADING: LazyLock<Regex> = LazyLock::new(|| pattern(r"^\s*(?:#+ .*|<[a-z_]+>|\d+\. [^`]{1,60}:)\s*$"));
-/// Words beside names; what has fewer than one for each name only lists them.
+/// Words and names; a line with no more other words than names only lists these.
 static WORD: LazyLock<Regex> = LazyLock::new(|| pattern(r"[\p{L}\p{N}_./-]+"));
-
-/// So many names make a list.
-const LIST_NAMES_MIN: usize = 4;
 
 /// What a summary is measured by: the part before a cut, and what the rest uses of it.
 #[derive(Debug, Clone)]
@@ -131,7 +130,7 @@ impl History {
 
     fn is_list(&self, line: &str) -> bool {
         let names = self.names_in(line).len();
-        names >= LIST_NAMES_MIN && WORD.find_iter(line).count() < 2 * names
+        names > 0 && WORD.find_iter(line).count() <= 2 * names
     }
 
     /// A line about a check that says the opposite of how it ended last; the longest check it names is the one it is about.

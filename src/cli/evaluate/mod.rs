@@ -226,8 +226,7 @@ impl Evaluation<'_> {
             let history = History::of(&first.before, after);
             let expandable = words_of(&first.expandable);
             let sizes = self.arguments.tokens.iter().copied().map(Some);
-            let sizes: Vec<Option<i64>> =
-                if self.arguments.tokens.is_empty() { vec![None] } else { sizes.collect() };
+            let sizes: Vec<Option<i64>> = if self.arguments.tokens.is_empty() { vec![None] } else { sizes.collect() };
             for size in sizes {
                 let mut input = input_of(&policy, &first.plan);
                 if let Some(tokens) = size {
@@ -254,7 +253,8 @@ impl Evaluation<'_> {
             let mut previous = subject.input.previous.clone();
             let mut writer = String::new();
             for messages in pieces(&subject.input.messages, self.arguments.pieces) {
-                let input = SummaryInput { messages: messages.to_vec(), previous: previous.take(), ..subject.input.clone() };
+                let input =
+                    SummaryInput { messages: messages.to_vec(), previous: previous.take(), ..subject.input.clone() };
                 let summary = summarizer.summarize(&input).await;
                 let summary = summary.with_context(|| format!("{} for {}", summarizer.name(), subject.preset.name))?;
                 let summary = summary.completed(&input);

@@ -3,8 +3,8 @@
 use super::facts::KINDS;
 use super::measures::History;
 use crate::cli::output::{Align, Output, Table, count};
-use serde::Serialize;
 use anyhow::Context;
+use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -153,12 +153,12 @@ impl Row {
     }
 }
 
-/// Writes each summary to a file of its own, named by transcript, preset, summarizer and size.
+/// Writes each summary to a file of its own, named by transcript, row, preset, summarizer and size.
 pub(super) fn write(folder: &Path, rows: &[Row]) -> anyhow::Result<()> {
     std::fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
-    for row in rows {
+    for (number, row) in (1..).zip(rows) {
         let stem = row.file.rsplit_once('.').map_or(row.file.as_str(), |(stem, _)| stem);
-        let name = format!("{stem}-{}-{}-{}.md", row.preset.unwrap_or("own"), row.summarizer, row.tokens);
+        let name = format!("{stem}-{number:02}-{}-{}-{}.md", row.preset.unwrap_or("own"), row.summarizer, row.tokens);
         let name: String = name.chars().map(|letter| if "/ \\:".contains(letter) { '-' } else { letter }).collect();
         let path = folder.join(name);
         std::fs::write(&path, &row.text).with_context(|| format!("cannot write {}", path.display()))?;
