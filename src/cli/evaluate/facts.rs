@@ -144,7 +144,7 @@ fn add_strings(value: &Value, strings: &mut String) {
 }
 
 /// The program and its arguments, without what only says where it runs and where its output goes.
-fn command_head(command: &str) -> Option<String> {
+pub(super) fn command_head(command: &str) -> Option<String> {
     let words = first_program(command)?.split_whitespace().collect::<Vec<_>>().join(" ");
     let words = words.trim_end_matches(" 2").to_owned();
     // One word alone, such as `ls`, is in every conversation.
@@ -167,12 +167,14 @@ fn beginning(text: &str, chars: usize) -> &str {
     text.char_indices().nth(chars).map_or(text, |(end, _)| &text[..end])
 }
 
-fn files(text: &str) -> BTreeSet<String> {
+/// The last segments of the paths in a text.
+pub(super) fn files(text: &str) -> BTreeSet<String> {
     let paths = PATH.find_iter(text).filter_map(|found| found.as_str().rsplit('/').next());
     paths.map(str::to_owned).collect()
 }
 
-fn identifiers(text: &str) -> BTreeSet<String> {
+/// The identifiers in a text.
+pub(super) fn identifiers(text: &str) -> BTreeSet<String> {
     IDENTIFIER.find_iter(text).map(|found| found.as_str().to_owned()).collect()
 }
 

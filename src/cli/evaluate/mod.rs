@@ -1,6 +1,7 @@
 //! `longhand evaluate`: what a compaction keeps of a transcript, measured by what the rest of it goes on to use.
 
 mod facts;
+mod measures;
 mod report;
 
 use super::Globals;
@@ -12,7 +13,7 @@ use crate::config::Config;
 use crate::interop::{self, Entry, Options, Transcript};
 use crate::model::compaction::Level;
 use crate::model::ids::{MessageId, PartId, SessionId};
-use crate::model::message::{Message, NewMessage};
+use crate::model::message::{Message, NewMessage, Role};
 use crate::model::part::{Part, PartBody};
 use crate::model::time::Timestamp;
 use crate::model::usage::ModelWindow;
@@ -21,7 +22,8 @@ use crate::policy::presets::Preset;
 use crate::policy::{CountPer, Counting, LengthUnit, MediaUnits, Rounding, TextWeight, UsageCount};
 use crate::summarizer::{Extractive, Levels, Summarizer, SummaryInput, levels};
 use anyhow::Context;
-use facts::{used_again, words_of};
+use facts::words_of;
+use measures::History;
 use report::{Cut, Row};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -42,10 +44,19 @@ pub(super) struct Arguments {
     /// The most the model writes in one reply, in tokens; default: unknown
     #[arg(long, value_name = "TOKENS", value_parser = clap::value_parser!(i64).range(1..))]
     output: Option<i64>,
-    /// The size of the summaries, in tokens of four characters; default: that of the transcript's own summary, or else
-    /// the preset's
+    /// The size of the summaries, in tokens of four characters; several are compared; default: that of the transcript's
+    /// own summary, or else the preset's
     #[arg(long, value_name = "TOKENS", value_parser = clap::value_parser!(i64).range(1..))]
-    tokens: Option<i64>,
+    tokens: Vec<i64>,
+    /// Cut before this message, counted from 0, and not where the transcript was compacted or the preset would
+    #[arg(long, value_name = "MESSAGE")]
+    at: Option<usize>,
+    /// Summarize the history in this many equal pieces, each on top of the summary of those before it
+    #[arg(long, value_name = "PIECES", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=64))]
+    pieces: u32,
+    /// Write each summary to a file in this folder
+    #[arg(long, value_name = "FOLDER")]
+    out: Option<PathBuf>,
     /// A configuration whose summarizers are measured too; they are asked, which may cost something
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
@@ -75,6 +86,9 @@ pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Resu
             Evaluation { arguments: &arguments, presets: &presets, summarizers: &summarizers, file: file_name(path) };
         rows.extend(evaluation.of(transcript).await?);
     }
+    if let Some(folder) = &arguments.out {
+        report::write(folder, &rows)?;
+    }
     let mut output = globals.output();
     report::print(&mut output, &rows, arguments.text)?;
     output.flush()?;
@@ -96,7 +110,7 @@ struct Evaluation<'a> {
 /// What is measured at a cut.
 struct Subject<'a> {
     cut: Cut,
-    facts: facts::Facts,
+    history: History,
     /// What ids in the view bring back.
     expandable: String,
     preset: &'a Preset,
@@ -109,6 +123,12 @@ impl Evaluation<'_> {
     /// Every row about a transcript: where it was compacted in reality, or else where each preset compacts.
     async fn of(&self, transcript: Transcript) -> anyhow::Result<Vec<Row>> {
         let entries = transcript.branches.first().map(|branch| branch.entries.as_slice()).unwrap_or_default();
+        if let Some(at) = self.arguments.at {
+            let messages: Vec<&NewMessage> = messages_of(entries).collect();
+            let (before, after) = messages.split_at(at.min(messages.len()));
+            let (before, after) = (stored(before.iter().copied()), stored(after.iter().copied()));
+            return self.at_cut("chosen", &before, &after, None).await;
+        }
         let real = entries.iter().enumerate().find_map(|(at, entry)| match entry {
             Entry::Compaction(compaction) => Some((at, compaction)),
             Entry::Message { .. } | Entry::Record { .. } | Entry::Edit(_) => None,
@@ -118,46 +138,54 @@ impl Evaluation<'_> {
         let is_first_kept = |entry: &Entry| Some(entry.client_id()) == compaction.first_kept_client_id.as_deref();
         let at = entries[..end].iter().position(is_first_kept).unwrap_or(end);
         let own = compaction.summary_text.clone();
-        self.at_compaction(&entries[..at], &entries[at..], own).await
+        let (before, after) = (stored(messages_of(&entries[..at])), stored(messages_of(&entries[at..])));
+        self.at_cut("real", &before, &after, Some(own)).await
     }
 
-    /// Compares with what the agent itself kept, at the size of its own summary.
-    async fn at_compaction(&self, before: &[Entry], after: &[Entry], own: String) -> anyhow::Result<Vec<Row>> {
-        let (before, after) = (stored(messages_of(before)), stored(messages_of(after)));
-        let cut = Cut { file: self.file.clone(), kind: "real", before: before.len(), after: after.len() };
-        let facts = used_again(&before, &after);
-        let own_tokens = i64::try_from(own.chars().count() / 4).unwrap_or(i64::MAX);
-        let budget_tokens = self.arguments.tokens.unwrap_or(own_tokens).max(1);
-        let expandable = words_of(&before);
-        let mut rows = vec![Row::of(&cut, None, ("transcript".to_owned(), own), &facts, None)];
+    /// Compares at one cut for all, at each size, with what the agent itself kept where it did.
+    async fn at_cut(
+        &self,
+        kind: &'static str,
+        before: &[Message],
+        after: &[Message],
+        own: Option<String>,
+    ) -> anyhow::Result<Vec<Row>> {
+        let cut = Cut { file: self.file.clone(), kind, before: before.len(), after: after.len() };
+        let history = History::of(before, after);
+        let expandable = words_of(before);
+        let mut rows = Vec::new();
+        let mut sizes = self.arguments.tokens.clone();
+        if let Some(own) = own {
+            if sizes.is_empty() {
+                sizes.push(i64::try_from(own.chars().count() / 4).unwrap_or(i64::MAX).max(1));
+            }
+            rows.push(Row::of(&cut, None, ("transcript".to_owned(), own), &history, None));
+        }
         for preset in self.presets {
             let policy = preset.policy();
             let Some(rule) = policy.summarize(Level::Auto) else { continue };
-            let sources = before.iter().map(|message| SourceMessage {
-                message: message.clone().into(),
-                place: None,
-                pruned: Vec::new(),
-                counts: None,
-            });
-            let input = SummaryInput {
-                messages: sources.collect(),
-                split_turn: Vec::new(),
-                previous: None,
-                previous_is_supplied: false,
-                rules: rule.summary.clone(),
-                counting: by_characters(),
-                instructions: String::new(),
-                budget_tokens,
-            };
-            let subject = Subject {
-                cut: cut.clone(),
-                facts: facts.clone(),
-                expandable: expandable.clone(),
-                preset,
-                input,
-                beside: String::new(),
-            };
-            self.measure(subject, &mut rows).await?;
+            let sizes = if sizes.is_empty() { vec![rule.summary.max_tokens] } else { sizes.clone() };
+            for budget_tokens in sizes {
+                let input = SummaryInput {
+                    messages: before.iter().map(source).collect(),
+                    split_turn: Vec::new(),
+                    previous: None,
+                    previous_is_supplied: false,
+                    rules: rule.summary.clone(),
+                    counting: by_characters(),
+                    instructions: String::new(),
+                    budget_tokens,
+                };
+                let subject = Subject {
+                    cut: cut.clone(),
+                    history: history.clone(),
+                    expandable: expandable.clone(),
+                    preset,
+                    input,
+                    beside: String::new(),
+                };
+                self.measure(subject, &mut rows).await?;
+            }
         }
         Ok(rows)
     }
@@ -187,10 +215,6 @@ impl Evaluation<'_> {
             let after = all.get(first.before.len()..).unwrap_or_default();
             let cut =
                 Cut { file: self.file.clone(), kind: "simulated", before: first.before.len(), after: after.len() };
-            let mut input = input_of(&policy, &first.plan);
-            if let Some(tokens) = self.arguments.tokens {
-                (input.counting, input.budget_tokens) = (by_characters(), tokens);
-            }
             let retained = first.before.iter().filter(|message| first.plan.retained.contains(&message.revision));
             let retained: Vec<Message> = retained.cloned().collect();
             let attached = first.plan.attachments.iter().filter_map(|body| match body {
@@ -198,32 +222,75 @@ impl Evaluation<'_> {
                 _ => None,
             });
             let beside = attached.map(str::to_owned).chain((!retained.is_empty()).then(|| words_of(&retained)));
-            let subject = Subject {
-                cut,
-                facts: used_again(&first.before, after),
-                expandable: words_of(&first.expandable),
-                preset,
-                input,
-                beside: beside.collect::<Vec<_>>().join("\n"),
-            };
-            self.measure(subject, &mut rows).await?;
+            let beside = beside.collect::<Vec<_>>().join("\n");
+            let history = History::of(&first.before, after);
+            let expandable = words_of(&first.expandable);
+            let sizes = self.arguments.tokens.iter().copied().map(Some);
+            let sizes: Vec<Option<i64>> = if self.arguments.tokens.is_empty() { vec![None] } else { sizes.collect() };
+            for size in sizes {
+                let mut input = input_of(&policy, &first.plan);
+                if let Some(tokens) = size {
+                    (input.counting, input.budget_tokens) = (by_characters(), tokens);
+                }
+                let subject = Subject {
+                    cut: cut.clone(),
+                    history: history.clone(),
+                    expandable: expandable.clone(),
+                    preset,
+                    input,
+                    beside: beside.clone(),
+                };
+                self.measure(subject, &mut rows).await?;
+            }
         }
         Ok(rows)
     }
 
-    /// Has the summary written by each summarizer, and looks for the facts in it.
+    /// Has the summary written by each summarizer, and measures it; last the end of the history at the same size.
     async fn measure(&self, subject: Subject<'_>, rows: &mut Vec<Row>) -> anyhow::Result<()> {
+        let preset = Some(subject.preset.name);
         for summarizer in self.summarizers {
-            let summary = summarizer.summarize(&subject.input).await;
-            let summary = summary.with_context(|| format!("{} for {}", summarizer.name(), subject.preset.name))?;
-            let summary = summary.completed(&subject.input);
-            let text = [summary.text.as_str(), &subject.beside].join("\n").trim_end().to_owned();
-            let preset = Some(subject.preset.name);
-            let written = (summary.summarizer, text);
-            rows.push(Row::of(&subject.cut, preset, written, &subject.facts, Some(&subject.expandable)));
+            let mut previous = subject.input.previous.clone();
+            let mut writer = String::new();
+            for messages in pieces(&subject.input.messages, self.arguments.pieces) {
+                let input =
+                    SummaryInput { messages: messages.to_vec(), previous: previous.take(), ..subject.input.clone() };
+                let summary = summarizer.summarize(&input).await;
+                let summary = summary.with_context(|| format!("{} for {}", summarizer.name(), subject.preset.name))?;
+                let summary = summary.completed(&input);
+                (previous, writer) = (Some(summary.text), summary.summarizer);
+            }
+            let summary = previous.unwrap_or_default();
+            let text = [summary.as_str(), &subject.beside].join("\n").trim_end().to_owned();
+            rows.push(Row::of(&subject.cut, preset, (writer, text), &subject.history, Some(&subject.expandable)));
         }
+        let tail = subject.history.tail(subject.input.budget_tokens);
+        let written = ("last words".to_owned(), tail);
+        rows.push(Row::of(&subject.cut, preset, written, &subject.history, Some(&subject.expandable)));
         Ok(())
     }
+}
+
+/// The messages in so many pieces of about one length, none of which begins with results of calls in the one before.
+fn pieces(messages: &[SourceMessage], count: u32) -> Vec<&[SourceMessage]> {
+    let count = usize::try_from(count).unwrap_or(1);
+    let mut rest = messages;
+    let mut pieces = Vec::new();
+    for left in (1..=count).rev() {
+        let mut end = rest.len() / left;
+        while rest.get(end).is_some_and(|source| source.message.role == Role::Tool) {
+            end += 1;
+        }
+        let (piece, behind) = rest.split_at(end);
+        pieces.push(piece);
+        rest = behind;
+    }
+    pieces
+}
+
+/// A message as a summarizer sees it.
+fn source(message: &Message) -> SourceMessage {
+    SourceMessage { message: message.clone().into(), place: None, pruned: Vec::new(), counts: None }
 }
 
 /// The messages among a transcript's entries.

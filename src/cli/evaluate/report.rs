@@ -1,16 +1,19 @@
 //! What an evaluation tells: for each cut a table of what was kept, or JSON.
 
-use super::facts::{Facts, KINDS};
+use super::facts::KINDS;
+use super::measures::History;
 use crate::cli::output::{Align, Output, Table, count};
+use anyhow::Context;
 use serde::Serialize;
 use std::collections::BTreeMap;
+use std::path::Path;
 
 /// What one summary keeps of the facts that are used again.
 #[derive(Debug, Serialize)]
 pub(super) struct Row {
     /// The transcript's file, without its folder.
     pub(super) file: String,
-    /// Where it was cut: `real` where the agent compacted, `simulated` where the preset would.
+    /// Where it was cut: `real` where the agent compacted, `simulated` where the preset would, `chosen` where it was asked.
     pub(super) cut: &'static str,
     /// Messages before the cut.
     pub(super) messages_before: usize,
@@ -18,7 +21,8 @@ pub(super) struct Row {
     pub(super) messages_after: usize,
     /// The preset; none for the transcript's own summary.
     pub(super) preset: Option<&'static str>,
-    /// Who wrote the summary: `extractive`, a summarizer of the configuration, or `transcript`.
+    /// Who wrote the summary: `extractive`, a summarizer of the configuration, `transcript`, or `last words` for the end of
+    /// the history, cut to the same size.
     pub(super) summarizer: String,
     /// What is kept of the part before the cut, in tokens of four characters.
     pub(super) tokens: usize,
@@ -26,6 +30,14 @@ pub(super) struct Row {
     pub(super) kept: BTreeMap<&'static str, Kept>,
     /// All kinds together.
     pub(super) named: Kept,
+    /// Of the files and identifiers that it names and that stood before the cut, how many the rest uses.
+    pub(super) precision: Kept,
+    /// The share of its text that are bare lists of names, in percent.
+    pub(super) lists_percent: usize,
+    /// Its lines that contradict how a check ended last.
+    pub(super) contradictions: Vec<String>,
+    /// How many messages ago what it says comes next was last touched, on average; none where that names nothing.
+    pub(super) next_age: Option<usize>,
     /// The facts that are named, or that come back when ids in the view are expanded; none for a summary that was not
     /// made here, which leaves no ids.
     pub(super) named_or_expandable: Option<Kept>,
@@ -81,9 +93,11 @@ impl Row {
         cut: &Cut,
         preset: Option<&'static str>,
         (summarizer, text): (String, String),
-        facts: &Facts,
+        history: &History,
         expandable: Option<&str>,
     ) -> Self {
+        let facts = &history.facts;
+        let measures = history.measure(&text);
         let names = |fact: &str| text.contains(fact);
         let kept = KINDS.iter().zip(facts).map(|(kind, facts)| (*kind, Kept::of(facts, names))).collect();
         let lost = KINDS
@@ -102,6 +116,10 @@ impl Row {
             tokens: text.chars().count() / 4,
             kept,
             named: Kept::of(everything(), names),
+            precision: Kept { kept: measures.names_used, all: measures.names },
+            lists_percent: measures.lists_percent,
+            contradictions: measures.contradictions,
+            next_age: measures.next_age,
             named_or_expandable: expandable.map(comes_back),
             lost: lost.filter(|(_, lost)| !lost.is_empty()).collect(),
             text,
@@ -113,6 +131,7 @@ impl Row {
         let (before, after) = (messages(self.messages_before), messages(self.messages_after));
         match self.cut {
             "real" => format!("{}, cut where it was compacted: {before} before, {after} behind", self.file),
+            "chosen" => format!("{}, cut where it was asked: {before} before, {after} behind", self.file),
             _ => format!("{}, cut where the preset compacts: {before} before, {after} behind", self.file),
         }
     }
@@ -125,9 +144,26 @@ impl Row {
             self.named.cell(),
         ];
         cells.extend(KINDS.iter().map(|kind| self.kept.get(kind).copied().unwrap_or_default().cell()));
+        cells.push(self.precision.cell());
+        cells.push(format!("{} %", self.lists_percent));
+        cells.push(self.contradictions.len().to_string());
+        cells.push(self.next_age.map_or("-".to_owned(), |age| age.to_string()));
         cells.push(self.named_or_expandable.map_or("-".to_owned(), Kept::cell));
         cells
     }
+}
+
+/// Writes each summary to a file of its own, named by transcript, row, preset, summarizer and size.
+pub(super) fn write(folder: &Path, rows: &[Row]) -> anyhow::Result<()> {
+    std::fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    for (number, row) in (1..).zip(rows) {
+        let stem = row.file.rsplit_once('.').map_or(row.file.as_str(), |(stem, _)| stem);
+        let name = format!("{stem}-{number:02}-{}-{}-{}.md", row.preset.unwrap_or("own"), row.summarizer, row.tokens);
+        let name: String = name.chars().map(|letter| if "/ \\:".contains(letter) { '-' } else { letter }).collect();
+        let path = folder.join(name);
+        std::fs::write(&path, &row.text).with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    Ok(())
 }
 
 /// Prints the rows, for people in tables of those that are about the same cut.
@@ -148,6 +184,10 @@ pub(super) fn print(output: &mut Output, rows: &[Row], with_text: bool) -> anyho
             ("ERRORS", Align::Right),
             ("FIGURES", Align::Right),
             ("TO-DOS", Align::Right),
+            ("PRECISION", Align::Right),
+            ("LISTS", Align::Right),
+            ("CONTRADICTS", Align::Right),
+            ("AGE OF NEXT", Align::Right),
             ("WITH EXPAND", Align::Right),
         ]);
         group.iter().for_each(|row| table.row(row.cells()));
@@ -160,6 +200,9 @@ pub(super) fn print(output: &mut Output, rows: &[Row], with_text: bool) -> anyho
             output.block(&row.text)?;
             for (kind, lost) in &row.lost {
                 output.line(&format!("--- not named of the {kind}: {}", lost.join(" · ")))?;
+            }
+            for line in &row.contradictions {
+                output.line(&format!("--- contradicts how the check ended last: {line}"))?;
             }
             output.line("")?;
         }

@@ -1,4 +1,4 @@
-//! Commands and their outputs: what a command was for, and how it ended.
+//! Commands and their outputs: what a command was for, how it ended, and the line that decides it.
 
 use super::text;
 use regex::Regex;
@@ -11,117 +11,151 @@ pub(super) enum Purpose {
     Verify,
     /// Records work: a commit, a push, a release.
     Record,
-    /// Changes something: installs, moves, deletes, closes.
+    /// Changes something: installs, moves, deletes.
     Change,
     /// Only looks.
     Look,
 }
 
+fn pattern(text: &str) -> Regex {
+    Regex::new(text).expect("a fixed pattern")
+}
+
 static VERIFY: LazyLock<Regex> = LazyLock::new(|| {
-    Regex::new(
-        r"(?x)(?:^|[\s/:_-])(?:tests?|pytest|unittest|jest|vitest|rspec|mocha|phpunit|ctest|tox|checks?|clippy|lint
+    pattern(
+        r"(?x)(?:^|[\s:_-])(?:tests?|pytest|unittest|jest|vitest|rspec|mocha|phpunit|ctest|tox|checks?|clippy|lint
         |eslint|biome|credo|dialyzer|ruff|mypy|pyright|flake8|tsc|tsgo|typecheck|build|compile|make|gradle|gradlew|mvn
-        |msbuild|xcodebuild|vet|fmt|format|bench|verify|validate)(?:[\s:.]|$)",
+        |msbuild|xcodebuild|vet|fmt|format|bench|verify|validate)(?:[\s:._-]|$)",
     )
-    .expect("a fixed pattern")
 });
 
 static CHANGE: LazyLock<Regex> = LazyLock::new(|| {
-    Regex::new(
+    pattern(
         r"(?x)\b(?:install|add|remove|uninstall|rm|mv|cp|mkdir|close|create|update|delete|merge|rebase|checkout|switch
         |revert|reset|stash|deploy|apply|migrate|publish|start|stop|restart|kill|chmod|ln|upgrade|set|enable|disable
-        |codegen|generate|init|sync|download|curl\s+-X)\b",
+        |codegen|generate|init|sync|download|get|curl\s+-X)\b",
     )
-    .expect("a fixed pattern")
 });
 
 static RECORD: LazyLock<Regex> = LazyLock::new(|| {
-    Regex::new(
-        r"(?x)\b(?:git|jj|hg|svn)\s+(?:-C\s+\S+\s+)?(?:commit|push|tag|ci)\b
-        |\b(?:gh|glab)\s+(?:pr|mr|release)\s+(?:create|merge)\b|\bnpm\s+publish\b",
+    pattern(
+        r"(?x)^(?:git|jj|hg|svn)\s+(?:-C\s+\S+\s+)?(?:commit|push|tag|ci)\b
+        |^(?:gh|glab)\s+(?:pr|mr|release)\s+(?:create|merge)\b|^npm\s+publish\b",
     )
-    .expect("a fixed pattern")
 });
 
-static EXIT: LazyLock<Regex> = LazyLock::new(|| {
-    Regex::new(r"(?i)\bexit(?:ed)?(?: with)?(?: code| status)?[: ]+([1-9]\d*)\b").expect("a fixed pattern")
-});
+static EXIT: LazyLock<Regex> =
+    LazyLock::new(|| pattern(r"(?i)\bexit(?:ed)?(?: with)?[ _]?(?:code|status)?[: >]+([1-9]\d*)\b"));
 
+/// What tells of failure in the output of a check whose exit nobody saw.
 static FAILURE: LazyLock<Regex> = LazyLock::new(|| {
-    Regex::new(
+    pattern(
         r"(?mx)\b[1-9]\d*\s+(?:tests?\s+)?(?:failed|failures?|errors?|failing)\b|\berror\ TS\d+|^\s*error(?:\[\w+\])?:
         |npm\ (?:ERR!|error)|^Traceback\ \(most|\bpanicked\ at\b|\bBUILD\ FAILED\b|^\s*FAILED\b|^\s*FAIL\b|^\*\*\ \(
-        |\bcommand\ not\ found\b|\bSegmentation\ fault\b|^\s*✖\s|compilation\ error|Compilation\ failed
+        |\bcommand\ not\ found\b|\bSegmentation\ fault\b|^\s*✖\s|compilation\ error|(?i:compilation\ failed)
         |:\s+No\ such\ file\ or\ directory",
     )
-    .expect("a fixed pattern")
 });
 
-static ERROR_LINE: LazyLock<Regex> = LazyLock::new(|| {
-    Regex::new(
-        r"(?x)\b(?:[A-Za-z.]*(?:Error|Exception))\b|^\*\*\ \(|错误|失败|异常|无法
-        |(?i:\berrors?\b|\bfailed\b|\bfailure\b|\bpanicked\b|\bfatal\b|\bdenied\b|\bcannot\b|can't|\bcould\ not\b
-        |not\ found|\bundefined\b|\binvalid\b|\bmissing\b|\bunexpected\b|no\ such|unable\ to|must\ be|\bfail\b)",
+/// A line that names what is wrong, in the forms in which compilers, interpreters and test runners print it.
+static STRONG: LazyLock<Regex> = LazyLock::new(|| {
+    pattern(
+        r"(?x)^\s*(?:\*\*\s*\(|error(?:\[\w+\])?:|(?:\w+\.)*\w*(?:Error|Exception)\b|E\s{3}|fatal:|panic|[Aa]ssert(?:ion)?\b
+        |thread\ '.*panicked)|error\ TS\d+|\(\w+(?:\.\w+)*Error\)|:\d+:(?:\d+:)?\ (?:fatal\ )?error",
     )
-    .expect("a fixed pattern")
 });
 
-static STRONG_ERROR: LazyLock<Regex> = LazyLock::new(|| {
-    Regex::new(
-        r"(?x)^\s*(?:\*\*\s*\(|error(?:\[\w+\])?:|\w*(?:Error|Exception)\b|E\s{3}|fatal:|panic|thread\ '.*panicked)
-        |error\ TS\d+|\(\w+(?:\.\w+)*Error\)",
+static WEAK: LazyLock<Regex> = LazyLock::new(|| {
+    pattern(
+        r"(?x)错误|失败|异常|无法|(?i:\berrors?\b|\bfailed\b|\bfailure\b|\bpanicked\b|\bdenied\b|\bcannot\b|can't
+        |\bcould\ not\b|not\ found|\bundefined\b|\binvalid\b|\bmissing\b|\bunexpected\b|no\ such|unable\ to|\bfail\b)",
     )
-    .expect("a fixed pattern")
 });
 
-static RESULT_LINE: LazyLock<Regex> = LazyLock::new(|| {
-    Regex::new(
+/// A line that only says that something failed.
+static EMPTY: LazyLock<Regex> = LazyLock::new(|| {
+    pattern(
+        r"(?ix)could\ not\ compile|aborting\ due|compilation\ (?:failed|error)|^\W*exit\ code|\bexited\ with\b|npm\ ERR!
+        |^make(?:\[\d+\])?:\ \*\*\*|command\ failed|lifecycle|^\W*0\ |\b0\ (?:errors|failed|failures)|command\ aborted
+        |\[request\ interrupted|^\W*failures?:?\W*$|errors\ have\ been\ logged|see\ .*\ for\ details|^\W*build\ failed
+        |^\s*\d+\ (?:tests?|doctests?),",
+    )
+});
+
+/// What says that warnings are errors.
+static STRICT: LazyLock<Regex> =
+    LazyLock::new(|| pattern(r"(?i)warnings?-as-errors|due to warnings|-D warnings|-Werror"));
+
+static LOCATION: LazyLock<Regex> = LazyLock::new(|| pattern(r"[\w./-]*\w\.\w{1,6}(?::\d+|\(\d+,\d+\))"));
+
+static RESULT: LazyLock<Regex> = LazyLock::new(|| {
+    pattern(
         r"(?ix)\b\d+\s+(?:tests?|examples?|specs?|passed|passing|failed|failures?|errors?|warnings?|doctests?
-        |assertions?)\b|^test\ result:|\bno\ (?:issues|errors|problems)\b|\ball\ (?:checks|tests)\ pass
-        |^\[[^\]]+\ [0-9a-f]{7,}\]|\bBUILD\ SUCC|^\s*(?:✓|✔|✅)|^Successfully\b|\bGenerated\b|->\s+\S+$
-        |\bFinished\b.*\btarget",
+        |assertions?)\b|^test\ result:|\bno\ (?:issues|errors|problems)\b|\ball\ (?:checks|tests)\ pass|\bBUILD\ SUCC
+        |^\s*(?:✓|✔|✅)|^Successfully\b|\bFinished\b.*\btarget",
     )
-    .expect("a fixed pattern")
 });
 
-static COMMITTED: LazyLock<Regex> =
-    LazyLock::new(|| Regex::new(r"(?m)^\[(\S+)(?: \([^)]*\))? ([0-9a-f]{7,40})\] (.+)$").expect("a fixed pattern"));
+static COMMITTED: LazyLock<Regex> = LazyLock::new(|| pattern(r"(?m)^\[(\S+)(?: \([^)]*\))? ([0-9a-f]{7,40})\] (.+)$"));
 
-/// The command without what only concerns its surroundings: directory changes, variables, redirections and pipes.
-pub(super) fn core(command: &str) -> &str {
-    let mut rest = command.lines().map(str::trim).find(|line| !line.is_empty() && !line.starts_with('#')).unwrap_or("");
-    while rest.starts_with("cd ") {
-        let Some((_, behind)) = rest.split_once("&&").or_else(|| rest.split_once(';')) else { break };
-        rest = behind.trim_start();
+/// The commands that a command line runs one after the other, without those that only say where and how they run.
+pub(super) fn simple(command: &str) -> Vec<&str> {
+    let mut parts = Vec::new();
+    let (mut start, mut quote, mut escaped) = (0, None, false);
+    for (at, letter) in command.char_indices() {
+        if std::mem::take(&mut escaped) {
+            continue;
+        }
+        match (letter, quote) {
+            ('\\', _) => escaped = true,
+            (letter, Some(open)) if letter == open => quote = None,
+            ('"' | '\'', None) => quote = Some(letter),
+            // `2>&1` is no end.
+            ('&', None) if command[..at].ends_with('>') => {}
+            ('&' | '|' | ';' | '\n', None) => {
+                parts.push(&command[start..at]);
+                start = at + 1;
+            }
+            _ => {}
+        }
     }
-    let ends = [" 2>", " | ", " > ", " && ", "; ", " || ", " <<", " >> "];
-    let end = ends.iter().filter_map(|end| rest.find(end)).min().unwrap_or(rest.len());
-    rest[..end].trim_end()
+    parts.push(&command[start..]);
+    parts.into_iter().map(core).filter(|part| !part.is_empty() && !part.starts_with("cd ")).collect()
 }
 
-/// What a command is for. The verb decides, not its arguments: looking at a test is no test.
-pub(super) fn purpose(command: &str) -> Purpose {
-    if RECORD.is_match(command) {
+/// A simple command without variables before it and redirections behind it.
+fn core(part: &str) -> &str {
+    let mut rest = part.trim().trim_start_matches(['(', '{']).trim_start();
+    while let Some((word, behind)) = rest.split_once(' ')
+        && word.contains('=')
+        && word.bytes().all(|letter| letter.is_ascii_alphanumeric() || b"_=./:-".contains(&letter))
+    {
+        rest = behind.trim_start();
+    }
+    let end = [" 2>", " > ", " >> ", " <<", " 1>"].iter().filter_map(|end| rest.find(end)).min().unwrap_or(rest.len());
+    if rest.starts_with('#') { "" } else { rest[..end].trim() }
+}
+
+/// What a simple command is for. The verb decides, not its arguments: looking at a test is no test.
+pub(super) fn purpose(part: &str) -> Purpose {
+    if RECORD.is_match(part) {
         return Purpose::Record;
     }
-    let core = core(command);
-    let program = core.split_whitespace().next().unwrap_or_default().rsplit('/').next().unwrap_or_default();
+    let program = part.split_whitespace().next().unwrap_or_default().rsplit('/').next().unwrap_or_default();
     const LOOKERS: &[&str] = &[
         "grep", "rg", "cat", "ls", "find", "sed", "head", "tail", "echo", "wc", "which", "tree", "awk", "pwd",
         "printf", "stat", "diff", "du", "ps", "env", "jq", "sort", "sleep", "true", "file", "less", "type", "for",
-        "while", "cut", "od", "xxd",
+        "while", "cut", "od", "xxd", "set", "export",
     ];
-    let looks_at_history = matches!(program, "git" | "jj") && {
-        let verb = core.split_whitespace().nth(1).unwrap_or_default();
-        matches!(
-            verb,
-            "status" | "log" | "diff" | "show" | "branch" | "blame" | "grep" | "rev-parse" | "remote" | "add"
-        )
-    };
-    if LOOKERS.contains(&program) || looks_at_history {
+    const GIT_LOOKS: &[&str] =
+        &["status", "log", "diff", "show", "branch", "blame", "grep", "rev-parse", "remote", "add", "fetch"];
+    let verb = part.split_whitespace().nth(1).unwrap_or_default();
+    if LOOKERS.contains(&program) || matches!(program, "git" | "jj") && GIT_LOOKS.contains(&verb) {
         return Purpose::Look;
     }
-    let head: String = core.split_whitespace().take(4).collect::<Vec<_>>().join(" ");
+    // Files are arguments, whatever they are called.
+    let verbs = part.split_whitespace().skip(1).take(3).filter(|word| !word.contains(['/', '.']));
+    let head = [program].into_iter().chain(verbs).collect::<Vec<_>>().join(" ");
     if VERIFY.is_match(&head) {
         Purpose::Verify
     } else if CHANGE.is_match(&head) {
@@ -155,58 +189,54 @@ pub(super) fn head(text: &str, limit: usize) -> &str {
     &text[..end]
 }
 
-/// The line of an output that says what went wrong.
-pub(super) fn error_line(output: &str) -> Option<String> {
-    let output = text::clean(output);
-    let lines = || output.lines().map(str::trim).filter(|line| is_telling(line)).take(400);
-    let strong = lines().find(|line| STRONG_ERROR.is_match(line));
-    let chosen = strong.or_else(|| lines().find(|line| ERROR_LINE.is_match(line))).or_else(|| lines().next())?;
-    let chosen = chosen.trim_start_matches("<tool_use_error>").trim_end_matches("</tool_use_error>");
-    // Compilers put the name of what is wrong first and the words on the next line.
-    let chosen = if chosen.len() < 12 || chosen.ends_with("Error)") {
-        let next =
-            output.lines().map(str::trim).skip_while(|line| *line != chosen).skip(1).find(|line| !line.is_empty());
-        next.map_or_else(|| chosen.to_owned(), |next| format!("{chosen} {next}"))
-    } else {
-        chosen.to_owned()
-    };
-    Some(text::one_line(&chosen))
-}
-
-fn is_telling(line: &str) -> bool {
-    const EMPTY: [&str; 5] = ["command aborted", "[request interrupted", " 0 errors", " 0 failed", " 0 failures"];
-    let lower = line.to_ascii_lowercase();
-    let is_code_alone = line.len() < 32 && EXIT.is_match(line);
-    let says_nothing = lower.starts_with("0 ") || EMPTY.iter().any(|words| lower.contains(words));
-    line.len() > 3 && line.chars().any(char::is_alphabetic) && !is_code_alone && !says_nothing
+/// The line of an output that decides that something failed, with the place it is about. Banners come before it and
+/// verdicts behind it; neither says what is wrong.
+pub(super) fn deciding(output: &str) -> Option<String> {
+    /// How far the place may stand behind the words.
+    const PLACE_LINES_MAX: usize = 8;
+    let output = text::clean(tail(output, 65_536));
+    let lines: Vec<&str> = output.lines().map(str::trim).filter(|line| line.len() > 3).collect();
+    let find = |is: &dyn Fn(&str) -> bool| lines.iter().position(|line| is(line) && !EMPTY.is_match(line));
+    // Where warnings are errors, nothing else is an error.
+    let at = find(&|line| STRONG.is_match(line))
+        .or_else(|| if STRICT.is_match(&output) { find(&|line| line.starts_with("warning:")) } else { None })
+        .or_else(|| find(&|line| WEAK.is_match(line)))
+        .or_else(|| lines.iter().rposition(|line| line.chars().any(char::is_alphabetic) && !EMPTY.is_match(line)))?;
+    let mut words =
+        text::one_line(lines[at].trim_start_matches("<tool_use_error>").trim_end_matches("</tool_use_error>"));
+    // Some name the error on one line and say it on the next.
+    if (words.len() < 12 || words.ends_with("Error)") || words.ends_with(':'))
+        && let Some(next) = lines.get(at + 1)
+    {
+        words = format!("{words} {}", text::one_line(next));
+    }
+    let around = lines[at..].iter().take(PLACE_LINES_MAX).chain(lines[..at].iter().rev().take(2));
+    if !LOCATION.is_match(&words)
+        && let Some(place) = around.filter_map(|line| LOCATION.find(line)).next()
+    {
+        words = format!("{} ({})", text::clip(&words, 200), place.as_str());
+    }
+    Some(words)
 }
 
 /// The line of an output that says how it went.
-pub(super) fn result_line(output: &str) -> Option<String> {
+pub(super) fn result(output: &str) -> Option<String> {
     let output = text::clean(tail(output, 8_000));
-    let line =
-        output.lines().rev().take(60).map(str::trim).find(|line| line.len() > 3 && RESULT_LINE.is_match(line))?;
+    let line = output.lines().rev().take(60).map(str::trim).find(|line| line.len() > 3 && RESULT.is_match(line))?;
     Some(text::one_line(line))
 }
 
-/// A commit that an output reports: branch, short id and subject.
+/// The commits that an output reports: branch, short id and subject.
 pub(super) fn commits(output: &str) -> Vec<(String, String, String)> {
     let output = text::clean(head(output, 8_000));
-    COMMITTED
-        .captures_iter(&output)
-        .map(|found| (found[1].to_owned(), found[2].to_owned(), found[3].trim().to_owned()))
-        .collect()
+    let found = COMMITTED.captures_iter(&output);
+    found.map(|found| (found[1].to_owned(), found[2].to_owned(), found[3].trim().to_owned())).collect()
 }
 
-/// A command as it is quoted: its first line, without what hides its output.
+/// A command as it is quoted: its first line.
 pub(super) fn shown(command: &str) -> String {
     let command = text::clean(command);
     let mut lines = command.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
-    let first = lines.next().unwrap_or_default();
-    let more = lines.next().is_some();
-    let first = first.trim_end_matches('\\').trim_end();
-    let cut = [" 2>&1 | tail", " 2>&1 | head", " | tail -", " | head -", " 2>&1", " 2>/dev/null"];
-    let end = cut.iter().filter_map(|mark| first.find(mark)).min().unwrap_or(first.len());
-    let shown = text::one_line(&first[..end]);
-    if more && !shown.ends_with('…') { format!("{shown} …") } else { shown }
+    let first = text::one_line(lines.next().unwrap_or_default());
+    if lines.next().is_some() && !first.ends_with('…') { format!("{first} …") } else { first }
 }

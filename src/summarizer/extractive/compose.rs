@@ -1,35 +1,51 @@
 //! Composition: which items get the room there is, and how the text is put together.
 
-use super::catalogue;
-use super::item::{Item, ORDER_LAST};
-use super::ledger::Ledger;
-use super::text::Fingerprint;
+use super::text::{self, Fingerprint};
 use crate::policy::{Bullet, Counting, LengthUnit, Section, Summary, SummaryFormat, TextWeight, Topic};
 use std::collections::HashMap;
 
-/// Each topic's share of the room, in percent; what one leaves, the others may take. The rest is the catalogue's.
-const SHARES: [(Topic, usize); 8] = [
-    (Topic::Goal, 11),
-    (Topic::InProgress, 7),
-    (Topic::NextSteps, 7),
-    (Topic::Blocked, 5),
-    (Topic::Constraints, 7),
-    (Topic::Decisions, 8),
-    (Topic::Context, 12),
-    (Topic::Done, 15),
+/// Each topic's share of the room, in percent, in the order in which what is left over is offered to them. Files are lists:
+/// they get no more than their share.
+pub(super) const SHARES: [(Topic, usize); 9] = [
+    (Topic::Goal, 7),
+    (Topic::InProgress, 13),
+    (Topic::NextSteps, 5),
+    (Topic::Blocked, 4),
+    (Topic::Constraints, 9),
+    (Topic::Done, 22),
+    (Topic::Context, 20),
+    (Topic::Decisions, 12),
+    (Topic::Files, 8),
 ];
 
-/// The catalogue's share of the room, in percent.
-const CATALOGUE_SHARE: usize = 28;
-
-/// What weighs less says nothing.
-const SCORE_MIN: f64 = 0.12;
+/// What the files may have besides, of what nobody else wants, in percent: a tenth of the text in all.
+const FILES_MORE: usize = 2;
 
 /// How many items of a topic are looked at. No budget holds more.
 const CANDIDATES_MAX: usize = 250;
 
 /// What a token holds at least, by length, where tokens are counted exactly: names and numbers break into small ones.
 const EXACT_UNITS: u32 = 2;
+
+/// One line of a section, before it is known whether there is room for it.
+#[derive(Debug, Clone)]
+pub(super) struct Item {
+    /// Where it belongs.
+    pub(super) topic: Topic,
+    /// What it says: one harmless line, without a bullet.
+    pub(super) text: String,
+    /// How much it matters beside the other items of its topic.
+    pub(super) score: f64,
+    /// Where it stands among them: ascending.
+    pub(super) order: i64,
+}
+
+impl Item {
+    /// A line with its weight and its place.
+    pub(super) fn new(topic: Topic, text: &str, score: f64, order: i64) -> Self {
+        Self { topic, text: text::defuse(text), score, order }
+    }
+}
 
 /// How the sections of a summary are told apart.
 #[derive(Debug, Clone, Copy)]
@@ -56,16 +72,6 @@ impl<'a> Form<'a> {
     pub(super) fn headings(self, sections: &'a [Section]) -> Self {
         Self { sections, filler: self.filler, root: None }
     }
-}
-
-/// What a summary is made from.
-pub(super) struct Material<'a> {
-    /// The lines that compete.
-    pub(super) items: Vec<Item>,
-    /// Files and names.
-    pub(super) ledger: &'a Ledger,
-    /// What the person who asked wants the summary to dwell on.
-    pub(super) focus: Fingerprint,
 }
 
 /// How long texts are, and how much there may be.
@@ -105,31 +111,21 @@ pub(super) fn frame(form: Form<'_>, room: Room) -> usize {
 }
 
 /// Writes a summary. It has every section, unless there is not even room for their headings.
-pub(super) fn compose(form: Form<'_>, room: Room, material: Material<'_>) -> String {
-    let measure = |text: &str| room.measure(text);
+pub(super) fn compose(form: Form<'_>, room: Room, items: Vec<Item>, focus: &Fingerprint) -> String {
     let free = room.units.saturating_sub(frame(form, room));
-    let mut selection = Selection::new(form.sections, free, &measure);
-    let mut candidates = weigh(material.items, &material.focus);
+    let mut selection = Selection { sections: form.sections, room, left: free, taken: Vec::new() };
+    let mut candidates = weigh(items, focus);
     for (topic, share) in SHARES {
         selection.fill(&mut candidates, topic, free * share / 100);
     }
-    // What the shares leave goes to statements and to the catalogue, half and half.
-    let reserved = free * CATALOGUE_SHARE / 100;
-    let mut spare = selection.left.saturating_sub(reserved) / 2;
-    for (topic, _) in SHARES {
-        let before = selection.left;
-        selection.fill(&mut candidates, topic, spare * 2 / 3);
-        spare -= before - selection.left;
+    for (topic, _) in SHARES.into_iter().filter(|(topic, _)| *topic != Topic::Files) {
+        selection.fill(&mut candidates, topic, selection.left);
     }
-    for item in catalogue::compose(material.ledger, selection.left, &measure) {
-        selection.force(item);
-    }
-    let text = render(form, &selection.sections());
-    cut_to(text, room)
+    selection.fill(&mut candidates, Topic::Files, free * FILES_MORE / 100);
+    cut_to(render(form, &selection.lines()), room)
 }
 
 /// An item with what it says, to tell whether another says the same.
-#[derive(Debug, Clone)]
 struct Candidate {
     item: Item,
     says: Fingerprint,
@@ -137,88 +133,55 @@ struct Candidate {
 
 /// Sorts by weight, what the summary is to dwell on first, and keeps the best of each topic.
 fn weigh(mut items: Vec<Item>, focus: &Fingerprint) -> Vec<Candidate> {
+    items.retain(|item| !item.text.is_empty());
     if !focus.is_empty() {
-        for item in &mut items {
-            if Fingerprint::of(&item.text).touches(focus) {
-                item.score *= 2.0;
-            }
+        for item in items.iter_mut().filter(|item| Fingerprint::of(&item.text).touches(focus)) {
+            item.score *= 2.0;
         }
     }
-    items.retain(|item| item.score >= SCORE_MIN && !item.text.is_empty());
-    items.sort_by(|left, right| {
-        right
-            .score
-            .total_cmp(&left.score)
-            .then_with(|| left.order.cmp(&right.order))
-            .then_with(|| left.text.cmp(&right.text))
-    });
+    let newest_first = |left: &Item, right: &Item| {
+        let by_score = right.score.total_cmp(&left.score);
+        by_score.then_with(|| right.order.cmp(&left.order)).then_with(|| left.text.cmp(&right.text))
+    };
+    items.sort_by(newest_first);
     let mut counts: HashMap<Topic, usize> = HashMap::new();
     items.retain(|item| {
         let count = counts.entry(item.topic).or_default();
         *count += 1;
         *count <= CANDIDATES_MAX
     });
-    let mut candidates: Vec<Candidate> =
-        items.into_iter().map(|item| Candidate { says: Fingerprint::of(&item.text), item }).collect();
-    drop_finished(&mut candidates);
-    candidates
+    items.into_iter().map(|item| Candidate { says: Fingerprint::of(&item.text), item }).collect()
 }
 
-/// Takes away next steps that something finished since then covers.
-fn drop_finished(candidates: &mut Vec<Candidate>) {
-    let done: Vec<(i64, Fingerprint)> = candidates
-        .iter()
-        .filter(|candidate| candidate.item.topic == Topic::Done)
-        .map(|candidate| (candidate.item.order, candidate.says.clone()))
-        .collect();
-    candidates.retain(|candidate| {
-        candidate.item.topic != Topic::NextSteps
-            || !done.iter().any(|(at, says)| *at >= candidate.item.order && candidate.says.is_said_by(says))
-    });
-}
-
+/// The lines taken so far, and what they leave of the room.
 struct Selection<'a> {
     sections: &'a [Section],
-    measure: &'a dyn Fn(&str) -> usize,
+    room: Room,
     left: usize,
     taken: Vec<(usize, Candidate)>,
 }
 
-impl<'a> Selection<'a> {
-    fn new(sections: &'a [Section], left: usize, measure: &'a dyn Fn(&str) -> usize) -> Self {
-        Self { sections, measure, left, taken: Vec::new() }
-    }
-
-    /// Takes the best items of a topic while `share` lasts. Items that are taken or repeat another are taken out.
-    fn fill(&mut self, candidates: &mut Vec<Candidate>, topic: Topic, share: usize) {
+impl Selection<'_> {
+    /// Takes the best items of a topic that fit into `room` units; what is taken is no candidate any more.
+    fn fill(&mut self, candidates: &mut Vec<Candidate>, topic: Topic, room: usize) {
         let Some(section) = section_for(self.sections, topic) else { return };
-        let mut share = share.min(self.left);
-        candidates.retain(|candidate| {
+        let mut left = room.min(self.left);
+        let mut rest = Vec::with_capacity(candidates.len());
+        for candidate in std::mem::take(candidates) {
             if candidate.item.topic != topic {
-                return true;
-            }
-            if self.taken.iter().any(|(_, other)| repeats(candidate, other)) {
-                return false;
+                rest.push(candidate);
+                continue;
             }
             let cost = self.cost(section, &candidate.item.text);
-            if cost > share {
-                return true;
+            if cost > left {
+                rest.push(candidate);
+            } else if !self.taken.iter().any(|(place, other)| *place == section && repeats(&candidate, other)) {
+                left -= cost;
+                self.left -= cost;
+                self.taken.push((section, candidate));
             }
-            share -= cost;
-            self.left -= cost;
-            self.taken.push((section, candidate.clone()));
-            false
-        });
-    }
-
-    /// Takes an item if it fits at all.
-    fn force(&mut self, item: Item) {
-        let Some(section) = section_for(self.sections, item.topic) else { return };
-        let cost = self.cost(section, &item.text);
-        if cost <= self.left {
-            self.left -= cost;
-            self.taken.push((section, Candidate { says: Fingerprint::default(), item }));
         }
+        *candidates = rest;
     }
 
     fn cost(&self, section: usize, text: &str) -> usize {
@@ -227,18 +190,15 @@ impl<'a> Selection<'a> {
             Bullet::Checked | Bullet::Unchecked => 6,
             Bullet::Number => 5,
         };
-        (self.measure)(text) + bullet + 1
+        self.room.measure(text) + bullet + 1
     }
 
     /// The lines of each section, in their order.
-    fn sections(mut self) -> HashMap<usize, Vec<String>> {
+    fn lines(mut self) -> HashMap<usize, Vec<String>> {
         self.taken.sort_by(|(left_section, left), (right_section, right)| {
-            let rank =
-                |item: &Item| (item.order >= ORDER_LAST && item.topic != Topic::Goal, item.topic as usize, item.order);
-            left_section
-                .cmp(right_section)
-                .then_with(|| rank(&left.item).cmp(&rank(&right.item)))
-                .then_with(|| left.item.text.cmp(&right.item.text))
+            let place = |item: &Item| (item.topic as usize, item.order);
+            let by_place = left_section.cmp(right_section).then_with(|| place(&left.item).cmp(&place(&right.item)));
+            by_place.then_with(|| left.item.text.cmp(&right.item.text))
         });
         let mut lines: HashMap<usize, Vec<String>> = HashMap::new();
         for (section, candidate) in self.taken {
@@ -248,17 +208,11 @@ impl<'a> Selection<'a> {
     }
 }
 
-/// Whether an item says what another one says already. A request may be repeated as what is being worked on, and for
-/// what it forbids: a goal fades behind later ones, and those must not fade with it.
+/// Whether an item says what another one of its section says already. Other facts than words are kept by what they are
+/// about, and may well be worded alike.
 fn repeats(candidate: &Candidate, other: &Candidate) -> bool {
-    let may_repeat = matches!(
-        (candidate.item.topic, other.item.topic),
-        (Topic::InProgress, Topic::Goal) | (Topic::Constraints, Topic::Goal | Topic::InProgress)
-    );
-    if may_repeat {
-        return false;
-    }
-    candidate.says.is_empty() || candidate.says.is_said_by(&other.says)
+    let is_words = matches!(candidate.item.topic, Topic::Constraints | Topic::Decisions | Topic::Context);
+    candidate.item.text == other.item.text || is_words && candidate.says.is_said_by(&other.says)
 }
 
 /// The section for a topic, or the next best one that the rules have.
@@ -268,9 +222,9 @@ fn section_for(sections: &[Section], topic: Topic) -> Option<usize> {
         Topic::Constraints => &[Topic::Goal, Topic::Context],
         Topic::Done => &[Topic::InProgress, Topic::Context],
         Topic::InProgress => &[Topic::NextSteps, Topic::Done, Topic::Context],
-        Topic::Blocked => &[Topic::InProgress, Topic::Context],
+        Topic::Blocked => &[Topic::InProgress, Topic::NextSteps, Topic::Done, Topic::Context],
         Topic::Decisions => &[Topic::Context, Topic::Done],
-        Topic::NextSteps => &[Topic::InProgress, Topic::Context],
+        Topic::NextSteps => &[Topic::InProgress, Topic::Done, Topic::Context],
         Topic::Context => &[Topic::Files, Topic::Decisions, Topic::Done],
         Topic::Files => &[Topic::Context],
     };
@@ -278,7 +232,6 @@ fn section_for(sections: &[Section], topic: Topic) -> Option<usize> {
         .chain(next_best)
         .find_map(|wanted| sections.iter().position(|section| section.holds == Some(*wanted)))
 }
-
 /// Puts headings and lines together. A section without lines says so.
 fn render(form: Form<'_>, lines: &HashMap<usize, Vec<String>>) -> String {
     let sections: Vec<String> = form

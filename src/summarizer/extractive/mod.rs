@@ -1,35 +1,29 @@
 //! The built-in summarizer: no model, no cost, and the same words for the same history.
 //!
-//! It reads the history once ([`digest`]), collects what was wanted, done, decided and left open ([`progress`],
-//! [`statements`], [`plans`], [`problems`], [`references`]) and which files and names matter ([`ledger`]), adds what of
-//! the previous summary still holds ([`previous`]), and fills the preset's sections with the best of it ([`compose`]).
+//! It reads the history once ([`record`]) on top of what the summary before it knew ([`previous`]): tasks with what came of
+//! them, checks with how they ended last ([`commands`]), the lines that are new in files and still stand ([`files`]), items
+//! of a tracker with what they demand ([`items`]), and the words that say why ([`words`]). It tells these facts, the newest
+//! in most detail ([`tell`]), and fills the preset's sections with the best of them ([`compose`]).
 
-mod catalogue;
 mod commands;
 mod compose;
-mod digest;
-mod item;
-mod ledger;
-mod names;
-mod plans;
+mod files;
+mod items;
 mod previous;
-mod problems;
-mod progress;
-mod references;
-mod statements;
+mod record;
+mod tell;
 #[cfg(test)]
 mod tests;
 mod text;
 mod tools;
+mod words;
 
 use super::{Error, Summarizer, SummaryInput, SummaryOutput, carried};
+use crate::model::message::Role;
 use crate::model::view::SourceMessage;
-use crate::policy::Topic;
-use compose::{Form, Material};
-use digest::Digest;
+use compose::Form;
 use futures::future::{BoxFuture, FutureExt, ready};
-use ledger::Ledger;
-use previous::Previous;
+use record::Record;
 use text::Fingerprint;
 
 pub(super) use compose::Room;
@@ -58,6 +52,10 @@ const NO_HISTORY: &str = "No prior history.";
 
 /// Which part of the budget the front of a split turn gets, in percent.
 const SPLIT_TURN_SHARE: usize = 35;
+
+/// How often a summary that leaves room is told again in more detail, and up to how many times the detail.
+const WIDER_TRIES: usize = 2;
+const WIDER_MAX: usize = 4;
 
 /// Writes a summary of at most `input.budget_tokens`, with what every summary carries along; the same input gives the
 /// same text.
@@ -115,23 +113,27 @@ fn history<'a>(
     previous: Option<&str>,
     room: Room,
 ) -> String {
-    let digest = Digest::read(messages);
-    let previous = previous.map(|summary| Previous::parse(summary, &input.rules)).unwrap_or_default();
-    let mut ledger = Ledger::collect(&digest, Some(previous.names.as_str()).filter(|names| !names.is_empty()));
-    ledger.annotate(&previous.notes);
-    // A quotation grows with the room there is, up to the point where it is no longer one.
-    let quote = (room.units / 24).clamp(120, 1_200);
-    let mut items = Vec::new();
-    plans::collect(&digest, &mut items);
-    let has_plan = !items.is_empty();
-    progress::collect(&digest, quote, previous.has_goal(), &mut items);
-    statements::collect(&digest, &mut items);
-    problems::collect(&digest, &mut items);
-    references::collect(&digest, &mut items);
-    items.extend(previous.items(&digest, has_plan, quote));
-    if items.iter().all(|item| item.topic != Topic::NextSteps) {
-        progress::next_steps(&digest, &mut items);
+    let messages: Vec<&SourceMessage> = messages.collect();
+    let mut record = Record::new();
+    if let Some(summary) = previous {
+        let goes_on = messages.iter().any(|source| source.message.role == Role::Assistant);
+        previous::recall(&mut record, summary, &input.rules, goes_on);
     }
+    record.read(messages);
     let focus = Fingerprint::of(&text::clean(&input.instructions));
-    compose::compose(form, room, Material { items, ledger: &ledger, focus })
+    let mut text = compose::compose(form, room, tell::tell(&record, room.units), &focus);
+    let mut detail = room.units;
+    for _ in 0..WIDER_TRIES {
+        let used = room.measure(&text).max(1);
+        if used * 20 >= room.units * 19 {
+            break;
+        }
+        // Where there is less to tell than room for it, each thing is told in more detail.
+        detail = (detail * room.units / used).min(room.units * WIDER_MAX);
+        let wider = compose::compose(form, room, tell::tell(&record, detail), &focus);
+        if room.measure(&wider) > used {
+            text = wider;
+        }
+    }
+    text
 }

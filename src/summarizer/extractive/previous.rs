@@ -1,140 +1,323 @@
 //! The summary that is replaced: what of it still holds.
 //!
-//! It may be ours or a model's, so its sections are told by their headings as the rules spell them, and else by the
-//! words that such headings usually have.
+//! Our own is read back fact by fact, by the forms in which [`super::tell`] writes them, into the record that the new
+//! history is then read on top of; so what has been superseded since is gone. A model's is read line by line, and its
+//! sections are told by their headings as the rules spell them, or else by the words that such headings usually have.
 
 use super::commands;
-use super::digest::{Digest, Outcome};
-use super::item::{Item, ORDER_FIRST};
-use super::names;
-use super::statements;
+use super::items::{Point, Status};
+use super::record::{Check, Commit, Document, Note, Outcome, Record, Step, Task};
+use super::tell::{
+    ARROW, CLOSED, DID, DOING, FIRST, HOLDS, LATEST, NO_COMMIT, READ, ROOT, SAID, THEN, TODO, UNCHECKED, UNCOMMITTED,
+};
 use super::text::{self, Lead, Line};
-use super::tools::Kind;
+use super::tools::{self, Progress};
 use crate::policy::{Section, Summary, Topic, files};
 use regex::Regex;
 use std::sync::LazyLock;
 
-/// Earlier lines stand before everything new.
-const ORDER_BASE: i64 = -1_000_000_000;
+/// Facts of an earlier summary stand before everything new, in their order.
+const BASE: i64 = -1_000_000;
 
 /// How much of a previous summary is read, in bytes. Summaries are far smaller; what is larger is no summary.
 const READ_BYTES_MAX: usize = 262_144;
 
-static GROUP: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"`([^`\s]+/)`: ([^;`]+)").expect("a fixed pattern"));
-static NOTE: LazyLock<Regex> =
-    LazyLock::new(|| Regex::new(r"^`([^`]+)`\s*(?:—|–|-|:|\()\s*(.*)$").expect("a fixed pattern"));
-static CODE: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"`([^`]+)`").expect("a fixed pattern"));
-
-/// A previous summary, taken apart.
-#[derive(Debug, Default)]
-pub(super) struct Previous {
-    /// Its statements.
-    entries: Vec<(Topic, String)>,
-    /// What it said about files.
-    pub(super) notes: Vec<(String, String)>,
-    /// Its text with every path written out, to be read for names.
-    pub(super) names: String,
+fn pattern(text: &str) -> Regex {
+    Regex::new(text).expect("a fixed pattern")
 }
 
-impl Previous {
-    /// Takes a summary apart.
-    pub(super) fn parse(summary: &str, rules: &Summary) -> Self {
-        let cleaned = text::clean(commands::head(summary, READ_BYTES_MAX));
-        let body = files::strip_tags(&cleaned);
-        let mut previous = Self { names: with_groups_written_out(&body), ..Self::default() };
-        let mut topic = None;
-        for line in text::prose(&body) {
-            if let Some(found) = heading_topic(&line, &rules.sections) {
-                topic = Some(found);
-                continue;
-            }
-            previous.take(topic.unwrap_or(Topic::Context), &line, rules);
-        }
-        previous
-    }
+static CHECKED: LazyLock<Regex> = LazyLock::new(|| {
+    pattern(
+        r"^`([^`]+)` (passed|failed|did not finish)(?:: `([^`]+)`| \(`([^`]+)`\)|: `` (.+) ``| \(`` (.+) ``\))?(?: \(files were edited since\))?$",
+    )
+});
+static COMMITTED: LazyLock<Regex> = LazyLock::new(|| pattern(r"^Commit `([^`]+)` on `([^`]+)`(, pushed)?: (.*)$"));
+static ITEM: LazyLock<Regex> = LazyLock::new(|| pattern(r"^`([^`]+)` \((in progress|open)\): (.*)$"));
+static DEMANDS: LazyLock<Regex> = LazyLock::new(|| pattern(r"^`([^`]+)` (demands|says): (.*)$"));
+static GROUP: LazyLock<Regex> = LazyLock::new(|| pattern(r"`([^`]+)`: ((?:`[^`]+`(?: · )?)+)"));
+static FILE: LazyLock<Regex> = LazyLock::new(|| pattern(r"^`([^`]+)` — (new|edited)$"));
+static OURS: LazyLock<Regex> = LazyLock::new(|| pattern(r"^`.+` failed.*; then:? "));
+static CODE: LazyLock<Regex> = LazyLock::new(|| pattern(r"`([^`]+)`"));
 
-    fn take(&mut self, topic: Topic, line: &Line<'_>, rules: &Summary) {
+/// Reads a summary into an empty record. `goes_on` says that there is work behind it, which makes what it called unfinished
+/// old.
+pub(super) fn recall(record: &mut Record, summary: &str, rules: &Summary, goes_on: bool) {
+    let cleaned = text::clean(commands::head(summary, READ_BYTES_MAX));
+    let body = files::strip_tags(&cleaned);
+    let mut reader = Reader { record, root: None, latest: None, at: BASE, goes_on, held: Vec::new(), points: 0 };
+    let lines: Vec<Line<'_>> = text::prose(&body);
+    let root = lines.iter().find_map(|line| text::plain(line.text).strip_prefix(ROOT).and_then(quoted));
+    reader.root = root;
+    let mut topic = None;
+    for line in &lines {
+        if let Some(found) = heading_topic(line, &rules.sections) {
+            topic = Some(found);
+        } else {
+            reader.line(topic.unwrap_or(Topic::Context), line, rules);
+        }
+    }
+    reader.end();
+}
+
+struct Reader<'a> {
+    record: &'a mut Record,
+    root: Option<String>,
+    /// The newest request.
+    latest: Option<String>,
+    at: i64,
+    goes_on: bool,
+    /// Words and lines of what was in work, for the task that goes on.
+    held: Vec<(String, String)>,
+    /// How many notes were read under the heading so far that may take indented lines.
+    points: usize,
+}
+
+impl Reader<'_> {
+    fn line(&mut self, topic: Topic, line: &Line<'_>, rules: &Summary) {
         let plain = text::plain(line.text);
         let words = plain.trim();
         let bare = words.trim_matches(['(', ')', '.', ' ']).to_lowercase();
         let is_empty = words == rules.filler || matches!(bare.as_str(), "none" | "n/a" | "nothing" | "无");
-        if is_empty || words.starts_with('<') && words.ends_with('>') {
+        if is_empty || words.starts_with('<') && words.ends_with('>') || is_framing(words) {
             return;
         }
-        if let Some(found) = NOTE.captures(words)
-            && (names::is_path(&found[1]) || topic == Topic::Files)
+        self.at += 1;
+        if self.asked(words)
+            || self.tracked(words)
+            || self.checked(words)
+            || self.filed(words)
+            || self.listed(topic, line, words)
         {
-            let note = found[2].split("; names: ").next().unwrap_or_default().trim_end_matches(')');
-            self.notes.push((found[1].to_owned(), text::clip(note, 160)));
+            self.points = 0;
             return;
         }
-        if is_list(words) || is_framing(words) {
+        if topic == Topic::Constraints && words.starts_with('“') && words.ends_with('”') {
+            self.note(topic, words.trim_matches(['“', '”']));
+        } else if matches!(topic, Topic::Decisions | Topic::Context) {
+            self.reason(topic, words, line);
+        } else if topic == Topic::InProgress && GROUP.is_match(words) {
+            let (said, lines) = words.split_once(ARROW).unwrap_or(("", words));
+            self.held.push((said.to_owned(), lines.to_owned()));
+        } else if !self.goes_on || !matches!(topic, Topic::InProgress | Topic::NextSteps | Topic::Blocked) {
+            self.note_or_more(topic, words, line);
+        }
+    }
+
+    /// What goes on is the newest request, whichever tasks were told behind it.
+    fn end(&mut self) {
+        let known = self.record.tasks.iter().rev().find(|task| !task.request.is_empty());
+        let latest = self.latest.take().filter(|latest| !known.is_some_and(|task| begins_alike(&task.request, latest)));
+        if self.record.tasks.is_empty() && latest.is_none() && self.held.is_empty() {
             return;
         }
-        // What is indented belongs to the point above it.
+        let asked = self.record.tasks.iter().rposition(|task| !task.request.is_empty());
+        self.record.asked = if latest.is_some() { Some(self.record.tasks.len()) } else { asked };
+        self.record.tasks.push(Task { request: latest.unwrap_or_default(), at: self.at, ..Task::default() });
+        let task = self.record.tasks.len() - 1;
+        for (words, lines) in std::mem::take(&mut self.held) {
+            let step = self.record.steps.len();
+            self.record.steps.push(Step { at: self.at, task, words, ..Step::default() });
+            self.recall_lines(&lines, step);
+        }
+    }
+
+    /// Requests, what came of them, and commits.
+    fn asked(&mut self, words: &str) -> bool {
+        let at = self.at;
+        if let Some(request) = words.strip_prefix(LATEST) {
+            self.latest = Some(request.to_owned());
+            return true;
+        }
+        if let Some(request) = words.strip_prefix(FIRST) {
+            self.record.tasks.push(Task { request: request.to_owned(), at, ..Task::default() });
+            return true;
+        }
+        if let Some((request, came)) = words.strip_prefix('“').and_then(|rest| rest.split_once(&format!("”{ARROW}")))
+        {
+            let known =
+                self.record.tasks.iter().position(|task| task.commit.is_none() && begins_alike(&task.request, request));
+            let number = known.unwrap_or(self.record.tasks.len());
+            if number == self.record.tasks.len() {
+                self.record.tasks.push(Task { request: request.to_owned(), at, ..Task::default() });
+            }
+            let came = self.lines(came, number);
+            let (ran, answer): (Vec<&str>, Vec<&str>) = came.split(ARROW).partition(|part| part.starts_with("ran `"));
+            self.record.tasks[number].answer = answer.join(" ").trim_matches(['(', ')']).replace("no answer", "");
+            let ran = ran.iter().flat_map(|ran| CODE.captures_iter(ran)).map(|found| found[1].to_owned());
+            self.record.tasks[number].ran = ran.collect();
+            return true;
+        }
+        let Some(found) = COMMITTED.captures(words) else { return false };
+        let number = self.record.tasks.len();
+        let subject = self.lines(&found[4], number).trim_end_matches(ARROW.trim_end()).trim().to_owned();
+        let commit = Commit { at, id: found[1].to_owned(), branch: found[2].to_owned(), subject };
+        if found.get(3).is_some() {
+            self.record.pushed_at = at;
+        }
+        self.record.tasks.push(Task { at, commit: Some(commit), ..Task::default() });
+        true
+    }
+
+    /// Takes the lines of files out of a text, as a step of a task; the rest of the text is given back.
+    fn lines(&mut self, words: &str, task: usize) -> String {
+        let Some(first) = GROUP.find(words) else { return words.to_owned() };
+        let step = self.record.steps.len();
+        self.record.steps.push(Step { at: self.at, task, ..Step::default() });
+        self.recall_lines(words, step);
+        words[..first.start()].trim_end().trim_end_matches(ARROW.trim()).trim_end().to_owned()
+    }
+
+    fn recall_lines(&mut self, words: &str, step: usize) {
+        for group in GROUP.captures_iter(words) {
+            let path = self.path(&group[1]);
+            for line in CODE.captures_iter(&group[2]) {
+                self.record.files.recall(&path, &line[1], step);
+            }
+        }
+    }
+
+    /// Items of a tracker, and what documents and items demand.
+    fn tracked(&mut self, words: &str) -> bool {
+        if let Some(found) = ITEM.captures(words) {
+            let status = if &found[2] == "open" { Status::Open } else { Status::Active };
+            let at = self.at;
+            let item = self.record.items.item(&found[1], at);
+            (item.status, item.title) = (status, found[3].to_owned());
+            return true;
+        }
+        if let Some(closed) = words.strip_prefix(CLOSED).filter(|rest| rest.starts_with('`')) {
+            for found in CODE.captures_iter(closed) {
+                let at = self.at;
+                self.record.items.item(&found[1], at).status = Status::Closed;
+            }
+            return true;
+        }
+        let Some(found) = DEMANDS.captures(words) else { return false };
+        let points =
+            found[3].split("; ").map(|words| Point { group: String::new(), words: words.to_owned() }).collect();
+        let (name, at) = (found[1].to_owned(), self.at);
+        if &found[2] == "demands" {
+            self.record.items.item(&name, at).points = points;
+        } else {
+            self.record.documents.push(Document { name, points, at });
+        }
+        true
+    }
+
+    /// Checks.
+    fn checked(&mut self, words: &str) -> bool {
+        let Some(found) = CHECKED.captures(words) else { return false };
+        let outcome = match &found[2] {
+            "passed" => Outcome::Passed,
+            "failed" => Outcome::Failed,
+            _ => Outcome::Stopped,
+        };
+        let says = (3..=6).find_map(|group| found.get(group)).map(|says| says.as_str().to_owned()).unwrap_or_default();
+        let command = found[1].to_owned();
+        let verifies = commands::purpose(command.split(" && ").last().unwrap_or_default()) == commands::Purpose::Verify;
+        self.record.put(Check { command, outcome, says, at: self.at, verifies });
+        true
+    }
+
+    /// Files and how they stand.
+    fn filed(&mut self, words: &str) -> bool {
+        if let Some(found) = FILE.captures(words) {
+            let path = self.path(&found[1]);
+            let at = self.at - 100_000;
+            let file = self.record.files.file(&path);
+            (file.is_new, file.changed_at) = (&found[2] == "new", file.changed_at.max(at));
+            return true;
+        }
+        if let Some((path, values)) =
+            words.split_once(HOLDS).filter(|(path, _)| path.starts_with('`') && path.ends_with('`'))
+        {
+            self.held.push((String::new(), format!("{path}: {values}")));
+            return true;
+        }
+        // Later than every commit of that summary, and the unchecked ones than every check of it.
+        let unsettled = [(UNCOMMITTED, BASE + 500_000), (UNCHECKED, BASE + 600_000)];
+        if let Some((mark, at)) = unsettled.into_iter().find(|(mark, _)| words.starts_with(mark)) {
+            for found in CODE.captures_iter(&words[mark.len()..]) {
+                let path = self.path(&found[1]);
+                let file = self.record.files.file(&path);
+                file.changed_at = file.changed_at.max(at);
+            }
+            return true;
+        }
+        words.starts_with(ROOT) || words.starts_with(READ)
+    }
+
+    /// Tasks of a list.
+    fn listed(&mut self, topic: Topic, line: &Line<'_>, words: &str) -> bool {
+        let marks = [(TODO, Progress::Pending), (DOING, Progress::Active), (DID, Progress::Done)];
+        let found = marks.iter().find_map(|(mark, progress)| Some((words.strip_prefix(mark)?, *progress)));
+        if let Some((words, progress)) = found {
+            self.record.todos.push(tools::Task { text: words.to_owned(), progress });
+            return true;
+        }
+        // Said again from the facts that they follow from.
+        const DERIVED: [&str; 7] =
+            ["Get `", "Run `", "Commit `", "Working on: ", "No result yet: ", "Finish and report: ", NO_COMMIT];
+        let is_open = matches!(topic, Topic::InProgress | Topic::NextSteps);
+        is_open && line.indent == 0 && DERIVED.iter().any(|mark| words.starts_with(mark))
+    }
+
+    /// Words that say why, with the lines that came of it.
+    fn reason(&mut self, topic: Topic, words: &str, line: &Line<'_>) {
+        if line.indent >= 2 && line.lead != Lead::Heading || !GROUP.is_match(words) {
+            return self.note_or_more(topic, words, line);
+        }
+        let task = self.record.tasks.len().saturating_sub(1);
+        let said = self.lines(words, task);
+        if let Some(step) = self.record.steps.last_mut() {
+            let (after, words) = said.split_once(THEN).filter(|_| OURS.is_match(&said)).unwrap_or(("", &said));
+            (step.after, step.words, step.topic) = (after.to_owned(), words.to_owned(), Some(topic));
+        }
+        self.points = 0;
+    }
+
+    fn note(&mut self, topic: Topic, words: &str) {
+        let is_ours = topic == Topic::Context && OURS.is_match(words);
+        let words = words.strip_prefix(SAID).unwrap_or(words).to_owned();
+        self.record.notes.push(Note { topic, words, at: self.at, is_ours });
+    }
+
+    /// A line of somebody else's: what is indented belongs to the point above it.
+    fn note_or_more(&mut self, topic: Topic, words: &str, line: &Line<'_>) {
         if line.indent >= 2
-            && line.lead != Lead::Heading
-            && let Some((above, parent)) = self.entries.last_mut()
-            && *above == topic
-            && parent.len() < 400
+            && self.points > 0
+            && let Some(above) = self.record.notes.last_mut()
+            && above.topic == topic
+            && above.words.len() < 400
         {
-            parent.push_str(if parent.ends_with([':', ';', '.']) { " " } else { "; " });
-            parent.push_str(words);
+            above.words.push_str(if above.words.ends_with([':', ';', '.']) { " " } else { "; " });
+            above.words.push_str(words);
             return;
         }
-        self.entries.push((topic, words.to_owned()));
+        self.points += 1;
+        self.note(topic, words);
     }
 
-    /// What still holds, as items that compete with what is new.
-    pub(super) fn items(&self, digest: &Digest<'_>, has_plan: bool, limit: usize) -> Vec<Item> {
-        let has_request = digest.requests().next().is_some();
-        let has_work = !digest.actions.is_empty() || digest.said.iter().any(|said| said.at > 0);
-        let count = self.entries.len().max(1) as f64;
-        let mut items = Vec::new();
-        let mut goal_seen = false;
-        // A title with nothing under it says nothing.
-        let entries = self.entries.iter().enumerate().filter(|(_, (_, words))| !words.ends_with([':', '：']));
-        for (place, (topic, words)) in entries {
-            // Of two old statements the newer one has had less time to become untrue.
-            let age = 0.6 + 0.4 * (place as f64 / count);
-            let order = ORDER_BASE + place as i64;
-            let substance = statements::substance(words).min(1.2);
-            let mut words = text::clip(words, limit);
-            let (score, order) = match topic {
-                Topic::Goal if !goal_seen => {
-                    goal_seen = true;
-                    (9.5, ORDER_FIRST)
-                }
-                Topic::Goal => {
-                    if has_request && let Some(rest) = words.strip_prefix("Latest request: ") {
-                        words = format!("Then: {rest}");
-                    }
-                    // What a request weighs as the latest one, it need not weigh as one of many.
-                    words = text::clip(&words, limit / 3);
-                    (0.5 * age, order)
-                }
-                Topic::Constraints => (0.9 * age, order),
-                Topic::Decisions | Topic::Done => (0.6 * age * substance, order),
-                Topic::Context | Topic::Files => (0.5 * age * substance, order),
-                Topic::InProgress if has_work => continue,
-                Topic::InProgress => (1.0, order),
-                Topic::NextSteps if has_plan => continue,
-                Topic::NextSteps => (0.6 * age, order),
-                Topic::Blocked if is_settled(&words, digest) => continue,
-                Topic::Blocked => (0.6 * age, order),
-            };
-            items.push(Item::placed(*topic, &words, score, order));
+    fn path(&self, shown: &str) -> String {
+        match &self.root {
+            Some(root) if !shown.starts_with(['/', '~']) => format!("{root}/{shown}"),
+            Some(_) | None => shown.to_owned(),
         }
-        items
-    }
-
-    /// Whether it names a goal.
-    pub(super) fn has_goal(&self) -> bool {
-        self.entries.iter().any(|(topic, _)| *topic == Topic::Goal)
     }
 }
 
-/// What agents say around a summary, and titles with nothing under them.
+/// Whether one request is the clipped form of another.
+fn begins_alike(left: &str, right: &str) -> bool {
+    let bare = |words: &'_ str| words.split(" (`").next().unwrap_or(words).trim_end_matches('…').to_owned();
+    let (left, right) = (bare(left), bare(right));
+    !left.is_empty() && !right.is_empty() && (left.starts_with(&right) || right.starts_with(&left))
+}
+
+fn quoted(words: &str) -> Option<String> {
+    CODE.captures(words).map(|found| found[1].to_owned())
+}
+
+/// What agents say around a summary.
 fn is_framing(words: &str) -> bool {
     const FRAMES: [&str; 4] = [
         "This session is being continued",
@@ -143,37 +326,6 @@ fn is_framing(words: &str) -> bool {
         "Continue the conversation from where",
     ];
     FRAMES.iter().any(|frame| words.starts_with(frame)) || matches!(words, "Analysis:" | "Summary:")
-}
-
-/// Lists of names and files are made anew from the names in them.
-fn is_list(words: &str) -> bool {
-    use super::catalogue::{LABELS, ROOT_LABEL};
-    words.starts_with(ROOT_LABEL) || LABELS.iter().any(|label| words.starts_with(label))
-}
-
-/// Whether something that failed has worked since: the same command, or the same tool on the same file.
-fn is_settled(words: &str, digest: &Digest<'_>) -> bool {
-    let quoted: Vec<&str> =
-        CODE.captures_iter(words).filter_map(|found| found.get(1)).map(|found| found.as_str()).collect();
-    digest.actions.iter().filter(|action| action.outcome == Outcome::Worked).any(|action| {
-        let command = action.call.command.as_deref().map(commands::core).filter(|core| !core.is_empty());
-        let by_command = command.is_some_and(|core| quoted.iter().any(|words| commands::core(words).starts_with(core)));
-        let by_file = action.call.paths.iter().any(|(path, kind)| {
-            matches!(kind, Kind::Edit | Kind::Write)
-                && quoted.first().is_some_and(|words| *words == names::base_name(path))
-        });
-        by_command || by_file
-    })
-}
-
-fn with_groups_written_out(body: &str) -> String {
-    GROUP
-        .replace_all(body, |found: &regex::Captures<'_>| {
-            let directory = &found[1];
-            let paths = found[2].split(',').map(|base| format!("{directory}{}", base.trim()));
-            paths.collect::<Vec<_>>().join(", ")
-        })
-        .into_owned()
 }
 
 /// The topic of a heading, if the line is one. A heading over other headings announces finished work until the next.

@@ -237,6 +237,11 @@ fn numbered(line: &str) -> Option<&str> {
     (behind.starts_with(' ') || rest.starts_with('、')).then_some(behind)
 }
 
+/// The last segment of a path, whichever way its slashes lean.
+pub(super) fn base_name(path: &str) -> &str {
+    path.rsplit(['/', '\\']).next().unwrap_or(path)
+}
+
 /// Takes emphasis away, which means nothing in a quotation.
 pub(super) fn plain(text: &str) -> Cow<'_, str> {
     MARKUP.replace_all(text, "")

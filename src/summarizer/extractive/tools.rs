@@ -6,7 +6,7 @@
 use serde_json::Value;
 
 /// What a tool call does to the world.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) enum Kind {
     /// Looks into a file.
     Read,
@@ -21,6 +21,7 @@ pub(super) enum Kind {
     /// States tasks and how far they are.
     Tasks,
     /// Anything else.
+    #[default]
     Other,
 }
 
@@ -60,21 +61,36 @@ pub(super) enum TaskStep {
     },
 }
 
+/// What a call does to one file.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub(super) struct Touch {
+    /// The file, as the call spells it.
+    pub(super) path: String,
+    /// What is done to it.
+    pub(super) kind: Kind,
+    /// What was there before, as far as the call says so.
+    pub(super) removed: String,
+    /// What is there now.
+    pub(super) added: String,
+}
+
 /// A tool call, understood.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Use {
     /// What it does.
     pub(super) kind: Kind,
-    /// The files it names as its objects, as it spells them; a patch has several.
-    pub(super) paths: Vec<(String, Kind)>,
+    /// The files it names as its objects; a patch has several, and one that is edited in several places comes as often.
+    pub(super) touches: Vec<Touch>,
     /// The command it runs.
     pub(super) command: Option<String>,
     /// The tasks it states.
     pub(super) tasks: Vec<Task>,
     /// What it changes about one task of a list that is kept elsewhere.
     pub(super) task_step: Option<TaskStep>,
-    /// Every other text in the input.
-    pub(super) texts: Vec<String>,
+    /// The first text of its input, which tells what it is about where nothing else does.
+    pub(super) about: String,
+    /// The command in the background whose output it asks for.
+    pub(super) awaits: Option<String>,
 }
 
 const PATH_KEYS: &[&str] = &[
@@ -91,7 +107,23 @@ const PATH_KEYS: &[&str] = &[
     "relativePath",
     "uri",
 ];
+const REMOVED_KEYS: &[&str] = &["old_string", "oldText", "old_str", "oldString", "old_text", "search", "old"];
+const ADDED_KEYS: &[&str] = &[
+    "new_string",
+    "newText",
+    "new_str",
+    "newString",
+    "new_text",
+    "replace",
+    "new",
+    "content",
+    "file_text",
+    "contents",
+    "new_source",
+    "text",
+];
 const COMMAND_KEYS: &[&str] = &["command", "cmd", "script", "shell_command"];
+const AWAITED_KEYS: &[&str] = &["task_id", "bash_id", "shell_id", "session_id"];
 const LIST_KEYS: &[&str] = &["todos", "plan", "tasks", "items", "todo_list", "steps"];
 const TASK_KEYS: &[&str] = &["content", "step", "text", "title", "subject", "task", "description"];
 const READERS: &[&str] = &["read", "view", "open", "cat", "fetch", "get"];
@@ -107,7 +139,7 @@ pub(super) fn understand(tool: &str, input_json: &str) -> Use {
     let path = PATH_KEYS.iter().find_map(|key| input.get(*key).and_then(Value::as_str)).filter(|path| !path.is_empty());
     let command = COMMAND_KEYS.iter().find_map(|key| input.get(*key).and_then(command_text));
     let tasks = tasks_of(&input);
-    let patched = patched_paths(&input);
+    let patched = patched(&input);
     let task_step = task_step_of(&verbs, &input);
     let keeps_tasks = !tasks.is_empty() || task_step.is_some();
     let kind = if keeps_tasks {
@@ -116,19 +148,33 @@ pub(super) fn understand(tool: &str, input_json: &str) -> Use {
         kind_of(&verbs, path.is_some(), command.as_deref(), !patched.is_empty())
     };
     let command = command.filter(|_| kind == Kind::Command);
-    let paths = match (patched.is_empty(), path) {
+    let touches = match (patched.is_empty(), path) {
         (false, _) => patched,
-        (true, Some(path)) if kind != Kind::Search => vec![(path.to_owned(), kind)],
+        (true, Some(path)) if kind != Kind::Search => touches_of(path, kind, &input),
         (true, _) => Vec::new(),
     };
-    let mut texts = Vec::new();
-    let skipped = [path, command.as_deref()];
+    let awaits = AWAITED_KEYS.iter().find_map(|key| input.get(*key).and_then(Value::as_str)).map(str::to_owned);
+    let mut about = None;
     collect_texts(&input, &mut |text| {
-        if !skipped.contains(&Some(text)) {
-            texts.push(text.to_owned());
-        }
+        about.get_or_insert(text);
     });
-    Use { kind, paths, command, tasks, task_step, texts }
+    let about = super::commands::head(about.unwrap_or_default(), 200).to_owned();
+    Use { kind, touches, command, tasks, task_step, about, awaits }
+}
+
+/// What a call does to the file it names, place by place.
+fn touches_of(path: &str, kind: Kind, input: &Value) -> Vec<Touch> {
+    let field = |value: &Value, keys: &[&str]| {
+        keys.iter().find_map(|key| value.get(*key).and_then(Value::as_str)).unwrap_or_default().to_owned()
+    };
+    let touch = |value: &Value| {
+        let (removed, added) = (field(value, REMOVED_KEYS), field(value, ADDED_KEYS));
+        Touch { path: path.to_owned(), kind, removed, added }
+    };
+    match input.get("edits").and_then(Value::as_array) {
+        Some(edits) if !edits.is_empty() => edits.iter().map(touch).collect(),
+        _ => vec![touch(input)],
+    }
 }
 
 /// The words of a tool's name, in lower case: `mcp__files__readFile` has `read` and `file`.
@@ -236,9 +282,9 @@ fn task_step_of(verbs: &[String], input: &Value) -> Option<TaskStep> {
     Some(TaskStep::Moved { number: usize::try_from(number).ok()?, progress: progress_of(input)? })
 }
 
-/// The files of a patch in the form `*** Update File: path`.
-fn patched_paths(input: &Value) -> Vec<(String, Kind)> {
-    let mut paths = Vec::new();
+/// The files of a patch in the form `*** Update File: path`, with the lines it takes away and adds.
+fn patched(input: &Value) -> Vec<Touch> {
+    let mut touches: Vec<Touch> = Vec::new();
     collect_texts(input, &mut |text| {
         if !text.contains("*** ") {
             return;
@@ -247,12 +293,18 @@ fn patched_paths(input: &Value) -> Vec<(String, Kind)> {
             for (mark, kind) in [("Add", Kind::Write), ("Update", Kind::Edit), ("Delete", Kind::Edit)] {
                 let path = line.strip_prefix("*** ").and_then(|rest| rest.strip_prefix(mark));
                 if let Some(path) = path.and_then(|rest| rest.strip_prefix(" File: ")) {
-                    paths.push((path.trim().to_owned(), kind));
+                    touches.push(Touch { path: path.trim().to_owned(), kind, ..Touch::default() });
                 }
+            }
+            let Some(touch) = touches.last_mut() else { continue };
+            if let Some(line) = line.strip_prefix('+') {
+                touch.added.extend([line, "\n"]);
+            } else if let Some(line) = line.strip_prefix('-') {
+                touch.removed.extend([line, "\n"]);
             }
         }
     });
-    paths
+    touches
 }
 
 fn collect_texts<'a>(value: &'a Value, take: &mut impl FnMut(&'a str)) {

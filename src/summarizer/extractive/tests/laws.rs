@@ -108,7 +108,7 @@ fn a_split_turn_gets_its_own_summary_where_the_rules_want_one() {
     let split_turn = Talk::default()
         .user("rename the crate to tidewater")
         .model("Now update the manifest of the crate.")
-        .works("edit", json!({"path": "Cargo.toml", "oldText": "a", "newText": "b"}), "ok")
+        .works("edit", json!({"path": "Cargo.toml", "oldText": "a", "newText": "name = \"tidewater\""}), "ok")
         .0;
     let history = Talk::default().user("set up the workspace").model("The workspace builds with two members.");
     let input = SummaryInput { split_turn: split_turn.clone(), ..history.clone().input("pi@1.5") };

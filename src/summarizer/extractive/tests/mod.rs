@@ -1,5 +1,6 @@
 //! What a summary must say, and what it must never do, on small conversations written for the purpose.
 
+mod facts;
 mod laws;
 mod pieces;
 mod sections;

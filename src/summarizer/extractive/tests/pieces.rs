@@ -1,7 +1,6 @@
 //! The pieces that sections are made of.
 
 use super::super::commands::{self, Purpose};
-use super::super::names::{self, Token};
 use super::super::text::{self, Lead};
 use super::super::tools::{self, Kind};
 use serde_json::json;
@@ -83,18 +82,20 @@ fn tools_are_told_by_name_and_input() {
     ];
     for (tool, input, kind, paths) in cases {
         let call = tools::understand(tool, &input.to_string());
-        let found: Vec<&str> = call.paths.iter().map(|(path, _)| path.as_str()).collect();
+        let found: Vec<&str> = call.touches.iter().map(|touch| touch.path.as_str()).collect();
         assert_eq!((call.kind, found), (kind, paths), "{tool} {input}");
     }
     assert_eq!(tools::understand("shell", r#"{"command":["bash","-lc","ls -a"]}"#).command.as_deref(), Some("ls -a"));
-    assert_eq!(tools::understand("odd", "{broken").texts, ["{broken"]);
+    assert_eq!(tools::understand("odd", "{broken").about, "{broken");
 }
 
 #[test]
 fn commands_are_told_by_their_verb() {
     let cases = [
         ("cargo test --all", Purpose::Verify),
-        ("cd packages/web && npm run check 2>&1 | tail -3", Purpose::Verify),
+        ("npm run check", Purpose::Verify),
+        ("./run_tests.sh --fast", Purpose::Verify),
+        ("cp a/test.json b/check.json", Purpose::Change),
         ("python -m pytest tests", Purpose::Verify),
         ("git commit -m 'test it'", Purpose::Record),
         ("git push origin main", Purpose::Record),
@@ -106,23 +107,54 @@ fn commands_are_told_by_their_verb() {
     for (command, purpose) in cases {
         assert_eq!(commands::purpose(command), purpose, "{command}");
     }
-    assert_eq!(commands::shown("make all 2>&1 | tail -5"), "make all");
     assert_eq!(commands::shown("cat > a.py <<'EOF'\nprint(1)\nEOF"), "cat > a.py <<'EOF' …");
 }
 
 #[test]
-fn names_and_paths_are_found_and_noise_is_not() {
-    let given = "see src/a/mod_name.rs:12 and `load_all`, fooBar(), Mod.Sub.call/2, io::Read, README.md, \
-        https://x.example/a_b.html deadBEEF0123456789 the end. \"one\\nTwoWords\" ./run.sh 3.14 a/b";
-    let mut paths = Vec::new();
-    let mut files = Vec::new();
-    let mut found = Vec::new();
-    names::scan(given, |token| match token {
-        Token::Path(path) => paths.push(path),
-        Token::File(file) => files.push(file),
-        Token::Name(name) => found.push(name),
-    });
-    assert_eq!(paths, ["src/a/mod_name.rs", "./run.sh"]);
-    assert_eq!(files, ["README.md"]);
-    assert_eq!(found, ["load_all", "fooBar", "Mod.Sub.call", "io::Read", "TwoWords"]);
+fn a_command_line_is_read_as_the_commands_that_it_runs() {
+    let cases: [(&str, &[&str]); 6] = [
+        ("cd packages/web && npm run check 2>&1 | tail -3", &["npm run check", "tail -3"]),
+        (
+            "git add -A && git commit -m \"a; b && c\" && git push",
+            &["git add -A", "git commit -m \"a; b && c\"", "git push"],
+        ),
+        ("MIX_ENV=test mix test > out.txt; echo done", &["mix test", "echo done"]),
+        ("# look\nls", &["ls"]),
+        ("(make all)", &["make all)"]),
+        ("", &[]),
+    ];
+    for (line, expected) in cases {
+        assert_eq!(commands::simple(line), expected, "{line}");
+    }
+}
+
+#[test]
+fn the_deciding_line_of_an_output_is_not_its_first() {
+    let banner = "==> dep\nCompiling 12 files (.ex)\n".repeat(40);
+    let cases = [
+        (
+            format!(
+                "{banner}    warning: the following pattern can never match\n    │\n 12 │   nil -> :ok\n    └─ lib/a.ex:12:5\n\
+                 Compilation failed due to warnings while using the --warnings-as-errors option"
+            ),
+            "warning: the following pattern can never match (lib/a.ex:12)",
+        ),
+        (
+            "Traceback (most recent call last):\n  File \"a.py\", line 3, in f\n    x()\nKeyError: 'b'".to_owned(),
+            "KeyError: 'b'",
+        ),
+        (
+            "error[E0308]: mismatched types\n --> src/lib.rs:4:9\nerror: aborting due to 1 previous error".to_owned(),
+            "error[E0308]: mismatched types (src/lib.rs:4)",
+        ),
+        (
+            "error: could not compile `x`\nsrc/a.ts(3,1): error TS2304: Cannot find name 'x'.".to_owned(),
+            "src/a.ts(3,1): error TS2304: Cannot find name 'x'.",
+        ),
+        ("ok\nok\nthe disk says no".to_owned(), "the disk says no"),
+    ];
+    for (output, expected) in cases {
+        assert_eq!(commands::deciding(&output).as_deref(), Some(expected), "{output}");
+    }
+    assert_eq!(commands::deciding(""), None);
 }

@@ -1,0 +1,192 @@
+//! How good the words of a summary are, beside what they keep: whether what they name is needed, how much of them are bare
+//! lists, whether they contradict how each check ended last, and how old is what they say comes next.
+//!
+//! None of this tells whether somebody could go on from a summary. That takes an exam: questions about goals, state, next
+//! steps, decisions, details and what is no longer true; somebody who answers them from the summary alone; and somebody
+//! else who grades the answers and sees no summary.
+
+use super::facts::{Facts, command_head, files, identifiers, used_again};
+use crate::model::message::Message;
+use crate::model::part::{PartBody, ResultStatus};
+use regex::Regex;
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::LazyLock;
+
+fn pattern(text: &str) -> Regex {
+    Regex::new(text).expect("a constant pattern")
+}
+
+/// A command that says whether the work is right.
+static CHECK: LazyLock<Regex> = LazyLock::new(|| {
+    pattern(
+        r"(?:^|[\s:/-])(?:tests?|pytest|jest|vitest|rspec|check|clippy|lint|credo|mypy|ruff|tsc|build|compile)(?:[\s:]|$)",
+    )
+});
+/// An output that counts what failed, …
+static FAILS: LazyLock<Regex> = LazyLock::new(|| {
+    pattern(r"(?m)\b[1-9]\d* (?:failed|failures?|errors?|failing)\b|^\s*error(?:\[\w+\])?:|\berror TS\d+|^npm ERR!")
+});
+/// … and words about a check that failed, or passed.
+static SAYS_FAILED: LazyLock<Regex> =
+    LazyLock::new(|| pattern(r"(?i)\bfail(?:s|ed|ing)?\b|\bto pass\b|\bbroken\b|失败"));
+static SAYS_PASSED: LazyLock<Regex> =
+    LazyLock::new(|| pattern(r"(?i)\bpass(?:es|ed|ing)?\b|\bgreen\b|\b0 failures\b|通过"));
+/// A heading over what comes next.
+static NEXT: LazyLock<Regex> =
+    LazyLock::new(|| pattern(r"(?i)\bnext\b|next_step|pending|remain|current_plan|task_state|to-?do|下一步|待办"));
+static HEADING: LazyLock<Regex> = LazyLock::new(|| pattern(r"^\s*(?:#+ .*|<[a-z_]+>|\d+\. [^`]{1,60}:)\s*$"));
+/// Words and names; a line with no more other words than names only lists these.
+static WORD: LazyLock<Regex> = LazyLock::new(|| pattern(r"[\p{L}\p{N}_./-]+"));
+
+/// What a summary is measured by: the part before a cut, and what the rest uses of it.
+#[derive(Debug, Clone)]
+pub(super) struct History {
+    /// What stood before the cut and is used again.
+    pub(super) facts: Facts,
+    /// Every file and identifier before the cut, with the message that has it last.
+    known: HashMap<String, usize>,
+    /// Those of them that the rest uses.
+    used: BTreeSet<String>,
+    /// Each check by its command, and whether it passed when it ran last.
+    checks: BTreeMap<String, bool>,
+    /// Everything that was said, called and printed, in order.
+    raw: String,
+    length: usize,
+}
+
+/// What the words of one summary come to.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Measures {
+    /// Files and identifiers in it that stood before the cut.
+    pub(super) names: usize,
+    /// Those that the rest uses.
+    pub(super) names_used: usize,
+    /// The share of its text that are bare lists of names, in percent.
+    pub(super) lists_percent: usize,
+    /// Lines that contradict how a check ended last.
+    pub(super) contradictions: Vec<String>,
+    /// How many messages ago what it says comes next was last touched, on average; none where that names nothing.
+    pub(super) next_age: Option<usize>,
+}
+
+impl History {
+    /// Reads both parts.
+    pub(super) fn of(before: &[Message], after: &[Message]) -> Self {
+        let facts = used_again(before, after);
+        let used = facts[..2].iter().flatten().cloned().collect();
+        let mut history = Self {
+            facts,
+            known: HashMap::new(),
+            used,
+            checks: checks(before),
+            raw: String::new(),
+            length: before.len(),
+        };
+        for (at, message) in before.iter().enumerate() {
+            for body in message.parts.iter().map(|part| &part.body) {
+                let text = match body {
+                    PartBody::Text(text) => text,
+                    PartBody::ToolCall(call) => &call.input_json,
+                    PartBody::ToolResult(result) => &result.output,
+                    _ => continue,
+                };
+                let names = files(text).into_iter().chain(identifiers(text));
+                history.known.extend(names.map(|name| (name, at)));
+                history.raw.push_str(text);
+                history.raw.push('\n');
+            }
+        }
+        history
+    }
+
+    /// The end of the history in its raw words, in tokens of four characters: what costs nothing to keep.
+    pub(super) fn tail(&self, tokens: i64) -> String {
+        let chars = usize::try_from(tokens).unwrap_or(0).saturating_mul(4);
+        let start = chars.checked_sub(1).and_then(|back| self.raw.char_indices().rev().nth(back));
+        self.raw[start.map_or(0, |(at, _)| at)..].to_owned()
+    }
+
+    /// Measures a summary's words.
+    pub(super) fn measure(&self, summary: &str) -> Measures {
+        // Lists that a policy puts behind everybody's words are not the writer's.
+        let text = crate::policy::files::strip_tags(summary);
+        let names = self.names_in(&text);
+        let lists: usize = text.lines().filter(|line| self.is_list(line)).map(|line| line.chars().count()).sum();
+        Measures {
+            names: names.len(),
+            names_used: names.intersection(&self.used).count(),
+            lists_percent: lists * 100 / text.chars().count().max(1),
+            contradictions: text.lines().filter_map(|line| self.contradiction(line)).collect(),
+            next_age: self.next_age(&text),
+        }
+    }
+
+    fn names_in(&self, text: &str) -> BTreeSet<String> {
+        let words = WORD.find_iter(text).map(|found| found.as_str().trim_end_matches('.'));
+        let bases = words.filter_map(|word| word.rsplit('/').next()).map(str::to_owned);
+        bases.chain(identifiers(text)).filter(|name| self.known.contains_key(name)).collect()
+    }
+
+    fn is_list(&self, line: &str) -> bool {
+        let names = self.names_in(line).len();
+        names > 0 && WORD.find_iter(line).count() <= 2 * names
+    }
+
+    /// A line about a check that says the opposite of how it ended last; the longest check it names is the one it is about.
+    fn contradiction(&self, line: &str) -> Option<String> {
+        let about = self.checks.iter().filter(|(command, _)| line.contains(&format!("`{command}`")));
+        let (_, passed) = about.max_by_key(|(command, _)| command.len())?;
+        let (fails, passes) = (SAYS_FAILED.is_match(line), SAYS_PASSED.is_match(line));
+        let contradicts = if *passed { fails && !passes } else { passes && !fails };
+        // What failed once and has passed since may be told as history.
+        let tells_both = line.contains("; then") || line.contains('→');
+        (contradicts && !tells_both).then(|| line.trim().to_owned())
+    }
+
+    fn next_age(&self, text: &str) -> Option<usize> {
+        let mut is_next = false;
+        let mut ages = Vec::new();
+        for line in text.lines() {
+            if HEADING.is_match(line) {
+                is_next = NEXT.is_match(line);
+            } else if is_next {
+                let names = self.names_in(line);
+                let newest = names.iter().filter_map(|name| self.known.get(name)).max();
+                ages.extend(newest.map(|at| self.length - 1 - at));
+            }
+        }
+        (!ages.is_empty()).then(|| ages.iter().sum::<usize>() / ages.len())
+    }
+}
+
+/// How each check ended when it ran last; those that were stopped, or that say neither, are left out.
+fn checks(messages: &[Message]) -> BTreeMap<String, bool> {
+    let mut running: HashMap<&str, String> = HashMap::new();
+    let mut ended = BTreeMap::new();
+    for part in messages.iter().flat_map(|message| &message.parts) {
+        match &part.body {
+            PartBody::ToolCall(call) => {
+                let input: Value = serde_json::from_str(&call.input_json).unwrap_or_default();
+                let command = ["command", "cmd"].iter().find_map(|name| input.get(*name)).and_then(Value::as_str);
+                // Of several commands in one the output does not tell which it is about.
+                let single = command.filter(|command| !command.contains(';') && command.matches("&&").count() < 2);
+                if let Some(head) = single.and_then(command_head).filter(|head| CHECK.is_match(head)) {
+                    running.insert(&call.call_id, head);
+                }
+            }
+            PartBody::ToolResult(result) => {
+                let Some(command) = running.remove(result.call_id.as_str()) else { continue };
+                let fails = FAILS.is_match(&result.output);
+                match result.status {
+                    ResultStatus::Error => ended.insert(command, false),
+                    ResultStatus::Completed if fails => ended.insert(command, false),
+                    ResultStatus::Completed if SAYS_PASSED.is_match(&result.output) => ended.insert(command, true),
+                    ResultStatus::Completed | ResultStatus::Interrupted => ended.remove(&command),
+                };
+            }
+            _ => {}
+        }
+    }
+    ended
+}

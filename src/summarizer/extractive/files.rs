@@ -1,0 +1,196 @@
+//! Changed files: which lines of theirs are new, and which of those still stand.
+//!
+//! An edit says what it takes away and what it puts there. A line that a later edit takes away is no longer true.
+
+use super::commands;
+use super::text;
+use super::tools::{Kind, Touch};
+use regex::Regex;
+use std::collections::{HashMap, HashSet};
+use std::sync::LazyLock;
+
+/// How many new lines of a file are kept, the newest: no summary quotes more.
+const LINES_MAX: usize = 80;
+
+/// How much of one change is read, in bytes.
+const CHANGE_BYTES_MAX: usize = 65_536;
+
+/// How long a line may be quoted.
+const LINE_CHARS_MAX: usize = 150;
+
+/// What a new line defines tells what a file is for.
+static DEFINES: LazyLock<Regex> = LazyLock::new(|| {
+    Regex::new(
+        r"(?x)^\s*(?:(?:pub(?:\([a-z]+\))?|export|default|async|static|public|private|protected|abstract|final|override)\s+)*
+        (?:defmodule|defp?|fn|func|function|fun|class|struct|enum|trait|interface|type|const|module|test|describe|it
+        |attribute|route|CREATE|ALTER)\b",
+    )
+    .expect("a fixed pattern")
+});
+
+/// A line that is new in a file.
+#[derive(Debug, Clone)]
+pub(super) struct Line {
+    /// What it says, on one line.
+    pub(super) text: String,
+    /// The step that put it there.
+    pub(super) step: usize,
+}
+
+impl Line {
+    /// How much it says: definitions and exact values most.
+    pub(super) fn weight(&self) -> usize {
+        if self.text.chars().count() > LINE_CHARS_MAX / 2 {
+            return 0;
+        }
+        let is_prose = self.text.split_whitespace().filter(|word| word.chars().all(char::is_alphabetic)).count() > 2;
+        let is_exact = self.text.contains(['"', '\'', '#', '=', ':']) || self.text.bytes().any(|b| b.is_ascii_digit());
+        2 * usize::from(DEFINES.is_match(&self.text) || is_prose) + usize::from(is_exact)
+    }
+}
+
+/// A file that was changed.
+#[derive(Debug, Clone, Default)]
+pub(super) struct File {
+    /// Its path.
+    pub(super) path: String,
+    /// The lines that are new in it and still stand, in the order in which they came.
+    pub(super) lines: Vec<Line>,
+    /// When it was changed last.
+    pub(super) changed_at: i64,
+    /// Whether it is new.
+    pub(super) is_new: bool,
+    /// Whether it was deleted since, or put back.
+    pub(super) is_gone: bool,
+}
+
+/// The files of a history.
+#[derive(Debug, Default)]
+pub(super) struct Files {
+    /// Those that were changed, in the order in which they came up.
+    pub(super) changed: Vec<File>,
+    by_path: HashMap<String, usize>,
+    /// Those that were read, with when they were read last.
+    pub(super) read: HashMap<String, i64>,
+}
+
+impl Files {
+    /// Takes a change in.
+    pub(super) fn change(&mut self, touch: &Touch, at: i64, step: usize) {
+        let is_whole = touch.kind == Kind::Write;
+        let file = self.file(&touch.path);
+        file.is_new |= is_whole && file.changed_at == i64::MIN && !file.is_gone;
+        (file.changed_at, file.is_gone) = (at, false);
+        let removed = commands::head(&touch.removed, CHANGE_BYTES_MAX);
+        let added = commands::head(&touch.added, CHANGE_BYTES_MAX);
+        let old: HashSet<String> = removed.lines().map(told).collect();
+        let new: HashSet<String> = added.lines().map(told).collect();
+        if is_whole {
+            file.lines.retain(|line| new.contains(&line.text));
+        } else {
+            file.lines.retain(|line| !old.contains(&line.text) || new.contains(&line.text));
+        }
+        if !removed.trim().is_empty() && !removed.trim().contains('\n') {
+            replace_within(file, removed.trim(), added.trim(), step);
+        }
+        let mut known: HashSet<String> = file.lines.iter().map(|line| line.text.clone()).collect();
+        for line in added.lines().map(told) {
+            if !old.contains(&line) && says_something(&line) && known.insert(line.clone()) {
+                file.lines.push(Line { text: line, step });
+            }
+        }
+        let surplus = file.lines.len().saturating_sub(LINES_MAX);
+        if is_whole && surplus > 0 {
+            // Of a whole file what it defines says more than how it ends.
+            let mut order: Vec<usize> = (0..file.lines.len()).collect();
+            order.sort_by_key(|at| std::cmp::Reverse(file.lines[*at].weight()));
+            let kept: HashSet<usize> = order.into_iter().take(LINES_MAX).collect();
+            let mut place = 0..;
+            file.lines.retain(|_| place.next().is_some_and(|at| kept.contains(&at)));
+        } else {
+            file.lines.drain(..surplus);
+        }
+    }
+
+    /// Whether a file was changed.
+    pub(super) fn is_changed(&self, path: &str) -> bool {
+        self.by_path.contains_key(path)
+    }
+
+    /// Adds a line that an earlier summary had.
+    pub(super) fn recall(&mut self, path: &str, line: &str, step: usize) {
+        let file = self.file(path);
+        let line = told(line);
+        if file.lines.len() < LINES_MAX && !file.lines.iter().any(|known| known.text == line) {
+            file.lines.push(Line { text: line, step });
+        }
+    }
+
+    /// A file is gone: deleted, or as it was before.
+    pub(super) fn forget(&mut self, path: &str) {
+        /// How far back a file is looked for by the end of its path.
+        const LOOK_BACK: usize = 256;
+        let ending = format!("/{path}");
+        let exact = self.by_path.get(path).copied();
+        let recent = self.changed.len().saturating_sub(LOOK_BACK)..self.changed.len();
+        let found = exact.or_else(|| recent.rev().find(|place| self.changed[*place].path.ends_with(&ending)));
+        if let Some(place) = found {
+            self.changed[place].lines.clear();
+            self.changed[place].is_gone = true;
+        }
+    }
+
+    /// The entry of a changed file.
+    pub(super) fn file(&mut self, path: &str) -> &mut File {
+        let path = text::one_line(&text::clean(path));
+        let path = path.strip_prefix("./").unwrap_or(&path);
+        let next = self.changed.len();
+        let place = *self.by_path.entry(path.to_owned()).or_insert(next);
+        if place == next {
+            self.changed.push(File { path: path.to_owned(), changed_at: i64::MIN, ..File::default() });
+        }
+        &mut self.changed[place]
+    }
+
+    /// The directory that all absolute paths of changed files have in common.
+    pub(super) fn root(&self) -> Option<String> {
+        let mut absolute = self.changed.iter().map(|file| file.path.as_str()).filter(|path| path.starts_with('/'));
+        let first = absolute.next()?;
+        let mut root = &first[..first.rfind('/')?];
+        for path in absolute {
+            // A file elsewhere, in a home or a temporary folder, does not move the root of the work up to nothing.
+            let mut shared = root;
+            while !path.strip_prefix(shared).is_some_and(|rest| rest.starts_with('/')) {
+                shared = &shared[..shared.rfind('/')?];
+            }
+            if shared.matches('/').count() >= 2 {
+                root = shared;
+            }
+        }
+        (root.matches('/').count() >= 2).then(|| root.to_owned())
+    }
+}
+
+/// A part of a line in place of another, wherever it stands in the new lines.
+fn replace_within(file: &mut File, old: &str, new: &str, step: usize) {
+    for line in file.lines.iter_mut().filter(|line| line.text.contains(old) && !new.contains('\n')) {
+        line.text = text::clip(&line.text.replace(old, new), LINE_CHARS_MAX);
+        line.step = step;
+    }
+    let mut seen = HashSet::new();
+    file.lines.retain(|line| seen.insert(line.text.clone()));
+}
+
+/// A line as it is quoted and compared.
+fn told(line: &str) -> String {
+    let line = text::one_line(&text::clean(line));
+    text::clip(line.trim_end_matches([',', ';']), LINE_CHARS_MAX).replace('`', "'")
+}
+
+/// Whether a line of a file says anything by itself.
+fn says_something(line: &str) -> bool {
+    let words = line.split(|letter: char| !letter.is_alphanumeric()).filter(|word| !word.is_empty());
+    let is_comment =
+        line.starts_with("//") || line.starts_with("/*") || line.starts_with("* ") || line.starts_with("<!--");
+    !is_comment && (words.count() > 1 || line.chars().any(text::is_wide))
+}

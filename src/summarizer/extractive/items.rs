@@ -1,0 +1,371 @@
+//! Items of a tracker: issues, tickets, beads. What each is called, how it stands, and what its text demands.
+//!
+//! A request like "do ABC-12" says nothing without that text, which was printed when the item was looked at.
+
+use super::commands;
+use super::text::{self, Lead};
+use super::words;
+use regex::Regex;
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
+/// How much of an output is read.
+const READ_BYTES_MAX: usize = 65_536;
+
+/// How much of an output is read that was not printed to show an item.
+const LISTING_BYTES_MAX: usize = 8_192;
+
+/// How many points of a text are kept, and how long each may be.
+const POINTS_MAX: usize = 120;
+const POINT_CHARS_MAX: usize = 260;
+
+/// How many items are told apart.
+const ITEMS_MAX: usize = 400;
+
+/// How an item stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) enum Status {
+    /// Somebody works on it.
+    Active,
+    /// It is to be done.
+    Open,
+    /// It is done, or given up.
+    Closed,
+}
+
+impl Status {
+    /// The word for it.
+    pub(super) fn word(self) -> &'static str {
+        match self {
+            Self::Active => "in progress",
+            Self::Open => "open",
+            Self::Closed => "closed",
+        }
+    }
+}
+
+/// A point of a text.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub(super) struct Point {
+    /// The heading that it stands under, or empty.
+    pub(super) group: String,
+    /// What it says.
+    pub(super) words: String,
+}
+
+/// An item.
+#[derive(Debug, Clone)]
+pub(super) struct Item {
+    /// Its id, without a `#`.
+    pub(super) id: String,
+    /// What it is called.
+    pub(super) title: String,
+    /// How it stood last.
+    pub(super) status: Status,
+    /// When that was.
+    pub(super) at: i64,
+    /// What its text demands.
+    pub(super) points: Vec<Point>,
+}
+
+/// The items of a history.
+#[derive(Debug, Default)]
+pub(super) struct Items {
+    /// In the order in which they came up.
+    pub(super) all: Vec<Item>,
+    by_id: HashMap<String, usize>,
+}
+
+/// What a command does with items.
+enum Deed {
+    Show,
+    Set(Status),
+}
+
+/// How a status is written, outside of titles: beside an id or in brackets.
+static STATUS: LazyLock<Regex> = LazyLock::new(|| {
+    Regex::new(
+        r"(?ix)(?P<closed>\b(?:closed|done|completed|resolved|merged)\b|✓|✔|\[x\])
+        |(?P<active>\bin[_\ -]progress\b|\bdoing\b|\bstarted\b|◐|◑)|(?P<open>\b(?:open|todo|reopened)\b|○|◯|\[\ \])",
+    )
+    .expect("a fixed pattern")
+});
+static BRACKETS: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"\[[^\]]*\]|\([^)]*\)").expect("a fixed pattern"));
+static STATUS_LINE: LazyLock<Regex> =
+    LazyLock::new(|| Regex::new(r"(?i)^\W*(?:status|state)\W+(.*)$").expect("a fixed pattern"));
+
+impl Items {
+    /// Takes in what a simple command did with items, and what it printed of them.
+    pub(super) fn command(&mut self, part: &str, output: &str, at: i64) -> bool {
+        let Some((deed, ids)) = deed_of(part) else { return false };
+        match deed {
+            Deed::Set(status) => {
+                let known: Vec<String> = ids.into_iter().filter(|id| self.is_known(id)).collect();
+                known.iter().for_each(|id| self.set(id, status, at));
+                !known.is_empty()
+            }
+            Deed::Show => {
+                self.show(&ids, &text::clean(commands::head(output, READ_BYTES_MAX)), at);
+                true
+            }
+        }
+    }
+
+    /// Reads lines about items that are known, or numbered under one that is.
+    pub(super) fn listing(&mut self, output: &str, at: i64) {
+        if self.all.is_empty() {
+            return;
+        }
+        for line in text::clean(commands::head(output, LISTING_BYTES_MAX)).lines().filter(|line| line.len() < 500) {
+            self.line(line, at);
+        }
+    }
+
+    /// The item with an id.
+    pub(super) fn find(&self, id: &str) -> Option<&Item> {
+        self.by_id.get(id.trim_start_matches('#')).map(|place| &self.all[*place])
+    }
+
+    /// An item, made if it is new.
+    pub(super) fn item(&mut self, id: &str, at: i64) -> &mut Item {
+        let id = id.trim_start_matches('#').to_owned();
+        let place = match self.by_id.get(&id) {
+            Some(place) => *place,
+            None if self.all.len() < ITEMS_MAX => {
+                self.by_id.insert(id.clone(), self.all.len());
+                self.all.push(Item { id, title: String::new(), status: Status::Open, at, points: Vec::new() });
+                self.all.len() - 1
+            }
+            None => self.all.len() - 1,
+        };
+        &mut self.all[place]
+    }
+
+    fn is_known(&self, id: &str) -> bool {
+        let parent = id.rsplit_once('.').map(|(parent, _)| parent);
+        self.by_id.contains_key(id) || parent.is_some_and(|parent| self.by_id.contains_key(parent))
+    }
+
+    fn set(&mut self, id: &str, status: Status, at: i64) {
+        let item = self.item(id, at);
+        (item.status, item.at) = (status, at);
+    }
+
+    /// The texts of items: each begins with a line that is about it, and ends where another's begins.
+    fn show(&mut self, ids: &[String], output: &str, at: i64) {
+        let lines: Vec<&str> = output.lines().collect();
+        // A line that begins a text is not indented; lists of related items are.
+        let begins = |place: &usize| {
+            Some(lines[*place]).filter(|line| !line.starts_with(char::is_whitespace)).and_then(first_id)
+        };
+        for id in ids {
+            let found = (0..lines.len()).find(|place| begins(place).is_some_and(|(_, word)| word == *id));
+            let Some(start) = found.or_else(|| (ids.len() == 1 && !lines.is_empty()).then_some(0)) else { continue };
+            let is_rule = |line: &str| line.len() > 2 && line.chars().all(|letter| letter == '=');
+            let kin = |word: &str| word != *id && word.split(['-', '.']).next() == id.split(['-', '.']).next();
+            let ends = |place: &usize| is_rule(lines[*place]) || begins(place).is_some_and(|(_, word)| kin(word));
+            let end = (start + 1..lines.len()).find(ends).unwrap_or(lines.len());
+            let (head, body) = (lines[start], &lines[start + 1..end]);
+            let title = body.iter().find_map(|line| line.strip_prefix("title:")).unwrap_or_else(|| title_of(head, id));
+            let title = text::clip(&text::one_line(title), 160);
+            let status = body.iter().find_map(|line| STATUS_LINE.captures(line)).and_then(|found| status_of(&found[1]));
+            let status = status.or_else(|| status_beside(head, id));
+            let item = self.item(id, at);
+            (item.title, item.at, item.points) = (title, at, points(body));
+            item.status = status.unwrap_or(item.status);
+        }
+        lines.iter().for_each(|line| self.line(line, at));
+    }
+
+    fn line(&mut self, line: &str, at: i64) {
+        let Some((_, id)) = first_id(line).filter(|(_, id)| self.is_known(id)) else { return };
+        let status = status_beside(line, id);
+        let is_new = !self.by_id.contains_key(id);
+        if status.is_none() && !is_new {
+            return;
+        }
+        let title = text::clip(&text::one_line(title_of(line, id)), 160);
+        let item = self.item(id, at);
+        if item.title.is_empty() {
+            item.title = title;
+        }
+        if let Some(status) = status {
+            (item.status, item.at) = (status, at);
+        }
+    }
+}
+
+/// What a simple command does with which items: a verb among its first words, and ids behind it.
+fn deed_of(part: &str) -> Option<(Deed, Vec<String>)> {
+    const OTHERS: &[&str] = &[
+        "git",
+        "docker",
+        "kubectl",
+        "systemctl",
+        "brew",
+        "apt",
+        "apt-get",
+        "npm",
+        "pnpm",
+        "yarn",
+        "cargo",
+        "mix",
+        "pip",
+        "go",
+        "service",
+        "make",
+        "cat",
+        "grep",
+        "rg",
+        "ls",
+        "sed",
+        "echo",
+        "cd",
+        "rm",
+        "find",
+        "python",
+        "python3",
+        "node",
+    ];
+    let words: Vec<&str> = part.split_whitespace().collect();
+    if words.first().is_none_or(|program| OTHERS.contains(program)) {
+        return None;
+    }
+    let verb = (1..words.len().min(4)).find_map(|place| {
+        Some((
+            place,
+            match words[place] {
+                "show" | "view" => Deed::Show,
+                "close" | "done" | "resolve" | "complete" | "finish" => Deed::Set(Status::Closed),
+                "reopen" => Deed::Set(Status::Open),
+                "start" | "claim" | "take" => Deed::Set(Status::Active),
+                "update" | "edit" | "set" | "move" => {
+                    let said = words.iter().skip_while(|word| !word.starts_with("--stat") && !word.starts_with("-s"));
+                    Deed::Set(status_of(&said.take(2).copied().collect::<Vec<_>>().join(" "))?)
+                }
+                _ => return None,
+            },
+        ))
+    });
+    let (place, deed) = verb?;
+    let behind = words[place + 1..].iter().take_while(|word| !word.starts_with('-'));
+    let ids: Vec<String> =
+        behind.filter(|word| is_id(word)).map(|word| word.trim_start_matches('#').to_owned()).collect();
+    (!ids.is_empty()).then_some((deed, ids))
+}
+
+/// Letters and digits joined by hyphens or dots, or a number.
+pub(super) fn is_id(word: &str) -> bool {
+    let bare = word.trim_start_matches('#');
+    let is_number = bare.len() <= 6 && bare.bytes().all(|letter| letter.is_ascii_digit());
+    let is_joined = bare.contains('-')
+        && bare.contains(|letter: char| letter.is_ascii_alphabetic())
+        && bare.bytes().all(|letter| letter.is_ascii_alphanumeric() || b"-._".contains(&letter));
+    (1..=40).contains(&bare.len()) && (is_number || is_joined && !bare.starts_with('-'))
+}
+
+/// The first word of a line that is an id, with where it begins. It stands near the beginning.
+fn first_id(line: &str) -> Option<(usize, &str)> {
+    let mut at = 0;
+    for word in line.split_inclusive(char::is_whitespace).take(8) {
+        let bare = word.trim_matches(|letter: char| !letter.is_alphanumeric());
+        if !bare.is_empty() && is_id(bare) && bare.bytes().any(|letter| !letter.is_ascii_digit() && letter != b'.') {
+            return Some((at + word.find(bare).unwrap_or(0), bare));
+        }
+        if let Some(number) = word.trim().strip_prefix('#').map(|rest| rest.trim_end_matches(':'))
+            && !number.is_empty()
+            && is_id(number)
+        {
+            return Some((at + 1, number));
+        }
+        at += word.len();
+    }
+    None
+}
+
+/// What stands behind an id, without what stands in brackets.
+fn title_of<'l>(line: &'l str, id: &str) -> &'l str {
+    let behind = line.find(id).map_or(line, |at| &line[at + id.len()..]);
+    let mut rest = behind.trim_start_matches(|letter: char| !letter.is_alphanumeric() && !matches!(letter, '[' | '('));
+    while let Some(found) = BRACKETS.find(rest).filter(|found| found.start() == 0) {
+        rest = rest[found.end()..].trim_start_matches([' ', '-', ':', '·']);
+    }
+    let end = ["   [", " (blocked", " ●", " [●"].iter().filter_map(|mark| rest.find(mark)).min().unwrap_or(rest.len());
+    rest[..end].trim()
+}
+
+fn status_of(words: &str) -> Option<Status> {
+    let found = STATUS.captures_iter(words).last()?;
+    Some(match (found.name("closed"), found.name("active")) {
+        (Some(_), _) => Status::Closed,
+        (_, Some(_)) => Status::Active,
+        (None, None) => Status::Open,
+    })
+}
+
+/// A status before an id, or in brackets anywhere on its line.
+fn status_beside(line: &str, id: &str) -> Option<Status> {
+    let at = line.find(id)?;
+    let bracketed = BRACKETS.find_iter(&line[at..]).filter(|found| !found.as_str().contains("block"));
+    bracketed.filter_map(|found| status_of(found.as_str())).last().or_else(|| status_of(&line[..at]))
+}
+
+/// The points of a text, each group with its heading before the first.
+pub(super) fn points(lines: &[&str]) -> Vec<Point> {
+    let mut points: Vec<Point> = Vec::new();
+    let mut group: Option<&str> = None;
+    for line in lines.iter().map(|line| unnumbered(line)) {
+        let Some(part) = text::prose(line).into_iter().next() else { continue };
+        let is_title = part.indent == 0 && part.text.len() < 60 && part.text.ends_with([':', '：']);
+        let shouts = part.text.len() < 30 && part.text.chars().all(|letter| letter.is_uppercase() || letter == ' ');
+        if part.lead == Lead::Heading || part.lead == Lead::Plain && (is_title || shouts) {
+            group = Some(part.text.trim_end_matches([':', '：']));
+            continue;
+        }
+        let is_relation = line.trim_start().starts_with(['→', '←', '↑', '↓', '↳']);
+        // Before the first heading stand who wrote it and when.
+        let is_label = part.lead == Lead::Plain && group.is_none();
+        if is_relation || is_label || points.len() >= POINTS_MAX {
+            continue;
+        }
+        let words = text::clip(&text::one_line(&text::plain(part.text)), POINT_CHARS_MAX);
+        points.push(Point { group: group.map(text::one_line).unwrap_or_default(), words });
+    }
+    points
+}
+
+/// A line of a file without the number that some tools print before it.
+fn unnumbered(line: &str) -> &str {
+    let rest = line.trim_start().trim_start_matches(|letter: char| letter.is_ascii_digit());
+    rest.strip_prefix('→').or_else(|| rest.strip_prefix('\t').filter(|_| rest.len() < line.len())).unwrap_or(line)
+}
+
+/// The points of a text that fit, those that demand something first, in the order of the text, by group.
+pub(super) fn told(points: &[Point], limit: usize) -> String {
+    let mut order: Vec<usize> = (0..points.len()).collect();
+    order.sort_by_key(|at| (!words::is_demand(&points[*at].group) && !words::is_demand(&points[*at].words), *at));
+    let mut left = limit;
+    let mut kept: Vec<usize> = Vec::new();
+    for at in order {
+        let cost = points[at].words.chars().count() + 3;
+        if cost <= left {
+            left -= cost;
+            kept.push(at);
+        }
+    }
+    kept.sort_unstable();
+    let mut told = String::new();
+    let mut group = "";
+    for point in kept.into_iter().map(|at| &points[at]) {
+        if !told.is_empty() {
+            told.push_str("; ");
+        }
+        if point.group != group && !point.group.is_empty() {
+            told.push_str(&point.group);
+            told.push_str(": ");
+        }
+        group = &point.group;
+        told.push_str(point.words.trim_end_matches([';', '.']));
+    }
+    told
+}

@@ -1,0 +1,259 @@
+//! Sentences: which of them are requests, rules, decisions, findings or intentions, told by the words that people and
+//! models use for these things, in English and in Chinese.
+
+use super::text::{self, Lead};
+use crate::policy::Topic;
+use regex::Regex;
+use std::sync::LazyLock;
+
+/// Any of some words, and any of some words of a script without blanks.
+fn any_of(words: &str, wide: &str) -> Regex {
+    Regex::new(&format!(r"(?ix)\b(?:{words})\b|{wide}")).expect("a fixed pattern")
+}
+
+/// How people lay down rules.
+static INSISTS: LazyLock<Regex> = LazyLock::new(|| {
+    any_of(
+        r"must(?:n'?t)?|never|always|do(?:n'?t|\ not)|only|prefer(?:ably)?|make\ sure|ensure|avoid|important|required?
+        |under\ no|no\ matter|at\ (?:most|least)|stick\ to|remember|instead\ of|rather\ than|(?:not|n'?t)\ allowed
+        |forbidden|should(?:n'?t|\ not|\ be)|cannot|no\ need\ (?:to|for)|stop\ (?:using|doing|adding)|needs?\ to\ be
+        |keep\ .{1,30}\ (?:as\ is|unchanged|intact|simple|minimal|same)|stay\ as\ is|no\ \w+s?\b.*\bever",
+        "必须|不要|不能|禁止|务必|一定要|只能|只要|只用|优先|尽量|避免|不得|切勿|确保|记住|别再|不允许|严禁|保持|请用|应该",
+    )
+});
+
+/// What no thinking aloud takes the edge off.
+static FORBIDS: LazyLock<Regex> =
+    LazyLock::new(|| any_of(r"must(?:n'?t)?|never|always|not\ allowed", "必须|不要|不能|禁止|不得"));
+
+/// What looks like insisting and is wondering.
+static WONDERS: LazyLock<Regex> = LazyLock::new(|| {
+    any_of(
+        r"(?:i|we|you|they|it|that)\ (?:really\ |still\ |also\ )?do(?:n'?t|\ not)\ (?:really\ )?
+        (?:th?in?k?|know|understand|see|get|believe|remember|work|even|like|care|mind|have)
+        |(?:doesn'?t|didn'?t|don'?t)\ (?:seem|work|look)|i\ (?:think|guess|suppose|wonder)|only\ (?:one|two|a\ few)",
+        "不知道|不明白",
+    )
+});
+
+/// Words for a choice, or for a reason.
+static DECIDES: LazyLock<Regex> = LazyLock::new(|| {
+    any_of(
+        r"decid(?:ed|e)|decision|instead(?:\ of)?|rather\ than|chose|choose|opted|go(?:ing)?\ with|switch(?:ed|ing)?\ to
+        |trade-?off|in\ favou?r\ of|best\ (?:solution|approach|option)|better\ to|cleaner\ to|simplest|because|so\ that
+        |the\ reason|due\ to|in\ order\ to|otherwise|to\ avoid|same\ pattern|since\ (?:it|we|the|this)",
+        "决定|选择|采用|改用|改为|方案|而不是|取舍|因为|由于|以便",
+    )
+});
+
+/// Words for something found out.
+static FINDS: LazyLock<Regex> = LazyLock::new(|| {
+    any_of(
+        r"(?:the|real|actual)\ (?:issue|problem|bug|cause|error|reason|culprit)|root\ cause|turns\ out|requires?
+        |only\ works?|(?:does|do|did|is|are|was|were|wo|can|has|have|could|would)(?:n'?t|\ not)|cannot|missing
+        |expects?|caused\ by|conflicts?|incompatible|deprecated|needs?|limited\ to|must|wrong|fails?|failed|broken",
+        "原因|问题|发现|注意|根因|缺少|不支持",
+    )
+});
+
+static INTENDS: LazyLock<Regex> = LazyLock::new(|| {
+    Regex::new(
+        r"(?ix)^\W*(?:(?:ok(?:ay)?|good|great|perfect|now|alright|and|yes|right|exactly|done)[,.!]?\s+)*
+        (?:(?:let\ me|let's|i'?ll|i\ will|i'?m\ going\ to|i\ should|we\ need\ to|starting|time\ to|now|next|then|first)\b
+        |接下来|现在|让我|我将|我要|我来|下面|先)",
+    )
+    .expect("a fixed pattern")
+});
+
+static INTERJECTION: LazyLock<Regex> = LazyLock::new(|| {
+    Regex::new(
+        r"(?ix)^\W*(?:(?:right|ok(?:ay)?|good|great|perfect|excellent|exactly|yes|ah|oh|hmm+|wait|well|alright|omfg|omg
+        |dude|done|all\ done|awesome|got\ it|nice|sorry|sure|of\ course|no|expected|you'?re\ (?:absolutely\ )?right
+        |(?:good|great|fair)\ (?:catch|point|question|idea))\b\s*(?:[,.!:…]+|—|-{1,2}|$)\s*)+",
+    )
+    .expect("a fixed pattern")
+});
+
+/// Words that only say "go on", or stop the agent.
+const NUDGES: &[&str] = &[
+    "continue",
+    "go on",
+    "go ahead",
+    "yes",
+    "y",
+    "ok",
+    "okay",
+    "no",
+    "proceed",
+    "thanks",
+    "thank you",
+    "stop",
+    "sleep",
+    "please continue",
+    "keep going",
+    "next",
+    "do it",
+    "sure",
+    "good",
+    "great",
+    "nice",
+    "hi",
+    "hello",
+    "继续",
+    "好",
+    "好的",
+    "是",
+    "可以",
+    "谢谢",
+    "嗯",
+];
+
+/// Whether a person's words ask for something.
+pub(super) fn is_request(words: &str) -> bool {
+    let bare = words.trim().trim_end_matches(['.', '!', '?', '。', '！']).to_lowercase();
+    let is_command = bare.starts_with('/') && !bare.contains(' ') && bare.matches('/').count() == 1;
+    let is_notice = bare.starts_with("[request interrupted") || bare.starts_with("caveat:");
+    bare.chars().filter(|letter| letter.is_alphanumeric()).count() > 1
+        && !NUDGES.contains(&bare.as_str())
+        && !is_command
+        && !is_notice
+}
+
+/// A sentence without the exclamations before it.
+pub(super) fn bare(sentence: &str) -> &str {
+    INTERJECTION.find(sentence).map_or(sentence, |found| &sentence[found.end()..])
+}
+
+/// Whether a sentence of a person lays down a rule.
+pub(super) fn is_rule(sentence: &str) -> bool {
+    let shouts = sentence.ends_with(['!', '！']) && sentence.split_whitespace().count() >= 4;
+    let wonders = WONDERS.is_match(sentence) && !FORBIDS.is_match(sentence);
+    !sentence.ends_with(['?', '？']) && !wonders && (shouts || INSISTS.is_match(sentence))
+}
+
+/// Whether a line of a document forbids or demands something.
+pub(super) fn is_demand(line: &str) -> bool {
+    static DEMANDS: LazyLock<Regex> = LazyLock::new(|| {
+        any_of(
+            r"must|never|always|do(?:n'?t|\ not)|only|no|not|avoid|exactly|required?|keep|without|forbidden|should|tests?
+            |cover|\(new\)|accept(?:ance)?|constraints?|rules?|definition|scope|files?|references?",
+            "必须|不要|不能|禁止|只能|不得|确保|保持|测试|新增",
+        )
+    });
+    DEMANDS.is_match(line)
+}
+
+/// Whether a line announces a list of what is to be done.
+pub(super) fn announces(line: &str) -> bool {
+    static ANNOUNCES: LazyLock<Regex> = LazyLock::new(|| {
+        Regex::new(
+            r"(?i)(?:\b(?:plan|next steps?|remaining|to-?do|steps|still (?:open|needed)|follow-?ups?)\b|计划|步骤|下一步|接下来|待办)[^.。]{0,40}[:：]$",
+        )
+        .expect("a fixed pattern")
+    });
+    static REPORTS: LazyLock<Regex> =
+        LazyLock::new(|| any_of("did|done|made|changes?|changed|summary|fixed|implemented|completed|ensures?", "已"));
+    ANNOUNCES.is_match(line) && !REPORTS.is_match(line)
+}
+
+/// Whether a sentence says what its speaker is about to do.
+pub(super) fn is_intention(sentence: &str) -> bool {
+    INTENDS.is_match(sentence)
+}
+
+/// Where a sentence of the model belongs, if it says why something is as it is.
+pub(super) fn sense(sentence: &str) -> Option<Topic> {
+    if sentence.ends_with(['?', '？', ':', '：']) || INTENDS.is_match(sentence) {
+        None
+    } else if DECIDES.is_match(sentence) {
+        Some(Topic::Decisions)
+    } else if FINDS.is_match(sentence) {
+        Some(Topic::Context)
+    } else {
+        None
+    }
+}
+
+/// The sentences of a text that say something, without headings and exclamations; `take` returns false to stop.
+pub(super) fn each_sentence(words: &str, mut take: impl FnMut(&str) -> bool) {
+    for line in text::prose(super::commands::head(words, 12_000)) {
+        if line.lead == Lead::Heading {
+            continue;
+        }
+        let plain = text::plain(line.text);
+        for sentence in text::sentences_of(&plain) {
+            let sentence = bare(sentence);
+            let says_something = sentence.split_whitespace().count() > 2 || sentence.chars().any(text::is_wide);
+            if says_something && !take(sentence) {
+                return;
+            }
+        }
+    }
+}
+
+/// What a text comes down to: its first sentences and points that are neither intentions nor questions.
+pub(super) fn gist(words: &str, limit: usize) -> String {
+    let mut gist = String::new();
+    each_sentence(words, |sentence| {
+        if !sentence.ends_with([':', '：', '?', '？']) && !is_intention(sentence) {
+            if !gist.is_empty() {
+                gist.push_str(if gist.ends_with(['.', '!', '。', '！']) { " " } else { "; " });
+            }
+            gist.push_str(&text::one_line(sentence));
+        }
+        gist.chars().count() < limit
+    });
+    text::clip(&gist, limit)
+}
+
+/// A request on one line: its prose, point by point, without what was pasted into it as code.
+pub(super) fn request_line(words: &str) -> String {
+    let mut line = String::new();
+    for part in text::prose(super::commands::head(words, 8_000)) {
+        if !line.is_empty() {
+            let ended = line.ends_with(['.', '!', '?', ':', ';', ',', '。', '！', '？', '：']);
+            line.push_str(if ended { " " } else { "; " });
+        }
+        line.push_str(&text::one_line(&text::plain(part.text)));
+    }
+    if line.is_empty() { text::one_line(words) } else { line }
+}
+
+/// The question that a text ends with.
+pub(super) fn question(words: &str) -> Option<String> {
+    let lines = text::prose(words);
+    let line = lines.last().filter(|line| line.text.ends_with(['?', '？']))?;
+    let plain = text::plain(line.text);
+    text::sentences_of(&plain).last().map(|sentence| text::clip(sentence, 240))
+}
+
+/// Whether a text ends with what its speaker is about to do.
+pub(super) fn ends_in_intention(words: &str) -> bool {
+    let lines = text::prose(super::commands::tail(words, 2_000));
+    lines.last().is_some_and(|line| {
+        let plain = text::plain(line.text);
+        let sentences = text::sentences_of(&plain);
+        line.text.ends_with([':', '：']) || sentences.last().is_some_and(|sentence| is_intention(bare(sentence)))
+    })
+}
+
+/// Whether words that say why can stand alone: neither a guess nor an exclamation.
+pub(super) fn tells(words: &str) -> bool {
+    /// What is shorter points at something else.
+    const CHARS_MIN: usize = 48;
+    static GUESSES: LazyLock<Regex> = LazyLock::new(|| {
+        any_of(
+            r"maybe|perhaps|might|could\ be|i\ (?:bet|think|guess|suspect)|likely|probably|possibly|if\ you|sorry|seems?|hmm+
+            |let\ me\ know|suggests",
+            "可能|也许|大概|抱歉",
+        )
+    });
+    let is_long = words.chars().map(|letter| if text::is_wide(letter) { 4 } else { 1 }).sum::<usize>() >= CHARS_MIN;
+    is_long && !GUESSES.is_match(words)
+}
+
+/// A text without the sentences that say what its speaker is about to do.
+pub(super) fn without_intentions(words: &str) -> String {
+    let sentences = text::sentences_of(words).into_iter().filter(|sentence| !is_intention(sentence));
+    sentences.collect::<Vec<_>>().join(" ")
+}
