@@ -130,8 +130,11 @@ impl Written {
     fn check(&self, found: &Message) {
         assert_eq!((found.id, found.revision, found.role, found.kind), (self.id, self.revision, self.role, self.kind));
         assert_eq!((found.sealed_revision, &found.finish), (self.sealed, &self.finish));
-        let said: Vec<_> = self.parts.iter().map(|(since, part)| (*since, &part.body)).collect();
-        assert_eq!(found.parts.iter().map(|part| (part.revision, &part.body)).collect::<Vec<_>>(), said);
+        assert_eq!(found.parts.len(), self.parts.len());
+        for (found, (since, said)) in found.parts.iter().zip(&self.parts) {
+            assert_eq!(found.revision, *since);
+            assert!(found.body.is_as_sent(&said.body), "{found:?} is not {said:?}");
+        }
     }
 }
 
