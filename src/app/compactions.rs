@@ -74,7 +74,7 @@ pub struct NewSummary {
     pub summarizer: String,
     /// What it cost.
     pub usage: Option<Usage>,
-    /// Refuse when history, marks or policy changed after this revision.
+    /// Refuse when history, marks, policy or window changed after this revision.
     pub expected_revision: Option<Revision>,
 }
 

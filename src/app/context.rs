@@ -207,7 +207,7 @@ impl Longhand {
         let policy = self.parse_policy(&source.policy)?;
         let mut view = self.view_of(&source, &policy).await?;
         let provenance = self.sign(&source, &mut view).await?;
-        let window = window_in_force(&session.window, request.window.as_ref()).clone();
+        let window = window_in_force(&source.window, request.window.as_ref()).clone();
         // Usage is about the view of now; an older view has the policy's estimate.
         let now = request.as_of.is_none_or(|at| at == session.revision);
         let context_tokens = if now && self.store().has_trusted_usage(key).await? {

@@ -109,7 +109,7 @@ impl Longhand {
         let policy = self.parse_policy(&source.policy)?;
         let scene = Scene {
             policy: &policy,
-            window: &info.window,
+            window: &source.window,
             layout: &source.layout,
             sources: &source.messages,
             base: source.at,

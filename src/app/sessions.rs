@@ -53,7 +53,7 @@ pub struct SessionChange {
     pub policy_json: Option<String>,
     /// JSON merged over the policy in force, or over the new preset.
     pub policy_override_json: Option<String>,
-    /// Refuse when history, marks or policy changed after this revision.
+    /// Refuse when history, marks, policy or window changed after this revision.
     pub expected_revision: Option<Revision>,
 }
 

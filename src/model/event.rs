@@ -308,7 +308,7 @@ impl EventKind {
         Self::ALL.into_iter().find(|kind| *kind as i32 == number)
     }
 
-    /// Whether the event changes history, marks or policy: what `expected_revision` watches.
+    /// Whether every event of the kind changes history, marks or policy.
     pub fn changes_history(self) -> bool {
         match self {
             Self::SessionCreated
@@ -341,6 +341,11 @@ impl EventKind {
 }
 
 impl EventBody {
+    /// Whether the event changes history, marks, policy or window: what `expected_revision` watches.
+    pub fn changes_history(&self) -> bool {
+        self.kind().changes_history() || matches!(self, Self::SessionUpdated { window: Some(_), .. })
+    }
+
     /// What kind of change this is.
     pub fn kind(&self) -> EventKind {
         match self {

@@ -52,7 +52,7 @@ pub struct Session {
     pub metadata_json: Option<String>,
     /// The newest revision.
     pub revision: Revision,
-    /// The newest revision that changed history, marks or policy.
+    /// The newest revision that changed history, marks, policy or window.
     pub history_revision: Revision,
     /// Messages a client wrote, records and inherited ones excluded.
     pub message_count: i64,

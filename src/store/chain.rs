@@ -158,6 +158,11 @@ pub(crate) fn policy(digest: &mut Digest, hash: &[u8], preset: &str) {
     digest.row("policy", &[Some(hash), Some(preset.as_bytes())]);
 }
 
+/// Adds a model window.
+pub(crate) fn window(digest: &mut Digest, body: &[u8]) {
+    digest.row("window", &[Some(body)]);
+}
+
 /// The columns of a session that never change.
 pub(crate) struct SessionColumns<'a> {
     pub(crate) public_id: &'a [u8],

@@ -22,7 +22,7 @@ pub enum Error {
     RevisionMismatch {
         /// What the caller expected.
         expected: Revision,
-        /// The newest revision that changed history, marks or policy.
+        /// The newest revision that changed history, marks, policy or window.
         current: Revision,
     },
     /// The revision is not one of the session's.

@@ -341,7 +341,7 @@ impl Head {
         }
     }
 
-    /// Refuses when history, marks or policy changed after `expected`.
+    /// Refuses when history, marks, policy or window changed after `expected`.
     pub(crate) fn expect(&self, expected: Option<Revision>) -> Result<()> {
         match expected {
             Some(expected) if expected > self.revision => {

@@ -38,6 +38,7 @@ mod tests;
 mod tally;
 mod tx;
 mod verify;
+mod windows;
 mod writer;
 
 pub use append::{Seal, Weigh, Weighed, Weight};
@@ -119,6 +120,8 @@ pub struct Source {
     pub layout: Layout,
     /// The policy in force.
     pub policy: PolicyText,
+    /// The session's model window that is active there.
+    pub window: ModelWindow,
     /// What the layout shows.
     pub messages: Vec<SourceMessage>,
 }
@@ -404,8 +407,9 @@ impl Store {
             lineage.check(at)?;
             let layout = messages::layout_at(reader, &lineage, at).await?;
             let policy = sessions::policy_in(reader, &lineage, at).await?;
+            let window = windows::window_in(reader, &lineage, at).await?;
             let messages = messages::sources(reader, &lineage, &layout, at, bytes_max).await?;
-            Ok(Source { session, at, newest: lineage.revision, layout, policy, messages })
+            Ok(Source { session, at, newest: lineage.revision, layout, policy, window, messages })
         })
         .await
     }
@@ -637,7 +641,7 @@ pub struct SuppliedSummary {
     pub session: SessionKey,
     /// Who brings it.
     pub caller: Caller,
-    /// Refuse when history, marks or policy changed after this revision.
+    /// Refuse when history, marks, policy or window changed after this revision.
     pub expected_revision: Option<Revision>,
     /// The summary and what it covers.
     pub summary: SummaryCommit,

@@ -3,7 +3,7 @@
 
 use super::error::{Error, Result};
 use super::lineage::{self, Lineage, Reader};
-use super::{SessionKey, Store, marks, messages, sessions};
+use super::{SessionKey, Store, marks, messages, sessions, windows};
 use crate::model::Revision;
 use crate::model::fold;
 use crate::model::ids::MessageId;
@@ -91,7 +91,9 @@ pub(crate) async fn fork_behind(
         let row = reader.one(query).await?.ok_or_else(|| Error::corrupt("message", "max returned nothing"))?;
         at = at.max(row.try_get::<Option<Revision>, _>(0)?.unwrap_or(at));
     }
-    if sessions::policy_in(reader, lineage, at).await? != sessions::policy_in(reader, lineage, now).await? {
+    if sessions::policy_in(reader, lineage, at).await? != sessions::policy_in(reader, lineage, now).await?
+        || windows::window_in(reader, lineage, at).await? != windows::window_in(reader, lineage, now).await?
+    {
         at = now;
     }
     let after = has_messages(reader, lineage, last + 1, at).await?.then_some(last);

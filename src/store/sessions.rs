@@ -13,6 +13,7 @@ use super::marks;
 use super::messages;
 use super::position::{self, ForkPoint};
 use super::tx::{Caller, Tx};
+use super::windows;
 use crate::clock::fresh_id;
 use crate::model::Revision;
 use crate::model::event::EventBody;
@@ -64,7 +65,7 @@ pub struct UpdateSession {
     pub policy: Option<PolicyText>,
     /// The policy that the new one was worked out from, if it was: another one in force by now is an error.
     pub policy_base: Option<PolicyText>,
-    /// Refuse when history, marks or policy changed after this revision.
+    /// Refuse when history, marks, policy or window changed after this revision.
     pub expected_revision: Option<Revision>,
 }
 
@@ -267,6 +268,7 @@ impl CreateSession {
         };
         let key = insert(tx, &mut digest, row).await?;
         write_policy(tx.conn, &mut digest, key, 1, &self.policy).await?;
+        windows::write(tx.conn, &mut digest, key, 1, &self.window).await?;
         let parent = match self.parent {
             Some(parent) => Some(super::lineage::public_id(tx.conn, parent.0).await?),
             None => None,
@@ -313,6 +315,11 @@ impl UpdateSession {
             return Err(Error::PolicyChanged);
         }
         if self.title.is_some() || self.metadata_json.is_some() || self.window.is_some() {
+            let revision = tx.next_revision(key)?;
+            let mut digest = Digest::default();
+            if let Some(window) = &self.window {
+                windows::write(tx.conn, &mut digest, key, revision, window).await?;
+            }
             let head = tx.loaded(key)?;
             if let Some(title) = &self.title {
                 head.title.clone_from(title);
@@ -323,14 +330,14 @@ impl UpdateSession {
             if let Some(window) = &self.window {
                 head.window = window.clone();
                 // Another window can make a summary due, and what did not help under the old one may help under this:
-                // the scheduler looks.
-                head.failed_tokens = None;
+                // the scheduler looks. Usage under the old one may be another model's.
+                head.reduce(revision);
                 head.forget_overhead();
-                head.look_again(head.revision + 1);
+                head.look_again(revision);
             }
             let body =
                 EventBody::SessionUpdated { title: self.title, metadata_json: self.metadata_json, window: self.window };
-            tx.event(key, caller, &body, &Digest::default())?;
+            tx.event(key, caller, &body, &digest)?;
         }
         if let Some(policy) = self.policy {
             let revision = tx.next_revision(key)?;
@@ -389,7 +396,7 @@ impl ForkSession {
                 Err(Error::ClientIdReused { client_id: self.client_id.unwrap_or_default() })
             };
         }
-        let (stretches, mut layout, policy, hash) = inherited(tx, &lineage, at).await?;
+        let Inherited { stretches, mut layout, policy, window, hash } = inherited(tx, &lineage, at).await?;
         let mut digest = Digest::default();
         let title = if self.title.is_empty() { parent.title.clone() } else { self.title };
         let row = NewRow {
@@ -398,7 +405,7 @@ impl ForkSession {
             fork: Some((parent.key, at)),
             title: &title,
             metadata_json: None,
-            window: &parent.window,
+            window: &window,
             chain_hash: hash,
             view_tokens: (parent.context_tokens(&parent.window) - parent.window.overhead).max(0),
         };
@@ -423,9 +430,10 @@ impl ForkSession {
         }
         write_layout(tx.conn, &mut digest, key, at + 1, &layout).await?;
         write_policy(tx.conn, &mut digest, key, at + 1, &policy).await?;
+        windows::write(tx.conn, &mut digest, key, at + 1, &window).await?;
         let body = EventBody::SessionForked { from: parent.id, at, after, title };
         let revision = tx.event(key, caller, &body, &digest)?;
-        starts_with(tx, key, caller, None, parent.window)?;
+        starts_with(tx, key, caller, None, window)?;
         let head = tx.loaded(key)?;
         // The parent's figures are no measure of the fork's view: the scheduler measures it.
         head.reduce(revision);
@@ -467,9 +475,17 @@ impl ForkSession {
     }
 }
 
-type Inherited = (Vec<(i64, Revision, Revision, bool)>, Layout, PolicyText, [u8; 32]);
-
 /// What a fork at a revision starts from.
+struct Inherited {
+    /// Owner, first and last revision, and whether there are messages between them.
+    stretches: Vec<(i64, Revision, Revision, bool)>,
+    layout: Layout,
+    policy: PolicyText,
+    window: ModelWindow,
+    hash: [u8; 32],
+}
+
+/// Reads what a fork at a revision starts from.
 async fn inherited(tx: &mut Tx<'_>, lineage: &Lineage, at: Revision) -> Result<Inherited> {
     let mut reader = Reader::new(tx.conn);
     let mut stretches = Vec::new();
@@ -486,6 +502,7 @@ async fn inherited(tx: &mut Tx<'_>, lineage: &Lineage, at: Revision) -> Result<I
     }
     let layout = messages::layout_at(&mut reader, lineage, at).await?;
     let policy = policy_in(&mut reader, lineage, at).await?;
+    let window = windows::window_in(&mut reader, lineage, at).await?;
     let owner = lineage.owner_at(&mut reader, at).await?;
     let row = reader
         .one(sqlx::query(EVENT_HASH).bind(owner.owner).bind(at))
@@ -493,7 +510,7 @@ async fn inherited(tx: &mut Tx<'_>, lineage: &Lineage, at: Revision) -> Result<I
         .ok_or_else(|| Error::corrupt("event", "a revision has no event"))?;
     let hash: Vec<u8> = row.try_get(0)?;
     let hash = hash.try_into().map_err(|_| Error::corrupt("event", "a hash is not 32 bytes"))?;
-    Ok((stretches, layout, policy, hash))
+    Ok(Inherited { stretches, layout, policy, window, hash })
 }
 
 /// The policy of a session's own rows in force at a revision.

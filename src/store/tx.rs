@@ -272,7 +272,7 @@ impl<'a> Tx<'a> {
         let head = self.loaded(key)?;
         head.revision += 1;
         head.update_time = now;
-        if body.kind().changes_history() {
+        if body.changes_history() {
             head.history_revision = head.revision;
         }
         let revision = head.revision;

@@ -52,6 +52,7 @@ const SEGMENTS: &str = "select o.public_id, g.first_revision, g.last_revision, g
      join session o on o.id = g.owner_id where g.session_id = $1 order by g.first_revision";
 const POLICY: &str = "select p.hash, t.preset, t.json from policy p left join policy_text t on t.hash = p.hash \
      where p.session_id = $1 and p.revision = $2";
+const WINDOW: &str = "select body from window where session_id = $1 and revision = $2";
 const LAYOUT: &str = "select body from layout where session_id = $1 and revision = $2";
 const MARK: &str = "select kind, body from mark where session_id = $1 and revision = $2";
 const VOIDED: &str = "select voided_revision from mark where session_id = $1 and revision = $2";
@@ -68,7 +69,9 @@ const COUNTS: &str = "select (select count(*) from message where session_id = $1
      (select count(*) from message m join part p on p.message_id = m.id where m.session_id = $1), \
      (select count(*) from mark where session_id = $1), (select count(*) from pruned where session_id = $1), \
      (select count(*) from layout where session_id = $1), (select count(*) from policy where session_id = $1), \
-     (select count(*) from mark where session_id = $1 and voided_revision is not null)";
+     (select count(*) from mark where session_id = $1 and voided_revision is not null), \
+     (select count(*) from window w join session s on s.id = w.session_id \
+     where w.session_id = $1 and w.revision > coalesce(s.fork_revision, 0))";
 
 /// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
@@ -80,6 +83,7 @@ pub(crate) const STATEMENTS: &[&str] = &[
     LOG,
     SEGMENTS,
     POLICY,
+    WINDOW,
     LAYOUT,
     MARK,
     VOIDED,
@@ -191,6 +195,7 @@ struct Accounted {
     pruned: i64,
     layouts: i64,
     policies: i64,
+    windows: i64,
     voided: i64,
 }
 
@@ -312,6 +317,7 @@ impl Check {
                 self.tell_start(title);
                 session_row(&mut digest, session)?;
                 self.policy(reader, &mut digest, revision).await?;
+                self.window(reader, &mut digest, revision).await?;
             }
             EventBody::SessionForked { title, .. } => {
                 self.tell_start(title);
@@ -329,6 +335,7 @@ impl Check {
                     self.layout(reader, &mut digest, revision).await?;
                 }
                 self.policy(reader, &mut digest, revision).await?;
+                self.window(reader, &mut digest, revision).await?;
             }
             EventBody::SessionUpdated { title, metadata_json, window } => {
                 if let Some(title) = title {
@@ -339,6 +346,7 @@ impl Check {
                 }
                 if let Some(window) = window {
                     self.told.window = codec::encode_window(window);
+                    self.window(reader, &mut digest, revision).await?;
                 }
             }
             EventBody::SessionArchived => self.told.archived = true,
@@ -383,6 +391,18 @@ impl Check {
         }
         chain::policy(digest, &hash, &preset);
         self.accounted.policies += 1;
+        Ok(())
+    }
+
+    /// Adds the window of a revision. What a session starts with is told again by the event behind its first one, which has
+    /// no row of its own.
+    async fn window(&mut self, reader: &mut Reader<'_>, digest: &mut Digest, revision: Revision) -> Result<()> {
+        if let Some(row) = reader.one(sqlx::query(WINDOW).bind(self.key).bind(revision)).await? {
+            let body: Vec<u8> = row.try_get(0)?;
+            chain::window(digest, &body);
+            self.told.window = body;
+            self.accounted.windows += 1;
+        }
         Ok(())
     }
 
@@ -519,6 +539,7 @@ impl Check {
             layouts: row.try_get(4)?,
             policies: row.try_get(5)?,
             voided: row.try_get(6)?,
+            windows: row.try_get(7)?,
         };
         if there != self.accounted {
             self.find(revision, "there are rows that no event accounts for, or fewer than events account for");

@@ -1,6 +1,6 @@
 //! Forks share history up to a point and nothing after it.
 
-use crate::support::{Line, ScriptedSummarizer, TestApp, conversation, prunable, shown, text, turns, words_of};
+use crate::support::{Line, ScriptedSummarizer, TestApp, conversation, prunable, shown, text, turns, window, words_of};
 use longhand::app::Reason;
 use longhand::app::append::OpenPart;
 use longhand::app::compactions::Wanted;
@@ -245,6 +245,26 @@ async fn a_fork_has_the_policy_and_the_window_of_its_point() {
     let early = info(fork(&test, &session, at(before)).await).await;
     assert_eq!(early.session.preset, "opencode@seed");
     assert_ne!(early.policy_json, parent.policy_json);
+}
+
+#[tokio::test]
+async fn a_fork_has_the_window_of_the_revision_that_it_begins_at() {
+    let test = TestApp::start().await;
+    let session = test.session("opencode@seed", 50_000, 1_000).await;
+    let before = test.append(&session, "u1 \"one\"").await.revision;
+    let other = |context| SessionChange { window: Some(window(context, 500)), ..SessionChange::default() };
+    test.app.update_session(&session, other(70_000), Caller::default()).await.expect("changed");
+    let early = fork(&test, &session, at(before)).await;
+    let late = fork(&test, &session, ForkPoint::default()).await;
+    let of_fork = fork(&test, &early, ForkPoint::default()).await;
+    test.app.update_session(&session, other(90_000), Caller::default()).await.expect("changed again");
+    test.app.update_session(&late, other(20_000), Caller::default()).await.expect("changed in the fork");
+    for (id, context) in [(&session, 90_000), (&early, 50_000), (&of_fork, 50_000), (&late, 20_000)] {
+        let info = test.app.get_session(id).await.expect("a session");
+        assert_eq!((info.session.window.context, test.context(id).await.window_tokens), (context, context));
+        assert_eq!(test.context_as_of(id, before).await.window_tokens, 50_000, "what is shared is as it was");
+    }
+    assert_eq!(test.findings().await, []);
 }
 
 #[tokio::test]

@@ -1,10 +1,12 @@
 //! Sessions: made once, found by either id, changed, listed, put away.
 
-use crate::support::{TestApp, by, once, window};
+use crate::support::{TestApp, by, conversation, once, turns, window};
 use longhand::app::Reason;
+use longhand::app::context::Context;
 use longhand::app::sessions::{NewSession, SessionChange};
 use longhand::limits;
 use longhand::model::session::SessionState;
+use longhand::model::usage::ModelWindow;
 use longhand::store::Caller;
 
 fn named(client_id: &str) -> NewSession {
@@ -101,6 +103,48 @@ async fn a_change_sets_what_it_names_and_nothing_else() {
     let test = test.restart().await;
     assert_eq!(test.app.get_session("one").await.expect("found"), changed);
     assert_eq!(test.findings().await, []);
+}
+
+#[tokio::test]
+async fn a_view_as_it_was_is_judged_by_the_window_that_was_active_then() {
+    let test = TestApp::start().await;
+    let session = test.session("opencode@seed", 20_000, 1_000).await;
+    let first = test.append(&session, &turns(1, 4, 5_000)).await.revision;
+    let before = test.context(&session).await;
+    let small = ModelWindow { overhead: 300, ..window(4_000, 1_000) };
+    let change = SessionChange { window: Some(small), ..SessionChange::default() };
+    // A policy that never compacts by itself, so that only the window differs.
+    let quiet = SessionChange { policy_override_json: Some("{\"trigger\": {\"auto\": false}}".to_owned()), ..change };
+    let changed = test.app.update_session(&session, quiet, Caller::default()).await.expect("changed").revision;
+    let after = test.context(&session).await;
+    assert_eq!((before.fits, before.window_tokens, after.fits, after.window_tokens), (true, 20_000, false, 4_000));
+    let figures = |view: &Context| (view.window_tokens, view.context_tokens, view.fits);
+    let then = test.context_as_of(&session, first).await;
+    assert_eq!((figures(&then), then.hash), (figures(&before), before.hash));
+    let now = test.context_as_of(&session, changed).await;
+    assert_eq!(figures(&now), (4_000, before.context_tokens + 300, false));
+    assert_eq!(test.context_as_of(&session, 1).await.window_tokens, 20_000, "it began with its window");
+    assert_eq!(test.findings().await, []);
+}
+
+#[tokio::test]
+async fn another_window_is_a_change_that_an_expected_revision_sees() {
+    let test = TestApp::start().await;
+    let session = test.session("opencode@seed", 20_000, 1_000).await;
+    let expected = test.append(&session, "u1 \"one\"").await.revision;
+    let change = |title: Option<&str>, context: Option<i64>| SessionChange {
+        title: title.map(str::to_owned),
+        window: context.map(|context| window(context, 1_000)),
+        ..SessionChange::default()
+    };
+    let append = async |expected| {
+        let messages = conversation("u2 \"two\"");
+        test.app.append(&session, messages, None, Some(expected), Caller::default()).await
+    };
+    test.app.update_session(&session, change(Some("new"), None), Caller::default()).await.expect("a title");
+    let appended = append(expected).await.expect("a title is no such change").revision;
+    test.app.update_session(&session, change(None, Some(9_000)), Caller::default()).await.expect("a window");
+    assert_eq!(append(appended).await.expect_err("the window is another").reason, Reason::RevisionMismatch);
 }
 
 #[tokio::test]

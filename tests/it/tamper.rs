@@ -198,6 +198,9 @@ const COLUMNS: &[(&str, &str, &[Alter])] = &[
     ("policy", "session_id", &[Jump]),
     ("policy", "revision", &[Jump]),
     ("policy", "hash", &[Byte]),
+    ("window", "session_id", &[Jump]),
+    ("window", "revision", &[Jump]),
+    ("window", "body", &[Byte]),
     ("policy_text", "hash", &[Byte]),
     ("policy_text", "preset", &[Letter]),
     ("policy_text", "json", &[Letter]),
@@ -227,7 +230,7 @@ fn key(table: &str) -> &'static str {
         "event" => "seq",
         "message" | "part" | "session" => "id",
         "blob" | "policy_text" => "hash",
-        "mark" | "layout" | "policy" => "session_id, revision",
+        "mark" | "layout" | "policy" | "window" => "session_id, revision",
         "pruned" => "part_id, session_id, revision",
         "segment" => "session_id, first_revision",
         other => panic!("no key is known of {other}"),
@@ -310,6 +313,7 @@ async fn an_alteration_is_found_at_its_revision() {
         ("pruned", "compaction_id"),
         ("layout", "body"),
         ("policy", "hash"),
+        ("window", "body"),
     ] {
         for last in [false, true] {
             let row = pick(table, column, last);
@@ -328,7 +332,9 @@ async fn an_alteration_is_found_at_its_revision() {
 async fn a_row_that_is_gone_is_found_and_named() {
     let directory = closed().await;
     let mut database = connect(directory.path()).await;
-    for table in ["event", "message", "part", "blob", "mark", "pruned", "layout", "policy", "policy_text", "segment"] {
+    for table in
+        ["event", "message", "part", "blob", "mark", "pruned", "layout", "policy", "policy_text", "window", "segment"]
+    {
         for last in [false, true] {
             let row = pick(table, key(table).split(", ").next().expect("a key"), last);
             let owner = owner(&mut database, table, &row).await;
@@ -377,6 +383,7 @@ async fn a_row_that_nobody_wrote_is_found_and_named() {
         ("pruned", "select part_id, session_id, 1, compaction_id, cut".to_owned()),
         ("layout", "select session_id, 2, body".to_owned()),
         ("policy", "select session_id, 5000, hash".to_owned()),
+        ("window", "select session_id, 5000, body".to_owned()),
         ("segment", "select session_id, owner_id, 5000, 5001, 1".to_owned()),
     ] {
         let row = pick(table, key(table).split(", ").next().expect("a key"), true);

@@ -44,12 +44,14 @@ pub(super) struct Log {
     matched: usize,
 }
 
-/// Whether an event changes history, marks or policy: what `expected_revision` is about.
-fn changes_history(kind: EventKind) -> bool {
+/// Whether an event changes history, marks, policy or window: what `expected_revision` is about.
+fn changes_history(event: &pb::Event) -> bool {
+    if let Some(Body::SessionUpdated(updated)) = &event.body {
+        return updated.window.is_some();
+    }
     !matches!(
-        kind,
-        EventKind::SessionUpdated
-            | EventKind::SessionArchived
+        event.kind(),
+        EventKind::SessionArchived
             | EventKind::SessionRestored
             | EventKind::UsageRecorded
             | EventKind::CompactionProposed
@@ -242,7 +244,7 @@ impl Log {
     /// The revisions of a session that changed its history, behind one revision and before another.
     fn changes(&self, session: &str, after: i64, before: i64) -> Vec<i64> {
         let events = self.history(session, before - 1);
-        let changes = events.iter().filter(|event| event.revision > after && changes_history(event.kind()));
+        let changes = events.iter().filter(|event| event.revision > after && changes_history(event));
         changes.map(|event| event.revision).collect()
     }
 

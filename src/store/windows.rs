@@ -1,0 +1,41 @@
+//! Model windows by revision, as rows that never change.
+
+use super::chain::{self, Digest};
+use super::codec;
+use super::error::{Error, Result};
+use super::lineage::{Lineage, Reader};
+use crate::model::Revision;
+use crate::model::usage::ModelWindow;
+use sqlx::{Row as _, SqliteConnection};
+
+const INSERT: &str = "insert into window (session_id, revision, body) values ($1, $2, $3)";
+const AT: &str = "select body from window where session_id = $1 and revision <= $2 order by revision desc limit 1";
+
+/// The statements of this file, for the test that prepares them all.
+#[cfg(test)]
+pub(crate) const STATEMENTS: &[&str] = &[INSERT, AT];
+
+/// Writes the window that is active from a revision on, and adds it to the digest of that revision.
+pub(super) async fn write(
+    conn: &mut SqliteConnection,
+    digest: &mut Digest,
+    key: i64,
+    revision: Revision,
+    window: &ModelWindow,
+) -> Result<()> {
+    let body = codec::encode_window(window);
+    chain::window(digest, &body);
+    sqlx::query(INSERT).bind(key).bind(revision).bind(body).execute(conn).await?;
+    Ok(())
+}
+
+/// The window of a history that is active at a revision. A session's window begins with its first event.
+pub(crate) async fn window_in(reader: &mut Reader<'_>, lineage: &Lineage, at: Revision) -> Result<ModelWindow> {
+    let at = at.max(1);
+    let owner = lineage.owner_at(reader, at).await?.owner;
+    let row = reader
+        .one(sqlx::query(AT).bind(owner).bind(at))
+        .await?
+        .ok_or_else(|| Error::corrupt("window", "a session has no window"))?;
+    codec::decode_window(row.try_get(0)?)
+}
