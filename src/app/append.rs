@@ -2,19 +2,34 @@
 
 use super::error::{Error, Result};
 use super::events::LiveDelta;
-use super::{Known, Longhand, check_caller, cursor, page_size, validate, window_in_force};
-use crate::model::ids::{MessageId, PartId};
+use super::{Known, Longhand, check_caller, cursor, page_size, validate, window_of_call};
+use crate::model::ids::{CompactionId, MessageId, PartId};
 use crate::model::message::{Finish, Message, MessageKind, NewMessage, Role};
 use crate::model::part::{NewPart, PartBody};
 use crate::model::usage::ModelWindow;
 use crate::model::{Revision, Seq};
-use crate::policy::{Policy, replay, tokens};
+use crate::policy::{Policy, overflow, replay, tokens};
 use crate::scheduler::rule;
 pub use crate::store::DraftWordsToAdd;
 use crate::store::{
-    self, Caller, Counted, DraftWords, Durability, Fill, PageOf, PartAppend, Receipt, Seal, Weigh, Weighed, Weight,
+    self, Caller, Counted, DraftWords, Durability, PageOf, PartAppend, Receipt, Seal, Weigh, Weighed, Weight,
 };
 use std::sync::Arc;
+
+/// How full a context is after a write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Fill {
+    /// Tokens of a request with the view, as `Session::context_tokens` counts them.
+    pub context_tokens: i64,
+    /// The window that they are set against.
+    pub window_tokens: i64,
+    /// The tokens at which a summary would be due under that window.
+    pub due_tokens: Option<i64>,
+    /// Whether a reduction is due under the session's own window and not yet asked for.
+    pub due: bool,
+    /// The live reduction.
+    pub pending: Option<CompactionId>,
+}
 
 /// What an append answers.
 #[derive(Debug, Clone, PartialEq)]
@@ -107,8 +122,15 @@ fn bodies(parts: &[NewPart]) -> Vec<&PartBody> {
 }
 
 impl Longhand {
-    fn appended(&self, receipt: Receipt) -> Appended {
-        let Receipt { revision, seq, ids, existed_count, fill } = receipt;
+    fn appended(&self, receipt: Receipt, policy: &Policy, window: &ModelWindow) -> Appended {
+        let Receipt { revision, seq, ids, existed_count, context } = receipt;
+        let fill = Fill {
+            context_tokens: context.tokens(window),
+            window_tokens: window.context,
+            due_tokens: overflow::due_at(policy, window),
+            due: context.pending.is_due,
+            pending: context.pending.compaction,
+        };
         Appended { ids, existed_count, revision, seq, fill, durability: self.store().durability() }
     }
 
@@ -133,21 +155,20 @@ impl Longhand {
             validate::window("window", window)?;
         }
         let known = self.known(session).await?;
-        let window = window_in_force(&known.window, window.as_ref());
-        let rule = rule(&known.policy, window);
+        let rule = rule(&known.policy, &known.window);
         let messages = messages
             .into_iter()
             .map(|message| {
                 let (weight, counted) = weigh_message(&known, &message);
                 let whole_view = message.finish.as_ref().is_none_or(|finish| self.answers_whole_view(finish));
-                let overflows = |finish| replay::overflow(&known.policy, window, finish).is_some();
+                let overflows = |finish| replay::overflow(&known.policy, &known.window, finish).is_some();
                 let overflow = message.finish.as_ref().is_some_and(overflows);
                 Weighed { message, weight, counted, whole_view, overflow }
             })
             .collect();
         let receipt = self.store().append(known.key, caller, expected_revision, rule, messages).await?;
         self.note_written(&known);
-        Ok(self.appended(receipt))
+        Ok(self.appended(receipt, &known.policy, window_of_call(&known.window, window.as_ref())))
     }
 
     /// Adds closed parts to an open message, or closes its drafts.
@@ -185,7 +206,7 @@ impl Longhand {
             .collect();
         let weigh = weigher(&known);
         let receipt = self.store().append_parts(known.key, caller, rule, message, parts, weigh).await?;
-        Ok(self.appended(receipt))
+        Ok(self.appended(receipt, &known.policy, &known.window))
     }
 
     /// Adds words to a draft, and shows them to whoever watches.
@@ -225,14 +246,13 @@ impl Longhand {
         }
         let known = self.known(session).await?;
         let message = self.store().message_id(known.key, message).await?;
-        let window = window_in_force(&known.window, window.as_ref());
-        let rule = rule(&known.policy, window);
+        let rule = rule(&known.policy, &known.window);
         let weigh = weigher(&known);
-        let overflow = replay::overflow(&known.policy, window, &finish).is_some();
+        let overflow = replay::overflow(&known.policy, &known.window, &finish).is_some();
         let seal = Seal { whole_view: self.answers_whole_view(&finish), overflow, finish };
         let receipt = self.store().finish_message(known.key, caller, rule, message, seal, weigh).await?;
         self.note_written(&known);
-        Ok(self.appended(receipt))
+        Ok(self.appended(receipt, &known.policy, window_of_call(&known.window, window.as_ref())))
     }
 
     /// A message as it was written, with its drafts while it is open.

@@ -2,7 +2,7 @@
 
 use super::branch_books::BranchBooks;
 use super::error::{Error, Reason, Result};
-use super::{Longhand, check_caller, validate, window_in_force};
+use super::{Longhand, check_caller, validate};
 use crate::clock::fresh_id;
 use crate::limits;
 use crate::model::Revision;
@@ -47,7 +47,7 @@ impl Longhand {
         let (known, _) = self.store().session(key).await?;
         let left = branch::left(&source.messages, &self.store().layout_behind(key, after).await?);
         let share = BranchRules::default();
-        let budget = share.budget(window_in_force(&known.window, None));
+        let budget = share.budget(&known.window);
         let plan = share.plan(&policy, budget, &left, branch::inherited(&left));
         let unchanged = Some(expected_revision.map_or(source.at, |expected| expected.min(source.at)));
         let message = (!message.is_empty()).then(|| message.to_owned());

@@ -1,7 +1,7 @@
 //! Reductions: asked for, brought along, listed, stopped, taken back.
 
 use super::error::{Error, Reason, Result};
-use super::{Longhand, check_caller, cursor, page_size, validate, window_in_force};
+use super::{Longhand, check_caller, cursor, page_size, validate, window_of_call};
 use crate::limits;
 use crate::model::Revision;
 use crate::model::compaction::{
@@ -199,7 +199,7 @@ impl Longhand {
             return Ok(answer);
         }
         let (info, _) = self.store().session(key).await?;
-        let window = window_in_force(&info.window, overflow.window.as_ref()).clone();
+        let window = window_of_call(&info.window, overflow.window.as_ref()).clone();
         let (source, _held) = self.roomy_source(key, None).await?;
         let policy = self.parse_policy(&source.policy)?;
         if !policy.trigger.auto {

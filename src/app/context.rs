@@ -3,10 +3,10 @@
 use super::error::{Error, Result};
 use super::large_views::made_of;
 use super::room::Held;
-use super::{Longhand, validate, window_in_force};
+use super::{Longhand, validate, window_of_call};
 use crate::limits;
 use crate::model::Revision;
-use crate::model::compaction::{Bounds, CompactionRequest, RevisionRange, Trigger};
+use crate::model::compaction::RevisionRange;
 use crate::model::ids::{CompactionId, MessageId};
 use crate::model::layout::{Covered, Omitted};
 use crate::model::message::{FinishReason, MessageKind, Role};
@@ -14,10 +14,8 @@ use crate::model::part::{MediaSource, PartBody};
 use crate::model::time::Timestamp;
 use crate::model::usage::ModelWindow;
 use crate::model::view::{Carried, Provenance, Shortened, Standing, View, ViewMessage};
-use crate::policy::overhead::is_filled;
-use crate::policy::plan::{self, Scene};
-use crate::policy::{Policy, overflow, recall, shorten};
-use crate::store::{self, Caller, Condition, SessionKey, Source};
+use crate::policy::{Policy, overflow, shorten};
+use crate::store::{self, Pending, SessionKey, Source};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,7 +26,7 @@ pub enum OverflowAction {
     /// Return it, and say so.
     #[default]
     Return,
-    /// Wait for the pending reduction first.
+    /// Wait for what is pending first.
     Wait,
     /// Shorten it for this call.
     Shorten,
@@ -39,7 +37,7 @@ pub enum OverflowAction {
 pub struct ContextRequest {
     /// As it was at this revision; none for now.
     pub as_of: Option<Revision>,
-    /// The window it must fit; none for the session's.
+    /// The window that the figures of this call are for, and that it may be shortened to; none for the session's.
     pub window: Option<ModelWindow>,
     /// The hash of the view that the caller holds.
     pub known_hash: Option<Vec<u8>>,
@@ -100,20 +98,12 @@ struct Built {
     view: View,
     provenance: Option<Arc<Provenance>>,
     context_tokens: i64,
-    /// What no reduction takes away, once it was found to fill the window.
-    overhead_tokens: Option<i64>,
-    pending: Option<CompactionId>,
+    pending: Pending,
 }
 
 impl Built {
     fn fits(&self) -> bool {
         overflow::room(&self.window).is_none_or(|room| self.context_tokens <= room)
-    }
-
-    /// Whether it would fit without what was brought back, which no reduction makes smaller.
-    fn fits_alone(&self) -> bool {
-        let (_, recalled_tokens) = recall::forget(&self.policy, self.view.clone());
-        overflow::room(&self.window).is_none_or(|room| self.context_tokens - recalled_tokens <= room)
     }
 }
 
@@ -142,11 +132,8 @@ impl Longhand {
         }
         let key = self.store().find_session(session).await?;
         let mut built = self.build(key, &request).await?;
-        if request.as_of.is_none() && !built.fits() {
-            self.ask_for_reduction(key, &request, &mut built).await?;
-            if request.action == OverflowAction::Wait {
-                built = self.wait_until_it_fits(key, &request, built).await?;
-            }
+        if request.as_of.is_none() && request.action == OverflowAction::Wait {
+            built = self.wait_until_it_fits(key, &request, built).await?;
         }
         let empty = built.empty();
         let mut left_out = Vec::new();
@@ -187,7 +174,7 @@ impl Longhand {
             window_tokens: built.window.context,
             fits: built.fits(),
             shortened,
-            pending: built.pending,
+            pending: built.pending.compaction,
             covered: built.source.layout.covered,
             provenance: built.provenance,
             omitted: built.source.layout.omitted,
@@ -201,13 +188,13 @@ impl Longhand {
 
     async fn build(&self, key: SessionKey, request: &ContextRequest) -> Result<Built> {
         // First of all: a reduction that ends while the view is read must not look as if nobody had asked for one.
-        let pending = self.store().live_compaction(key).await?;
+        let pending = self.store().pending(key).await?;
         let (session, _) = self.store().session(key).await?;
         let (source, held) = self.roomy_source(key, request.as_of).await?;
         let policy = self.parse_policy(&source.policy)?;
         let mut view = self.view_of(&source, &policy).await?;
         let provenance = self.sign(&source, &mut view).await?;
-        let window = window_in_force(&source.window, request.window.as_ref()).clone();
+        let window = window_of_call(&source.window, request.window.as_ref()).clone();
         // Usage is about the view of now; an older view has the policy's estimate.
         let now = request.as_of.is_none_or(|at| at == session.revision);
         let context_tokens = if now && self.store().has_trusted_usage(key).await? {
@@ -215,70 +202,25 @@ impl Longhand {
         } else {
             view.estimated_tokens + window.overhead
         };
-        let overhead_tokens = session.guards.overhead_tokens;
-        Ok(Built { source, held, policy, window, view, provenance, context_tokens, overhead_tokens, pending })
+        Ok(Built { source, held, policy, window, view, provenance, context_tokens, pending })
     }
 
-    /// A view that is too large for the caller's window deserves a reduction, whatever the session's own window says.
-    async fn ask_for_reduction(&self, key: SessionKey, request: &ContextRequest, built: &mut Built) -> Result<()> {
-        let Source { layout, messages, at, .. } = &built.source;
-        let nothing_is_due = overflow::due_at(&built.policy, &built.window).is_none() || built.fits_alone();
-        if built.pending.is_some() || nothing_is_due {
-            return Ok(());
-        }
-        let scene = Scene {
-            policy: &built.policy,
-            window: &built.window,
-            layout,
-            sources: messages,
-            base: *at,
-            now: self.shared.clock.now(),
-        };
-        let Some((level, kind)) = plan::relief(scene, built.context_tokens) else { return Ok(()) };
-        if is_filled(&built.policy, &built.window, level, built.overhead_tokens) {
-            return Ok(());
-        }
-        let wanted = CompactionRequest {
-            kind,
-            trigger: Trigger::Threshold,
-            level: Some(level),
-            instructions: String::new(),
-            notice: String::new(),
-            bounds: Bounds::default(),
-        };
-        let condition = Condition::DoesNotFit { at: *at, overflow: request.action == OverflowAction::Wait };
-        let asked = self.store().enqueue(key, Caller::default(), wanted, built.window.clone(), condition, None).await;
-        match asked {
-            Ok(Some(enqueued)) => {
-                built.pending = Some(enqueued.compaction);
-                self.shared.scheduler.wake();
-            }
-            // Something was reduced or asked for meanwhile, which the next look sees; or the session is archived.
-            Ok(None) => {
-                built.held = None;
-                *built = self.build(key, request).await?;
-            }
-            Err(error) => return Err(error.into()),
-        }
-        Ok(())
-    }
-
-    /// Waits until the view fits, no reduction is pending any more, or time is up.
+    /// Waits until the view fits, nothing is pending any more, or time is up. What is due is pending too: whoever waits
+    /// right after a write waits for the decision first.
     async fn wait_until_it_fits(&self, key: SessionKey, request: &ContextRequest, mut built: Built) -> Result<Built> {
         let most = Duration::from_millis(limits::WAIT_MS_MAX);
         let wait = request.wait.unwrap_or(Duration::from_millis(limits::WAIT_MS_DEFAULT)).min(most);
         let deadline = tokio::time::Instant::now() + wait;
         let mut head = self.store().watch_head();
         let mut is_hollow = false;
-        while !built.fits() && built.pending.is_some() {
+        while !built.fits() && built.pending != Pending::default() {
             // Others need the room more than one who waits.
             built.held = None;
             built.source.messages = Vec::new();
             built.view.messages = Vec::new();
             is_hollow = true;
             head.mark_unchanged();
-            let ended = self.store().live_compaction(key).await? != built.pending;
-            if !ended {
+            if self.store().pending(key).await? == built.pending {
                 tokio::select! {
                     () = tokio::time::sleep_until(deadline) => break,
                     () = self.shared.stopping.cancelled() => break,
@@ -288,9 +230,6 @@ impl Longhand {
             }
             built = self.build(key, request).await?;
             is_hollow = false;
-            if !built.fits() {
-                self.ask_for_reduction(key, request, &mut built).await?;
-            }
         }
         if is_hollow {
             built = self.build(key, request).await?;

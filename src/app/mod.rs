@@ -25,7 +25,8 @@ pub mod traffic;
 pub mod undo;
 mod validate;
 
-pub use crate::store::{Caller, Durability, Fill, RequestKey};
+pub use crate::store::{Caller, Durability, RequestKey};
+pub use append::Fill;
 pub use error::{Error, Reason, Result};
 
 use crate::clock::Clock;
@@ -191,8 +192,9 @@ fn parse_policy(text: &store::PolicyText) -> Result<Policy> {
         .map_err(|error| Error::new(Reason::RowCorrupt, format!("a stored policy cannot be read: {error}")))
 }
 
-/// The window in force: the caller's where it names one, else the session's.
-fn window_in_force<'a>(known: &'a ModelWindow, given: Option<&'a ModelWindow>) -> &'a ModelWindow {
+/// The window that the figures of a call are for: the caller's where it names one, else the session's. The session's alone
+/// decides what is done.
+fn window_of_call<'a>(known: &'a ModelWindow, given: Option<&'a ModelWindow>) -> &'a ModelWindow {
     given.filter(|window| window.context > 0).unwrap_or(known)
 }
 

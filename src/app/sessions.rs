@@ -30,7 +30,7 @@ pub struct NewSession {
     pub policy_json: String,
     /// JSON merged over the preset's policy; empty for none.
     pub policy_override_json: String,
-    /// The window in force when a caller names none.
+    /// The window, which alone decides what is done.
     pub window: ModelWindow,
     /// Free JSON.
     pub metadata_json: Option<String>,

@@ -239,7 +239,11 @@ impl World {
         let receipt = self.store.append(key, Caller::default(), None, rule(), vec![message]).await.expect("appended");
         self.output_tokens[session] += 10;
         self.judge(session);
-        assert_eq!(receipt.fill.due, self.due.contains(&session), "a trigger is set with the append, or not at all");
+        assert_eq!(
+            receipt.context.pending.is_due,
+            self.due.contains(&session),
+            "a trigger is set with the append, or not at all"
+        );
     }
 
     /// What counts makes the session due; where something is live that is noted for its end.

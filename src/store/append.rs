@@ -162,8 +162,8 @@ pub(crate) async fn kept_answer(reader: &mut Reader<'_>, key: i64, caller: &Call
 }
 
 /// The answer to a request that was seen before: as it was, with the context of now, which is what its sender goes on with.
-fn again(tx: &mut Tx<'_>, key: i64, rule: &Rule, receipt: Receipt) -> Result<Receipt> {
-    Ok(Receipt { fill: tx.loaded(key)?.fill(rule), ..receipt })
+fn again(tx: &mut Tx<'_>, key: i64, receipt: Receipt) -> Result<Receipt> {
+    Ok(Receipt { context: tx.loaded(key)?.context_usage(), ..receipt })
 }
 
 /// How every change of history begins: the kept answer to a request that was seen before comes first, then what refuses a
@@ -257,7 +257,7 @@ impl Append {
     pub(crate) async fn apply(mut self, tx: &mut Tx<'_>) -> Result<Receipt> {
         let key = self.session.0;
         if let Some(receipt) = admitted(tx, key, &self.caller, self.expected_revision).await? {
-            return again(tx, key, &self.rule, receipt);
+            return again(tx, key, receipt);
         }
         let head = tx.loaded(key)?;
         for finish in self.messages.iter().filter_map(|message| message.input.finish.as_ref()) {
@@ -285,7 +285,7 @@ impl Append {
             settle_calls(tx, key, &self.caller, &mut message).await?;
             receipt.ids.push(append_one(tx, key, &self.caller, &self.rule, message)?);
         }
-        receipt.fill = tx.loaded(key)?.fill(&self.rule);
+        receipt.context = tx.loaded(key)?.context_usage();
         tx.end_mutation(key, &self.caller, receipt)
     }
 }
@@ -333,7 +333,7 @@ fn append_one(tx: &mut Tx<'_>, key: i64, caller: &Caller, rule: &Rule, message: 
         let head = tx.loaded(key)?;
         head.judge(rule, now);
         if overflow {
-            head.overflow(rule);
+            head.overflow();
         }
     }
     Ok(id)
@@ -479,7 +479,7 @@ impl AppendParts {
         let key = self.session.0;
         tx.head(key).await?;
         if let Some(receipt) = answered(tx, key, &self.caller).await? {
-            return again(tx, key, &self.rule, receipt);
+            return again(tx, key, receipt);
         }
         let row = open_message(tx, key, self.message).await?;
         self.name_calls(tx).await?;
@@ -528,7 +528,7 @@ impl AppendParts {
         let now = tx.now;
         let head = tx.loaded(key)?;
         head.judge(&self.rule, now);
-        receipt.fill = head.fill(&self.rule);
+        receipt.context = head.context_usage();
         tx.end_mutation(key, &self.caller, receipt)
     }
 
@@ -604,7 +604,7 @@ impl FinishMessage {
         let key = self.session.0;
         tx.head(key).await?;
         if let Some(receipt) = answered(tx, key, &self.caller).await? {
-            return again(tx, key, &self.rule, receipt);
+            return again(tx, key, receipt);
         }
         let row = open_message(tx, key, self.message).await?;
         tx.loaded(key)?.check_context(self.seal.finish.context_revision)?;
@@ -630,9 +630,9 @@ impl FinishMessage {
         let head = tx.loaded(key)?;
         head.judge(&self.rule, now);
         if *overflow {
-            head.overflow(&self.rule);
+            head.overflow();
         }
-        let receipt = Receipt { ids: vec![self.message.0], fill: head.fill(&self.rule), ..Receipt::default() };
+        let receipt = Receipt { ids: vec![self.message.0], context: head.context_usage(), ..Receipt::default() };
         let receipt = tx.end_mutation(key, &self.caller, receipt)?;
         tx.flush().await?;
         sqlx::query(SEAL).bind(row).bind(revision).bind(seal).execute(&mut *tx.conn).await?;

@@ -20,7 +20,7 @@ pub struct SessionKey(pub(crate) i64);
 /// What the policy says about triggers, in plain numbers: the store compares, it does not decide.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Rule {
-    /// The window in force; its context is zero when none is known.
+    /// The session's window; its context is zero when none is known.
     pub window: ModelWindow,
     /// The tokens at which a summary is due.
     pub due_tokens: Option<i64>,
@@ -89,19 +89,31 @@ impl RoutineTotals {
     }
 }
 
-/// How full a context is after a write.
+/// How large a context is after a write, whatever the window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Fill {
-    /// Tokens of a request with the view, as `Session::context_tokens` counts them.
-    pub context_tokens: i64,
-    /// The window they are judged by.
-    pub window_tokens: i64,
-    /// The tokens at which a summary is due.
-    pub due_tokens: Option<i64>,
+pub struct ContextUsage {
+    /// Trusted usage and the estimate of what came after it; none where no usage is trusted.
+    pub usage_tokens: Option<i64>,
+    /// The estimate of the view.
+    pub view_tokens: i64,
+    /// What is pending.
+    pub pending: Pending,
+}
+
+impl ContextUsage {
+    /// Tokens of a request with the view, for a model of this window.
+    pub fn tokens(&self, window: &ModelWindow) -> i64 {
+        self.usage_tokens.unwrap_or(self.view_tokens + window.overhead)
+    }
+}
+
+/// What may still change a view without anybody's doing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Pending {
     /// Whether a reduction is due and not yet asked for.
-    pub due: bool,
-    /// The live reduction.
-    pub pending: Option<CompactionId>,
+    pub is_due: bool,
+    /// The reduction that waits or runs.
+    pub compaction: Option<CompactionId>,
 }
 
 /// An open message, as far as appends need it.
@@ -149,8 +161,6 @@ pub(crate) struct Head {
     pub(crate) due_time: Option<Timestamp>,
     /// Something became due while a reduction was live. On disk that is a time without a mark.
     pub(crate) missed: bool,
-    /// The window that made it due; none for the session's.
-    pub(crate) due_window: Option<ModelWindow>,
     pub(crate) failures: i64,
     pub(crate) hold_turns: i64,
     /// Whether the breaker holds them, rather than an undo.
@@ -178,10 +188,10 @@ pub(crate) struct Head {
     /// What the view weighed right after the newest reduction that a rung asked for.
     pub(crate) rest_tokens: Option<i64>,
     pub(crate) live_job: Option<CompactionId>,
-    /// The window that the view was last judged by, if it exceeded all of it.
-    pub(crate) exceeded: Option<ModelWindow>,
-    /// The window that the view has outgrown under a live reduction, which then does not rest any longer.
-    pub(crate) outgrown: Option<ModelWindow>,
+    /// Whether the view exceeded all of its window when it was judged last.
+    pub(crate) is_over: bool,
+    /// The view has outgrown its window under a live reduction, which then does not rest any longer.
+    pub(crate) ends_rest: bool,
     pub(crate) open: HashMap<Uuid, OpenMessage>,
     /// `(revision, appended_tokens)` of the last changes. Memory only: after a restart usage is tied to its own place.
     pub(crate) totals: VecDeque<(Revision, i64)>,
@@ -189,7 +199,7 @@ pub(crate) struct Head {
 
 const SELECT: &str = "select id, public_id, fork_revision, title, state, metadata_json, window, revision, \
      history_revision, reduction_revision, chain_hash, message_count, update_time, view_tokens, appended_tokens, \
-     usage_tokens, usage_at, output_tokens, output_checked, due_revision, due_window, failures, hold_turns, hold_breaker, \
+     usage_tokens, usage_at, output_tokens, output_checked, due_revision, failures, hold_turns, hold_breaker, \
      failed_tokens, quiet_tokens, cool_until, routine_count, routine_checked, view_count, view_checked, idle_until, \
      due_time, overhead_tokens, reduced_usage_tokens, reduced_view_tokens, rest_tokens \
      from session where id = $1";
@@ -200,10 +210,10 @@ const SELECT_LIVE_JOB: &str = "select public_id from job where session_id = $1 a
 const UPDATE: &str = "update session set title = $2, state = $3, metadata_json = $4, window = $5, revision = $6, \
      history_revision = $7, reduction_revision = $8, chain_hash = $9, message_count = $10, update_time = $11, \
      view_tokens = $12, appended_tokens = $13, usage_tokens = $14, usage_at = $15, output_tokens = $16, \
-     output_checked = $17, due_revision = $18, due_window = $19, failures = $20, hold_turns = $21, hold_breaker = $22, \
-     failed_tokens = $23, quiet_tokens = $24, cool_until = $25, routine_count = $26, routine_checked = $27, view_count = $28, \
-     view_checked = $29, idle_until = $30, due_time = $31, overhead_tokens = $32, reduced_usage_tokens = $33, \
-     reduced_view_tokens = $34, rest_tokens = $35 where id = $1";
+     output_checked = $17, due_revision = $18, failures = $19, hold_turns = $20, hold_breaker = $21, \
+     failed_tokens = $22, quiet_tokens = $23, cool_until = $24, routine_count = $25, routine_checked = $26, view_count = $27, \
+     view_checked = $28, idle_until = $29, due_time = $30, overhead_tokens = $31, reduced_usage_tokens = $32, \
+     reduced_view_tokens = $33, rest_tokens = $34 where id = $1";
 
 /// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
@@ -264,10 +274,6 @@ impl Head {
             due_revision,
             due_time,
             missed: due_revision.is_none() && due_time.is_some(),
-            due_window: row
-                .try_get::<Option<Vec<u8>>, _>("due_window")?
-                .map(|bytes| codec::decode_window(&bytes))
-                .transpose()?,
             failures: row.try_get("failures")?,
             hold_turns: row.try_get("hold_turns")?,
             hold_breaker: row.try_get("hold_breaker")?,
@@ -282,8 +288,8 @@ impl Head {
             overhead_tokens: row.try_get("overhead_tokens")?,
             reduced: reading(row.try_get("reduced_usage_tokens")?, row.try_get("reduced_view_tokens")?),
             rest_tokens: row.try_get("rest_tokens")?,
-            exceeded: None,
-            outgrown: None,
+            is_over: false,
+            ends_rest: false,
             live_job: live.map(|id| codec::uuid(&id).map(CompactionId)).transpose()?,
             open,
             totals: VecDeque::new(),
@@ -311,7 +317,6 @@ impl Head {
             .bind(self.output_tokens)
             .bind(self.output_checked)
             .bind(self.due_revision)
-            .bind(self.due_window.as_ref().map(codec::encode_window))
             .bind(self.failures)
             .bind(self.hold_turns)
             .bind(self.hold_breaker)
@@ -367,10 +372,7 @@ impl Head {
     /// Tokens of a request now: trusted usage plus the estimate of what came after, else the estimate of the view and what
     /// the window says of what else is sent.
     pub(crate) fn context_tokens(&self, window: &ModelWindow) -> i64 {
-        match self.usage_tokens {
-            Some(usage) => usage + (self.appended_tokens - self.usage_at).max(0),
-            None => self.view_tokens + window.overhead,
-        }
+        self.context_usage().tokens(window)
     }
 
     /// Counts tokens that joined the view.
@@ -427,12 +429,9 @@ impl Head {
     /// Sets the due mark when the rule says so, or notes that for the end of a reduction that is live.
     pub(crate) fn judge(&mut self, rule: &Rule, now: Timestamp) {
         let tokens = self.context_tokens(&rule.window);
-        let exceeds = rule.window.request_max().is_some_and(|most| tokens > most);
-        let exceeded = exceeds.then(|| rule.window.clone());
-        if exceeds && self.exceeded != exceeded && self.live_job.is_some() {
-            self.outgrown.clone_from(&exceeded);
-        }
-        self.exceeded = exceeded;
+        let is_over = rule.window.request_max().is_some_and(|most| tokens > most);
+        self.ends_rest |= is_over && !self.is_over && self.live_job.is_some();
+        self.is_over = is_over;
         if self.held_by_undo() {
             return;
         }
@@ -451,7 +450,6 @@ impl Head {
             } else if self.due_revision.is_none() {
                 self.missed = true;
             }
-            self.due_window = (rule.window != self.window).then(|| rule.window.clone());
         }
     }
 
@@ -498,7 +496,6 @@ impl Head {
         }
         self.idle_until = None;
         self.due_revision = Some(self.revision);
-        self.due_window = None;
     }
 
     /// Takes away the due mark of a session that is put away: nothing is looked at in it until it is taken out again.
@@ -535,26 +532,22 @@ impl Head {
     }
 
     /// Sets the due mark for a reply which tells that its view was too large.
-    pub(crate) fn overflow(&mut self, rule: &Rule) {
+    pub(crate) fn overflow(&mut self) {
         self.due_revision = Some(self.revision);
-        self.due_window = (rule.window != self.window).then(|| rule.window.clone());
     }
 
     /// Sets the due mark for whoever changed the picture: the scheduler measures it anew.
     pub(crate) fn look_again(&mut self, at: Revision) {
         self.due_revision = Some(at);
-        self.due_window = None;
         self.quiet_tokens = None;
     }
 
-    /// How full the context is.
-    pub(crate) fn fill(&self, rule: &Rule) -> Fill {
-        Fill {
-            context_tokens: self.context_tokens(&rule.window),
-            window_tokens: rule.window.context,
-            due_tokens: rule.due_tokens,
-            due: self.due_revision.is_some(),
-            pending: self.live_job,
+    /// How large the context is.
+    pub(crate) fn context_usage(&self) -> ContextUsage {
+        ContextUsage {
+            usage_tokens: self.usage_tokens.map(|usage| usage + (self.appended_tokens - self.usage_at).max(0)),
+            view_tokens: self.view_tokens,
+            pending: Pending { is_due: self.due_revision.is_some(), compaction: self.live_job },
         }
     }
 }
@@ -570,8 +563,8 @@ pub struct Receipt {
     pub ids: Vec<Uuid>,
     /// How many of the ids were there before.
     pub existed_count: i64,
-    /// How full the context is; filled in by appends and seals alone.
-    pub fill: Fill,
+    /// How large the context is; filled in by appends and seals alone.
+    pub context: ContextUsage,
 }
 
 impl Receipt {
@@ -585,14 +578,14 @@ impl Receipt {
         }
     }
 
-    /// Reads a kept receipt. How full the context was is not kept: whoever asks again goes on with the context of now.
+    /// Reads a kept receipt. How large the context was is not kept: whoever asks again goes on with the context of now.
     pub(crate) fn from_disk(disk: codec::DiskReceipt) -> Result<Self> {
         Ok(Self {
             revision: disk.revision,
             seq: disk.seq,
             ids: disk.ids.iter().map(|id| codec::uuid(id)).collect::<Result<_>>()?,
             existed_count: disk.existed_count,
-            fill: Fill::default(),
+            context: ContextUsage::default(),
         })
     }
 }

@@ -6,7 +6,7 @@ use super::chain::Digest;
 use super::claims::{Claim, holds};
 use super::codec::{self, Number as _};
 use super::error::{Error, Kind, Result};
-use super::head::{Receipt, RoutineTotals, SessionKey, reading};
+use super::head::{Pending, Receipt, RoutineTotals, SessionKey, reading};
 use super::lineage::Reader;
 use super::tally;
 use super::tx::{Caller, Tx};
@@ -47,13 +47,6 @@ pub enum Condition {
     Due {
         /// The revision that was looked at.
         at: Revision,
-    },
-    /// By a view that does not fit: unless the session was reduced after it was read, or something is live.
-    DoesNotFit {
-        /// The revision of the view.
-        at: Revision,
-        /// Whether the caller cannot go on without it: such an overflow ends the hold that an undo leaves.
-        overflow: bool,
     },
 }
 
@@ -167,7 +160,7 @@ const READY: &str = "select id, session_id, run_at from job where state = 1 and 
 const NEXT_RUN: &str = "select min(run_at) from job where state = 1 and queued = 0";
 const RUNNING: &str = "select id, session_id, lease_until from job where state = 2 order by lease_until";
 const DUE: &str = "select id, revision, appended_tokens, usage_tokens, usage_at, \
-     hold_turns > 0 and hold_breaker = 0, due_window, window, cool_until, overhead_tokens, \
+     hold_turns > 0 and hold_breaker = 0, window, cool_until, overhead_tokens, \
      reduced_usage_tokens, reduced_view_tokens, rest_tokens, reduction_revision from session \
      where due_revision is not null order by due_time, id limit $1";
 const NEXT_IDLE: &str = "select idle_until from session where idle_until is not null order by idle_until limit 1";
@@ -175,6 +168,8 @@ const IDLE: &str =
     "select id from session where idle_until is not null and idle_until <= $1 order by idle_until limit $2";
 const FORGET_IDLE: &str = "update session set idle_until = null where id = $1";
 const TRUSTED: &str = "select usage_tokens is not null from session where id = $1";
+const PENDING: &str = "select s.due_revision is not null, j.public_id from session s \
+     left join job j on j.session_id = s.id and j.state in (1, 2) and j.queued = 0 where s.id = $1";
 const COUNTS: &str = "select (select count(*) from job where state = 1 and queued = 0) \
      + (select count(*) from job where state = 1 and queued = 1), \
      (select count(*) from job where state = 2)";
@@ -185,7 +180,7 @@ const INSERT: &str = "insert into job (public_id, session_id, kind, trigger, sta
 const HASTEN: &str = "update job set proposed = iif(proposed = 1, 2, proposed), run_at = $2 \
      where id = $1 and state = 1 and queued = 0 and run_at > $2";
 const END_REST: &str = "update job set run_at = $2 \
-     where session_id = $1 and state = 1 and queued = 0 and proposed = 0 and run_at > $2 and window = $3";
+     where session_id = $1 and state = 1 and queued = 0 and proposed = 0 and run_at > $2";
 const RETRY: &str = "update job set state = 1, run_at = $3, lease_owner = null, lease_until = null, lost = lost + $4, \
      attempt = attempt - $5 \
      where id = $1 and lease_epoch = $2 and state = 2";
@@ -213,6 +208,7 @@ pub(crate) const STATEMENTS: &[&str] = &[
     IDLE,
     FORGET_IDLE,
     TRUSTED,
+    PENDING,
     COUNTS,
     INSERT,
     HASTEN,
@@ -346,15 +342,12 @@ pub(crate) async fn due(reader: &mut Reader<'_>, limit: i64) -> Result<Vec<DueSe
                 appended_tokens: appended,
                 usage_tokens: usage.map(|usage| usage + (appended - usage_at).max(0)),
                 held: row.try_get(5)?,
-                window: codec::decode_window(
-                    &row.try_get::<Option<Vec<u8>>, _>(6)?.map_or_else(|| row.try_get(7), Ok)?,
-                )
-                .ok(),
-                cool_until: row.try_get::<Option<i64>, _>(8)?.map(Timestamp),
-                overhead_tokens: row.try_get(9)?,
-                reduced: reading(row.try_get(10)?, row.try_get(11)?),
-                rest_tokens: row.try_get(12)?,
-                reduction_revision: row.try_get(13)?,
+                window: codec::decode_window(row.try_get(6)?).ok(),
+                cool_until: row.try_get::<Option<i64>, _>(7)?.map(Timestamp),
+                overhead_tokens: row.try_get(8)?,
+                reduced: reading(row.try_get(9)?, row.try_get(10)?),
+                rest_tokens: row.try_get(11)?,
+                reduction_revision: row.try_get(12)?,
             })
         })
         .collect()
@@ -390,6 +383,14 @@ pub(crate) async fn wake_idle(tx: &mut Tx<'_>) -> Result<()> {
 pub(crate) async fn live(reader: &mut Reader<'_>, key: i64) -> Result<Option<CompactionId>> {
     let row = reader.one(sqlx::query(LIVE).bind(key)).await?;
     row.map(|row| from_row(&row).map(|job| job.compaction.id)).transpose()
+}
+
+/// What may still change a session's view without anybody's doing.
+pub(crate) async fn pending(reader: &mut Reader<'_>, key: i64) -> Result<Pending> {
+    let Some(row) = reader.one(sqlx::query(PENDING).bind(key)).await? else { return Ok(Pending::default()) };
+    let compaction: Option<Vec<u8>> = row.try_get(1)?;
+    let compaction = compaction.map(|id| codec::uuid(&id).map(CompactionId)).transpose()?;
+    Ok(Pending { is_due: row.try_get(0)?, compaction })
 }
 
 /// The job of a session that waits or runs, for whoever is about to change the session. It looks at the row of the head,
@@ -444,20 +445,13 @@ impl Enqueue {
                 head.writable()?;
                 return Err(Error::NothingToCompact);
             }
-            Condition::Due { .. } | Condition::DoesNotFit { .. } if climbs && !head.may_summarize(&self.window) => {
-                return Ok(None);
-            }
+            Condition::Due { .. } if climbs && !head.may_summarize(&self.window) => return Ok(None),
             Condition::Due { at }
                 if !free || head.due_revision.is_none() || head.reduction_revision > at || head.held_by_undo() =>
             {
                 return Ok(None);
             }
-            Condition::DoesNotFit { at, overflow }
-                if !free || head.reduction_revision > at || (head.held_by_undo() && !overflow) =>
-            {
-                return Ok(None);
-            }
-            Condition::Due { .. } | Condition::DoesNotFit { .. } => {}
+            Condition::Due { .. } => {}
         }
         let asked = head.revision;
         let (tokens, live) = (head.context_tokens(&self.window), head.live_job.is_some());
@@ -678,15 +672,10 @@ impl EndJob {
     }
 }
 
-/// Ends the rest before the next attempt of a session's live reduction when its view has outgrown the window it is judged
-/// by: the session cannot go on without it.
-pub(crate) async fn end_rest(
-    conn: &mut SqliteConnection,
-    key: i64,
-    window: &ModelWindow,
-    now: Timestamp,
-) -> Result<()> {
-    sqlx::query(END_REST).bind(key).bind(now.0).bind(codec::encode_window(window)).execute(conn).await?;
+/// Ends the wait of a session's current compaction for its next attempt when the view has outgrown the session's window:
+/// the session cannot go on without it.
+pub(crate) async fn end_rest(conn: &mut SqliteConnection, key: i64, now: Timestamp) -> Result<()> {
+    sqlx::query(END_REST).bind(key).bind(now.0).execute(conn).await?;
     Ok(())
 }
 

@@ -49,7 +49,7 @@ pub use drafts::{DraftReceipt, DraftWordsToAdd};
 pub use error::{Error, Kind, Result};
 pub use events::{EventFilter, EventPage, Looked, Moment, PagedEvent, SessionMoment};
 pub use files::paths;
-pub use head::{Fill, Receipt, RoutineTotals, Rule, SessionKey, UsageReading};
+pub use head::{ContextUsage, Pending, Receipt, RoutineTotals, Rule, SessionKey, UsageReading};
 pub use health::{Checkpoints, WriteState};
 pub use jobs::{Condition, DueSession, Enqueued, Evaluation, Loss};
 pub use marks::BranchSummary;

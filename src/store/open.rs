@@ -61,6 +61,7 @@ const MIGRATIONS: &[(i64, &str, &str)] = &[
     (20_261_203_000_001, "head_start", include_str!("../../migrations/20261203000001_head_start.sql")),
     (20_261_204_000_004, "late_seals", include_str!("../../migrations/20261204000004_late_seals.sql")),
     (20_261_206_000_001, "window", include_str!("../../migrations/20261206000001_window.sql")),
+    (20_261_206_000_002, "own_window", include_str!("../../migrations/20261206000002_own_window.sql")),
 ];
 
 /// The migrations as sqlx wants them.

@@ -44,7 +44,7 @@ pub struct CreateSession {
     pub title: String,
     /// Its policy.
     pub policy: PolicyText,
-    /// The window in force when a caller names none.
+    /// The window, which alone decides what is done.
     pub window: ModelWindow,
     /// Free JSON.
     pub metadata_json: Option<String>,
@@ -94,8 +94,8 @@ pub enum ForkAt {
 const INSERT: &str = "insert into session (public_id, client_id, parent_id, fork_id, fork_revision, create_time, \
      title, state, metadata_json, window, revision, history_revision, reduction_revision, chain_hash, message_count, \
      update_time, view_tokens, appended_tokens, usage_tokens, usage_at, output_tokens, output_checked, due_revision, \
-     due_window, failures, hold_turns, hold_breaker, failed_tokens) values ($1, $2, $3, $4, $5, $6, $7, 1, $8, $9, $10, $10, 0, $11, 0, $6, $12, $12, null, 0, \
-     0, 0, null, null, 0, 0, 0, null) returning id";
+     failures, hold_turns, hold_breaker, failed_tokens) values ($1, $2, $3, $4, $5, $6, $7, 1, $8, $9, $10, $10, 0, $11, 0, \
+     $6, $12, $12, null, 0, 0, 0, null, 0, 0, 0, null) returning id";
 const INSERT_POLICY_TEXT: &str =
     "insert into policy_text (hash, preset, json) values ($1, $2, $3) on conflict (hash) do nothing";
 const INSERT_POLICY: &str = "insert into policy (session_id, revision, hash) values ($1, $2, $3)";

@@ -468,8 +468,8 @@ impl<'a> Tx<'a> {
                 let is_due = head.due_revision.is_some() || head.missed;
                 head.due_time = is_due.then(|| head.due_time.unwrap_or(self.now));
                 head.save(self.conn).await?;
-                if let Some(window) = head.outgrown.take() {
-                    jobs::end_rest(self.conn, *key, &window, self.now).await?;
+                if std::mem::take(&mut head.ends_rest) {
+                    jobs::end_rest(self.conn, *key, self.now).await?;
                 }
             }
         }

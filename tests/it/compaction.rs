@@ -525,15 +525,13 @@ async fn usage_of_a_view_that_was_reduced_since_is_not_trusted() {
 }
 
 #[tokio::test]
-async fn each_agent_is_judged_by_its_own_window() {
+async fn a_session_is_judged_by_its_own_window_whatever_a_caller_names() {
     let test = TestApp::with(ScriptedSummarizer::new([say("S1")])).await;
-    let session = test.session("opencode@seed", 200_000, 1_000).await;
-    let all = turns(1, 9, WORDS);
-    assert!(!test.append(&session, &all).await.fill.due);
-    let narrow = Some(window(6_000, 1_000));
-    let appended = test.app.append(&session, conversation("u10 \"hi\""), narrow, None, Caller::default()).await;
-    let fill = appended.expect("appended").fill;
-    assert_eq!((fill.due, fill.window_tokens), (true, 6_000));
+    let session = test.session("opencode@seed", 6_000, 1_000).await;
+    let all = conversation(&turns(1, 9, WORDS));
+    let wide = Some(window(200_000, 1_000));
+    let fill = test.app.append(&session, all, wide, None, Caller::default()).await.expect("appended").fill;
+    assert_eq!((fill.due, fill.window_tokens, fill.due_tokens), (true, 200_000, Some(199_000)));
     let mut watch = test.watch().await;
     let EventBody::Compacted { window_tokens, .. } = watch.wait_for(EventKind::Compacted).await.body else {
         panic!("another body")

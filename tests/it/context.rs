@@ -8,7 +8,7 @@ use longhand::model::compaction::{CompactionKind, RevisionRange};
 use longhand::model::event::{EventBody, EventKind};
 use longhand::model::message::{Finish, FinishReason, MessageKind, NewMessage, Role};
 use longhand::model::part::{Media, MediaSource, NewPart, PartBody};
-use longhand::model::usage::Usage;
+use longhand::model::usage::{ModelWindow, Usage};
 use longhand::policy::pairing;
 use longhand::store::Caller;
 use std::time::Duration;
@@ -45,6 +45,14 @@ async fn a_caller_that_holds_a_view_gets_what_is_new_in_it() {
     assert_eq!(test.app.context(&session, short).await.expect_err("no hash").reason, Reason::InvalidField);
 }
 
+/// The store's newest event, the session's newest revision, jobs, and sessions that the scheduler is to look at.
+async fn state(test: &TestApp, session: &str) -> (i64, i64, i64, i64) {
+    let seq = test.number("select max(seq) from event").await;
+    let jobs = test.number("select count(*) from job").await;
+    let due = test.number("select count(*) from session where due_revision is not null or due_time is not null").await;
+    (seq, test.revision(session).await, jobs, due)
+}
+
 #[tokio::test]
 async fn a_large_view_is_compared_with_another_only_where_there_is_room_for_both() {
     let test = TestApp::start().await;
@@ -78,35 +86,83 @@ async fn a_large_view_is_compared_with_another_only_where_there_is_room_for_both
 }
 
 #[tokio::test]
-async fn a_view_that_does_not_fit_says_so_and_asks_for_its_reduction() {
+async fn reading_with_a_smaller_window_starts_nothing_and_writes_nothing() {
+    let test = TestApp::start().await;
+    let session = test.session("pi@1.5", 200_000, 16_000).await;
+    // A third of the window: some 67 000 tokens.
+    test.append(&session, &turns(1, 24, 5_500)).await;
+    test.settled().await;
+    let before = state(&test, &session).await;
+    let own = test.context(&session).await;
+    assert!((60_000..80_000).contains(&own.context_tokens) && own.fits, "{}", own.context_tokens);
+    for action in [OverflowAction::Return, OverflowAction::Wait, OverflowAction::Shorten] {
+        let narrow = ContextRequest { window: Some(window(32_000, 4_000)), action, ..ContextRequest::default() };
+        let view = ask(&test, &session, narrow).await;
+        let is_shorter = action == OverflowAction::Shorten;
+        assert_eq!((view.window_tokens, view.pending), (32_000, None), "{action:?}");
+        assert_eq!((view.fits, view.shortened, view.hash != own.hash), (is_shorter, is_shorter, is_shorter));
+    }
+    test.settled().await;
+    assert_eq!(state(&test, &session).await, before);
+    let after = test.context(&session).await;
+    assert_eq!((after.hash, after.context_tokens, after.fits), (own.hash, own.context_tokens, true));
+}
+
+#[tokio::test]
+async fn an_append_with_a_smaller_window_starts_nothing_and_is_answered_for_that_window() {
+    let test = TestApp::start().await;
+    let session = test.session("opencode@seed", 200_000, 1_000).await;
+    assert!(!test.append(&session, &turns(1, 9, 1_100)).await.fill.due);
+    let narrow = || Some(ModelWindow { overhead: 70, ..window(6_000, 1_000) });
+    let words = "u10 \"hi\"\na10 open";
+    let messages = conversation(words);
+    let fill = test.app.append(&session, messages, narrow(), None, Caller::default()).await.expect("appended").fill;
+    let own = test.append(&session, words).await.fill;
+    assert_eq!((fill.window_tokens, fill.due_tokens, fill.due), (6_000, Some(5_000), false));
+    assert_eq!((fill.context_tokens, own.context_tokens > 5_000), (own.context_tokens + 70, true));
+    let usage = Some(Usage { input: 7_000, ..Usage::default() });
+    let finish = Finish { usage, reason: Some(FinishReason::Stop), ..Finish::default() };
+    let sealed = test.app.finish_message(&session, "a10", finish, narrow(), Caller::default()).await.expect("sealed");
+    assert_eq!((sealed.fill.context_tokens, sealed.fill.window_tokens, sealed.fill.due), (7_000, 6_000, false));
+    test.settled().await;
+    assert_eq!(test.number("select count(*) from job").await, 0);
+}
+
+#[tokio::test]
+async fn a_view_that_does_not_fit_names_what_is_pending_and_may_be_waited_for() {
     let script = ScriptedSummarizer::new([Line::Hold("S1".to_owned())]);
     let test = TestApp::with(script.clone()).await;
-    // The session itself knows no window, so only this caller finds the view too large.
-    let session = test.quiet_session().await;
+    let session = test.session("opencode@seed", 6_000, 1_000).await;
     test.append(&session, &turns(1, 9, 1_100)).await;
-    assert!(test.context(&session).await.fits);
-    let narrow = || ContextRequest { window: Some(window(6_000, 1_000)), ..ContextRequest::default() };
-    let view = ask(&test, &session, narrow()).await;
-    let pending = view.pending.expect("it asked for a reduction");
-    assert!(!view.fits && view.context_tokens > 5_000 && view.messages.len() == 18);
     script.held().await;
-    let again = ask(&test, &session, narrow()).await;
-    assert_eq!(again.pending, Some(pending), "and only once");
+    let view = test.context(&session).await;
+    assert!(!view.fits && view.context_tokens > 5_000 && view.messages.len() == 18 && view.pending.is_some());
     // Whoever waits gets the reduced view as soon as it is there.
-    let waiting = ContextRequest { action: OverflowAction::Wait, ..narrow() };
+    let waiting = ContextRequest { action: OverflowAction::Wait, ..ContextRequest::default() };
     let (waited, ()) = futures::future::join(ask(&test, &session, waiting), async { script.release() }).await;
     assert!(waited.fits && waited.covered.is_some());
     assert_eq!(test.number("select count(*) from job").await, 1);
 }
 
 #[tokio::test]
+async fn whoever_waits_waits_for_a_decision_first() {
+    let test = TestApp::start().await;
+    let session = test.session("opencode@seed", 6_000, 1_000).await;
+    assert!(test.append(&session, &turns(1, 9, 1_100)).await.fill.due);
+    // Nothing has been asked for yet, or only just now.
+    let waiting = ContextRequest { action: OverflowAction::Wait, ..ContextRequest::default() };
+    let view = ask(&test, &session, waiting).await;
+    assert!(view.fits && view.covered.is_some());
+}
+
+#[tokio::test]
 async fn waiting_ends_with_its_time() {
     let script = ScriptedSummarizer::new([Line::Hold("S1".to_owned())]);
     let test = TestApp::with(script.clone()).await;
-    let session = test.quiet_session().await;
+    let session = test.session("opencode@seed", 6_000, 1_000).await;
     test.append(&session, &turns(1, 9, 1_100)).await;
+    script.held().await;
     let request = ContextRequest {
-        window: Some(window(6_000, 1_000)),
         action: OverflowAction::Wait,
         wait: Some(Duration::from_millis(50)),
         ..ContextRequest::default()
@@ -180,11 +236,11 @@ async fn usage_of_a_shortened_view_says_nothing_about_the_whole_one() {
     let whole = test.context(&session).await;
     assert!(short.shortened && short.hash != whole.hash);
     test.app.finish_message(&session, "a10", finish(&short), None, Caller::default()).await.expect("sealed");
-    let mut reply = crate::support::conversation("a11 \"so\"");
+    let mut reply = conversation("a11 \"so\"");
     reply[0].finish = Some(finish(&short));
     test.app.append(&session, reply, None, None, Caller::default()).await.expect("appended");
     assert!(test.context(&session).await.context_tokens >= whole.estimated_tokens);
-    let mut reply = crate::support::conversation("a12 \"so\"");
+    let mut reply = conversation("a12 \"so\"");
     reply[0].finish = Some(finish(&whole));
     test.app.append(&session, reply, None, None, Caller::default()).await.expect("appended");
     assert!(test.context(&session).await.context_tokens < whole.estimated_tokens);

@@ -230,7 +230,7 @@ async fn no_rest_begins_when_the_view_has_outgrown_its_window_meanwhile() {
 }
 
 #[tokio::test]
-async fn a_rest_goes_on_under_a_window_that_is_not_the_one_that_became_full() {
+async fn a_rest_goes_on_whatever_window_an_append_names() {
     let test = TestApp::with(Resting::new(1)).await;
     let (session, mut watch, _) = at_rest(&test).await;
     let messages = conversation("u90 \"go on\"");

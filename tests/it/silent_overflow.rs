@@ -89,14 +89,19 @@ async fn a_reply_that_read_more_than_the_window_has_its_view_reduced_as_an_overf
 }
 
 #[tokio::test]
-async fn the_window_is_that_of_the_reply() {
+async fn the_window_is_that_of_the_session() {
     let test = TestApp::start().await;
     let session = session(&test, "").await;
     test.append(&session, "u9 \"and now?\"").await;
-    let larger = window(WINDOW * 2, 0);
-    let messages = reply("a9", end(FinishReason::Stop, WINDOW + 1, 9));
-    test.app.append(&session, messages, Some(larger), None, Caller::default()).await.expect("appended");
-    assert_eq!(told(&test).await, (vec![], vec![]));
+    let smaller = Some(window(WINDOW / 2, 0));
+    let messages = reply("a9", end(FinishReason::Stop, WINDOW / 2 + 1, 9));
+    test.app.append(&session, messages, smaller, None, Caller::default()).await.expect("appended");
+    assert_eq!(told(&test).await, (vec![], vec![]), "only a model with a smaller window read too much");
+    test.append(&session, "u10 \"and now?\"").await;
+    let larger = Some(window(WINDOW * 2, 0));
+    let messages = reply("a10", end(FinishReason::Stop, WINDOW + 1, 9));
+    test.app.append(&session, messages, larger, None, Caller::default()).await.expect("appended");
+    assert_eq!(told(&test).await, (vec![Trigger::Overflow], vec![]));
 }
 
 #[tokio::test]
