@@ -88,9 +88,8 @@ pub const LOG_BYTES_KEPT: u64 = 64 * 1024 * 1024;
 pub const FILES_CHECK_MS: u64 = 1_000;
 /// Session heads that the writer keeps in memory.
 pub const HEADS_MAX: usize = 10_000;
-/// Hashes of views shortened for one call that are kept, so that the usage of their replies is not taken for the whole
-/// view's; the oldest is forgotten.
-pub const SHORTENED_VIEWS_MAX: usize = 4_096;
+/// Bytes of a view token.
+pub const VIEW_TOKEN_BYTES_MAX: usize = 512;
 /// Connections of the reader pool.
 pub const READERS: u32 = 4;
 /// Bodies from this size on are compressed when that pays.

@@ -1,10 +1,10 @@
 //! Writing and reading history: appends, drafts, seals, pages, rewinds, edits, pins.
 
-use super::error::{Error, Result};
+use super::error::{Error, Reason, Result};
 use super::events::LiveDelta;
-use super::{Known, Longhand, check_caller, cursor, page_size, validate, window_of_call};
+use super::{Known, Longhand, check_caller, cursor, page_size, validate, view_token, window_of_call};
 use crate::model::ids::{CompactionId, MessageId, PartId};
-use crate::model::message::{Finish, Message, MessageKind, NewMessage, Role};
+use crate::model::message::{GivenView, Message, MessageKind, NewFinish, NewMessage, Role};
 use crate::model::part::{NewPart, PartBody};
 use crate::model::usage::ModelWindow;
 use crate::model::{Revision, Seq};
@@ -134,10 +134,18 @@ impl Longhand {
         Appended { ids, existed_count, revision, seq, fill, durability: self.store().durability() }
     }
 
-    /// Whether a reply answers a view that was not shortened for it. Usage of one that was says nothing about the
-    /// session.
-    fn answers_whole_view(&self, finish: &Finish) -> bool {
-        !finish.view_hash.as_ref().is_some_and(|hash| self.shared.shortened.contains(hash))
+    /// The view that a reply was given, by its token. A fork's replies may have been given a view of what it was forked
+    /// from, of a revision that both share.
+    async fn given_view(&self, known: &Known, token: Option<&str>) -> Result<Option<GivenView>> {
+        let Some(token) = token else { return Ok(None) };
+        let (session, view) = view_token::read(self.store().view_key(), token)?;
+        let is_shared = session == known.id
+            || self.store().shared_with(known.key, session).await?.is_some_and(|last| view.revision <= last);
+        if is_shared {
+            return Ok(Some(view));
+        }
+        let message = "the view token is for a session whose history this one does not share at that revision";
+        Err(Error::new(Reason::ViewTokenInvalid, message).with("session_id", session).with("revision", view.revision))
     }
 
     /// Appends messages, all or none.
@@ -156,17 +164,16 @@ impl Longhand {
         }
         let known = self.known(session).await?;
         let rule = rule(&known.policy, &known.window);
-        let messages = messages
-            .into_iter()
-            .map(|message| {
-                let (weight, counted) = weigh_message(&known, &message);
-                let whole_view = message.finish.as_ref().is_none_or(|finish| self.answers_whole_view(finish));
-                let overflows = |finish| replay::overflow(&known.policy, &known.window, finish).is_some();
-                let overflow = message.finish.as_ref().is_some_and(overflows);
-                Weighed { message, weight, counted, whole_view, overflow }
-            })
-            .collect();
-        let receipt = self.store().append(known.key, caller, expected_revision, rule, messages).await?;
+        let mut weighed = Vec::with_capacity(messages.len());
+        for message in messages {
+            let (weight, counted) = weigh_message(&known, &message);
+            let overflows = |finish| replay::overflow(&known.policy, &known.window, finish).is_some();
+            let overflow = message.finish.as_ref().is_some_and(overflows);
+            let token = message.finish.as_ref().and_then(|finish| finish.view.as_deref());
+            let view = self.given_view(&known, token).await?;
+            weighed.push(Weighed { message: message.checked(view), weight, counted, overflow });
+        }
+        let receipt = self.store().append(known.key, caller, expected_revision, rule, weighed).await?;
         self.note_written(&known);
         Ok(self.appended(receipt, &known.policy, window_of_call(&known.window, window.as_ref())))
     }
@@ -235,7 +242,7 @@ impl Longhand {
         &self,
         session: &str,
         message: &str,
-        finish: Finish,
+        finish: NewFinish,
         window: Option<ModelWindow>,
         caller: Caller,
     ) -> Result<Appended> {
@@ -249,7 +256,8 @@ impl Longhand {
         let rule = rule(&known.policy, &known.window);
         let weigh = weigher(&known);
         let overflow = replay::overflow(&known.policy, &known.window, &finish).is_some();
-        let seal = Seal { whole_view: self.answers_whole_view(&finish), overflow, finish };
+        let view = self.given_view(&known, finish.view.as_deref()).await?;
+        let seal = Seal { finish: finish.with_view(view), overflow };
         let receipt = self.store().finish_message(known.key, caller, rule, message, seal, weigh).await?;
         self.note_written(&known);
         Ok(self.appended(receipt, &known.policy, window_of_call(&known.window, window.as_ref())))

@@ -3,13 +3,13 @@
 use super::error::{Error, Result};
 use super::large_views::made_of;
 use super::room::Held;
-use super::{Longhand, validate, window_of_call};
+use super::{Longhand, validate, view_token, window_of_call};
 use crate::limits;
 use crate::model::Revision;
 use crate::model::compaction::RevisionRange;
-use crate::model::ids::{CompactionId, MessageId};
+use crate::model::ids::{CompactionId, MessageId, SessionId};
 use crate::model::layout::{Covered, Omitted};
-use crate::model::message::{FinishReason, MessageKind, Role};
+use crate::model::message::{FinishReason, GivenView, MessageKind, Role};
 use crate::model::part::{MediaSource, PartBody};
 use crate::model::time::Timestamp;
 use crate::model::usage::ModelWindow;
@@ -56,6 +56,8 @@ pub struct Context {
     pub revision: Revision,
     /// The hash of the whole view.
     pub hash: [u8; 32],
+    /// Says which view this is: a reply to it carries the token.
+    pub token: String,
     /// How many messages the caller has already; they are not among `messages`.
     pub known_count: usize,
     /// The rest of the view.
@@ -90,6 +92,7 @@ pub struct Context {
 
 /// A view with what it was made of.
 struct Built {
+    session: SessionId,
     source: Source,
     /// The room that it takes while it is made; none for one that is not large.
     held: Option<Arc<Held>>,
@@ -156,9 +159,14 @@ impl Longhand {
         built.source.messages = Vec::new();
         let known_count = self.known_count(key, &request, &chain, built.held.as_deref()).await?;
         let hash = chain.last().copied().unwrap_or(EMPTY);
-        if shortened && whole_hash != Some(hash) {
-            self.shared.shortened.remember(hash);
-        }
+        let given = GivenView {
+            revision: built.source.at,
+            hash,
+            window: built.window.clone(),
+            // A view of which nothing had to go is the session's own.
+            shortened: shortened && whole_hash != Some(hash),
+        };
+        let token = view_token::write(self.store().view_key(), built.session, &given);
         let marks: Vec<Revision> = built.source.layout.omitted.iter().map(|omitted| omitted.mark).collect();
         let omitted_by = self.store().reductions_at(key, &marks).await?;
         let mut messages = std::mem::take(&mut built.view.messages);
@@ -168,6 +176,7 @@ impl Longhand {
         Ok(Context {
             revision: built.source.at,
             hash,
+            token,
             known_count,
             context_tokens: built.context_tokens,
             estimated_tokens: built.view.estimated_tokens,
@@ -202,7 +211,7 @@ impl Longhand {
         } else {
             view.estimated_tokens + window.overhead
         };
-        Ok(Built { source, held, policy, window, view, provenance, context_tokens, pending })
+        Ok(Built { session: session.id, source, held, policy, window, view, provenance, context_tokens, pending })
     }
 
     /// Waits until the view fits, nothing is pending any more, or time is up. What is due is pending too: whoever waits

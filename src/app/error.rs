@@ -36,6 +36,8 @@ pub enum Reason {
     CursorForeign,
     /// The cursor is beyond the log; the metadata says where the log ends.
     CursorOutOfRange,
+    /// The view token is not one that this store gave out for the session's history.
+    ViewTokenInvalid,
     /// The session has no such revision.
     RevisionOutOfRange,
     /// History, marks or policy changed after the expected revision.
@@ -121,7 +123,7 @@ pub enum Reason {
 
 impl Reason {
     /// Every reason.
-    pub const ALL: [Self; 54] = [
+    pub const ALL: [Self; 55] = [
         Self::SessionNotFound,
         Self::MessageNotFound,
         Self::DraftNotFound,
@@ -137,6 +139,7 @@ impl Reason {
         Self::CursorInvalid,
         Self::CursorForeign,
         Self::CursorOutOfRange,
+        Self::ViewTokenInvalid,
         Self::RevisionOutOfRange,
         Self::RevisionMismatch,
         Self::SessionArchived,
@@ -196,6 +199,7 @@ impl Reason {
             Self::CursorInvalid => "CURSOR_INVALID",
             Self::CursorForeign => "CURSOR_FOREIGN",
             Self::CursorOutOfRange => "CURSOR_OUT_OF_RANGE",
+            Self::ViewTokenInvalid => "VIEW_TOKEN_INVALID",
             Self::RevisionOutOfRange => "REVISION_OUT_OF_RANGE",
             Self::RevisionMismatch => "REVISION_MISMATCH",
             Self::SessionArchived => "SESSION_ARCHIVED",
@@ -318,6 +322,9 @@ impl From<store::Error> for Error {
             }
             E::RevisionOutOfRange { revision, newest } => {
                 plain(Reason::RevisionOutOfRange).with("revision", revision).with("newest_revision", newest)
+            }
+            E::ViewTokenInvalid { revision, newest } => {
+                plain(Reason::ViewTokenInvalid).with("revision", revision).with("newest_revision", newest)
             }
             E::RequestIdReused { request_id } => plain(Reason::RequestIdReused).with("request_id", request_id),
             E::ClientIdReused { client_id } => plain(Reason::ClientIdReused).with("client_id", client_id),

@@ -19,17 +19,18 @@ mod provenance;
 mod recall;
 pub mod room;
 pub mod sessions;
-mod shortened;
 pub mod summary_tasks;
 pub mod traffic;
 pub mod undo;
 mod validate;
+mod view_token;
 
 pub use crate::store::{Caller, Durability, RequestKey};
 pub use append::Fill;
 pub use error::{Error, Reason, Result};
 
 use crate::clock::Clock;
+use crate::model::ids::SessionId;
 use crate::model::time::Timestamp;
 use crate::model::usage::ModelWindow;
 use crate::policy::bpe::Vocabulary;
@@ -58,8 +59,6 @@ struct Shared {
     live: broadcast::Sender<events::LiveDelta>,
     /// Sessions in use, so that an append need not read its session's policy again. Only this process changes policies.
     known: Mutex<KnownSessions>,
-    /// Views that were shortened for one call.
-    shortened: shortened::ShortenedViews,
     streams: Arc<tokio::sync::Semaphore>,
     traffic: Arc<traffic::Traffic>,
     /// Summaries of branches in the making.
@@ -78,6 +77,7 @@ struct KnownSessions {
 /// What an append needs to know of its session.
 struct Known {
     key: SessionKey,
+    id: SessionId,
     policy: Policy,
     window: ModelWindow,
     /// The name of the policy's counting, where its counts are kept.
@@ -126,7 +126,6 @@ impl Longhand {
             clock: clock.clone(),
             live,
             known: Mutex::default(),
-            shortened: shortened::ShortenedViews::default(),
             streams: Arc::new(tokio::sync::Semaphore::new(crate::limits::STREAMS_MAX)),
             traffic: Arc::default(),
             branches: tokio::sync::Semaphore::new(crate::limits::BRANCH_SUMMARIES_MAX),
@@ -158,7 +157,7 @@ impl Longhand {
         let (session, policy) = self.store().session(key).await?;
         let policy = self.parse_policy(&policy)?;
         let counting = tokens::basis(&policy).map(Arc::from);
-        let known = Arc::new(Known { key, policy, window: session.window, counting });
+        let known = Arc::new(Known { key, id: session.id, policy, window: session.window, counting });
         let mut all = self.known_sessions();
         if all.generation == generation {
             if all.sessions.len() >= KNOWN_MAX {

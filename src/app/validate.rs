@@ -3,7 +3,7 @@
 use super::error::{Error, Result};
 use crate::limits;
 use crate::model::ids::has_form_of_id;
-use crate::model::message::{Finish, MessageKind, NewMessage};
+use crate::model::message::{MessageKind, NewFinish, NewMessage};
 use crate::model::part::{Answers, Media, MediaSource, NewPart, PartBody};
 use crate::model::usage::{ModelWindow, Usage};
 use serde_json::value::RawValue;
@@ -82,13 +82,10 @@ pub(super) fn usage(field: &str, usage: &Usage) -> Result<()> {
 }
 
 /// How a message ends.
-pub(super) fn finish(field: &str, finish: &Finish) -> Result<()> {
+pub(super) fn finish(field: &str, finish: &NewFinish) -> Result<()> {
     bound(&format!("bytes of {field}.detail"), finish.detail.len(), limits::FINISH_DETAIL_BYTES_MAX)?;
     if let Some(given) = &finish.usage {
         usage(&format!("{field}.usage"), given)?;
-    }
-    if finish.view_hash.as_ref().is_some_and(|hash| hash.len() != 32) {
-        return Err(Error::field(&format!("{field}.view_hash"), "is not 32 bytes"));
     }
     Ok(())
 }

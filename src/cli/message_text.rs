@@ -16,7 +16,7 @@ pub(super) fn print(output: &mut Output, message: &pb::Message, whole_records: b
             output.line(&line)?;
         }
     }
-    if let Some(ended) = message.finish.as_ref().and_then(finish) {
+    if let Some(ended) = finish(message) {
         output.line(&format!("  = {ended}"))?;
     }
     output.line("")
@@ -110,7 +110,8 @@ fn media_line(media: &pb::MediaPart) -> String {
 }
 
 /// How a reply ended, what it cost, and the view it was given; none when there is nothing to tell.
-pub(super) fn finish(finish: &pb::Finish) -> Option<String> {
+pub(super) fn finish(message: &pb::Message) -> Option<String> {
+    let finish = message.finish.as_ref()?;
     let mut pieces = Vec::new();
     if finish.reason() != pb::FinishReason::Unspecified {
         pieces.push(word(finish.reason().as_str_name(), "FINISH_REASON_"));
@@ -119,19 +120,16 @@ pub(super) fn finish(finish: &pb::Finish) -> Option<String> {
         pieces.push(shorten(&finish.detail, RECORD_WIDTH));
     }
     pieces.extend(finish.usage.as_ref().map(usage_text));
-    pieces.extend(given_view(finish));
+    pieces.extend(message.given_view.as_ref().map(given_view));
     (!pieces.is_empty()).then(|| pieces.join(" · "))
 }
 
-/// The view that a reply was given, if it says so.
-fn given_view(finish: &pb::Finish) -> Option<String> {
-    let hash = finish.view_hash.as_deref().map(|hash| format!("hash {}", hex(hash)));
-    match (finish.context_revision, hash) {
-        (Some(revision), Some(hash)) => Some(format!("was given the view at revision {revision}, {hash}")),
-        (Some(revision), None) => Some(format!("was given the view at revision {revision}")),
-        (None, Some(hash)) => Some(format!("was given a view with {hash}")),
-        (None, None) => None,
-    }
+/// The view that a reply was given.
+fn given_view(view: &pb::GivenView) -> String {
+    let shortened = if view.shortened { ", shortened for it" } else { "" };
+    let window = view.window.as_ref().map_or(0, |window| window.context_tokens);
+    let window = if window > 0 { format!(", for a window of {window} tokens") } else { String::new() };
+    format!("was given the view at revision {}, hash {}{shortened}{window}", view.revision, hex(&view.view_hash))
 }
 
 /// What a reply cost.
@@ -204,15 +202,20 @@ mod tests {
         let ended = pb::Finish {
             reason: pb::FinishReason::ToolCalls.into(),
             usage: Some(pb::Usage { input_tokens: 7, output_tokens: 2, cost_usd: Some(0.5), ..pb::Usage::default() }),
-            context_revision: Some(41),
-            view_hash: Some(vec![0xab]),
             ..pb::Finish::default()
         };
+        let given = pb::GivenView { revision: 41, view_hash: vec![0xab], ..pb::GivenView::default() };
+        let mut message =
+            pb::Message { finish: Some(ended), given_view: Some(given.clone()), ..pb::Message::default() };
         assert_eq!(
-            finish(&ended).as_deref(),
+            finish(&message).as_deref(),
             Some("tool calls · 7 in, 2 out, $0.5000 · was given the view at revision 41, hash ab")
         );
-        assert_eq!(finish(&pb::Finish::default()), None);
+        let window = pb::ModelWindow { context_tokens: 9, ..pb::ModelWindow::default() };
+        message.given_view = Some(pb::GivenView { window: Some(window), shortened: true, ..given });
+        let told = finish(&message).expect("it tells");
+        assert!(told.ends_with("revision 41, hash ab, shortened for it, for a window of 9 tokens"), "{told}");
+        assert_eq!(finish(&pb::Message { finish: Some(pb::Finish::default()), ..pb::Message::default() }), None);
     }
 
     #[test]

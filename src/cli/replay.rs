@@ -63,7 +63,7 @@ fn entry(event: &pb::Event, whole_records: bool) -> Vec<String> {
         vec![format!("#{} {} {actor}: {}", event.revision, time(event.event_time.as_ref()), sentence(event))];
     let Some(message) = &event.message else { return lines };
     lines.extend(new_parts(event, message).flat_map(|part| part_lines(part, whole_records)));
-    let ended = message.finish.as_ref().filter(|_| seals(event)).and_then(finish);
+    let ended = seals(event).then(|| finish(message)).flatten();
     lines.extend(ended.map(|ended| format!("  = {ended}")));
     lines
 }
@@ -99,10 +99,11 @@ mod tests {
     }
 
     fn event(revision: i64, body: Body) -> pb::Event {
-        let finish = pb::Finish { context_revision: Some(4), view_hash: Some(vec![7]), ..pb::Finish::default() };
+        let given_view = pb::GivenView { revision: 4, view_hash: vec![7], ..pb::GivenView::default() };
         let message = pb::Message {
             parts: vec![text_part("first", 5), text_part("second", 6), text_part("third", 7)],
-            finish: Some(finish),
+            finish: Some(pb::Finish::default()),
+            given_view: Some(given_view),
             ..pb::Message::default()
         };
         pb::Event { revision, actor: "ada".into(), message: Some(message), body: Some(body), ..pb::Event::default() }

@@ -36,6 +36,7 @@ fn code(reason: Reason) -> Code {
         | Reason::RequestIdReused
         | Reason::PageTokenInvalid
         | Reason::CursorInvalid
+        | Reason::ViewTokenInvalid
         | Reason::SummaryRefused
         | Reason::RequestMalformed => Code::InvalidArgument,
         Reason::MethodUnknown | Reason::EncodingUnknown => Code::Unimplemented,

@@ -212,6 +212,29 @@ async fn messages_are_appended_listed_pinned_edited_and_rewound() {
 }
 
 #[tokio::test]
+async fn a_reply_carries_the_token_of_its_view_and_another_one_is_refused() {
+    let served = Served::start().await;
+    served.create("s").await;
+    served.append("s", vec![says(pb::Role::User, "u1", "one")]).await;
+    let ContextFrame::Header(header) = served.view("s").await.remove(0) else { panic!("no header") };
+    let reply = |token: String| {
+        let finish = Some(pb::Finish { view_token: Some(token), ..Default::default() });
+        let messages = vec![pb::NewMessage { finish, ..says(pb::Role::Assistant, "a1", "two") }];
+        pb::AppendMessagesRequest { session_id: "s".into(), messages, ..Default::default() }
+    };
+    let altered = format!("{}AAAA", header.view_token);
+    let refused = served.messages().append_messages(reply(altered)).await.expect_err("a refusal");
+    assert_eq!((refused.code(), reason(&refused).as_str()), (Code::InvalidArgument, "VIEW_TOKEN_INVALID"));
+    served.messages().append_messages(reply(header.view_token)).await.expect("an append");
+    let request = pb::GetMessageRequest { session_id: "s".into(), message_id: "a1".into() };
+    let got = served.messages().get_message(request).await.expect("the message").into_inner();
+    let message = got.message.expect("a message");
+    let given = message.given_view.expect("it is told");
+    assert_eq!((given.revision, given.view_hash, given.shortened), (header.revision, header.view_hash, false));
+    assert_eq!(message.finish.expect("it is sealed").view_token, None);
+}
+
+#[tokio::test]
 async fn an_open_message_grows_by_parts_and_drafts() {
     let served = Served::start().await;
     let mut messages = served.messages();

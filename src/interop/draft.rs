@@ -4,7 +4,7 @@ use super::REST_RECORD;
 use super::ledger::{Ledger, Line, record};
 use super::raw::{Object, quote, step};
 use super::{Entry, Format};
-use crate::model::message::{Finish, FinishReason, MessageKind, NewMessage, Role};
+use crate::model::message::{FinishReason, MessageKind, NewFinish, NewMessage, Role};
 use crate::model::part::{NewPart, PartBody};
 use crate::model::time::Timestamp;
 use serde_json::value::RawValue;
@@ -57,7 +57,7 @@ pub(super) struct Draft<'a> {
     /// The parts so far.
     pub(super) parts: Vec<NewPart>,
     /// How it ends.
-    pub(super) finish: Finish,
+    pub(super) finish: NewFinish,
     /// The model that wrote it, or empty.
     pub(super) model: String,
     /// The provider of that model, or empty.
@@ -75,7 +75,7 @@ impl<'a> Draft<'a> {
             metadata_bytes,
             role,
             parts: Vec::new(),
-            finish: Finish::default(),
+            finish: NewFinish::default(),
             model: String::new(),
             provider: String::new(),
             origin_time: None,

@@ -4,7 +4,7 @@ use super::Revision;
 use super::ids::{MessageId, SessionId};
 use super::part::{NewPart, Part};
 use super::time::Timestamp;
-use super::usage::Usage;
+use super::usage::{ModelWindow, Usage};
 
 /// Who speaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -78,19 +78,48 @@ impl FinishReason {
     }
 }
 
-/// How a message was sealed.
+/// The view that a reply was given.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GivenView {
+    /// Its revision.
+    pub revision: Revision,
+    /// Its hash.
+    pub hash: [u8; 32],
+    /// The window that it was asked for with.
+    pub window: ModelWindow,
+    /// Whether it was shortened for the call, so that it is not the session's own view.
+    pub shortened: bool,
+}
+
+/// How a message ends, as a client says it: with the token of the view that the reply was given.
+pub type NewFinish = Finish<Option<String>>;
+
+/// How a message was sealed. `View` is what is known of the view that the reply was given.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Finish {
+pub struct Finish<View = Option<GivenView>> {
     /// Why it ended; none for messages that are not replies.
     pub reason: Option<FinishReason>,
     /// The provider's own words for the reason or for the error.
     pub detail: String,
     /// What the reply cost.
     pub usage: Option<Usage>,
+    /// The view that the reply was given; none where it does not say.
+    pub view: View,
+}
+
+impl<View> Finish<View> {
+    /// The same with something else known of the view.
+    pub fn with_view<Other>(self, view: Other) -> Finish<Other> {
+        let Self { reason, detail, usage, view: _ } = self;
+        Finish { reason, detail, usage, view }
+    }
+}
+
+impl Finish {
     /// The revision of the view that the reply was given.
-    pub context_revision: Option<Revision>,
-    /// The hash of the view that the reply was given.
-    pub view_hash: Option<Vec<u8>>,
+    pub fn given_revision(&self) -> Option<Revision> {
+        self.view.as_ref().map(|view| view.revision)
+    }
 }
 
 /// A message as it is stored.
@@ -146,9 +175,10 @@ pub struct Replaced {
     pub writer: String,
 }
 
-/// A message that a client wants to append.
+/// A message that a client wants to append. `View` is what is known of the view that a reply was given: its token, as long
+/// as nobody has checked that.
 #[derive(Debug, Clone, PartialEq)]
-pub struct NewMessage {
+pub struct NewMessage<View = Option<String>> {
     /// The client's own id, unique in its session, or none. It makes the append idempotent.
     pub client_id: Option<String>,
     /// Who speaks.
@@ -158,7 +188,7 @@ pub struct NewMessage {
     /// Its first parts.
     pub parts: Vec<NewPart>,
     /// How it ends, or none to leave it open.
-    pub finish: Option<Finish>,
+    pub finish: Option<Finish<View>>,
     /// The model that wrote it, or empty.
     pub model: String,
     /// The provider of that model, or empty.
@@ -167,4 +197,13 @@ pub struct NewMessage {
     pub origin_time: Option<Timestamp>,
     /// Free JSON, kept verbatim.
     pub metadata_json: Option<String>,
+}
+
+impl NewMessage {
+    /// The same with the view that its token stands for.
+    pub fn checked(self, view: Option<GivenView>) -> NewMessage<Option<GivenView>> {
+        let Self { client_id, role, kind, parts, finish, model, provider, origin_time, metadata_json } = self;
+        let finish = finish.map(|finish| finish.with_view(view));
+        NewMessage { client_id, role, kind, parts, finish, model, provider, origin_time, metadata_json }
+    }
 }

@@ -38,7 +38,7 @@ pub enum Overflow {
 }
 
 /// Whether a reply shows that its view was too large for its provider, under a policy that does something about it.
-pub fn overflow(policy: &Policy, window: &ModelWindow, finish: &Finish) -> Option<Overflow> {
+pub fn overflow<View>(policy: &Policy, window: &ModelWindow, finish: &Finish<View>) -> Option<Overflow> {
     let reason = finish.reason.filter(|_| policy.trigger.auto)?;
     let said = overflow_errors::ProviderError { message: &finish.detail, ..Default::default() };
     if reason == FinishReason::Error {
@@ -71,10 +71,10 @@ pub fn answer(scene: Scene<'_>, reductions: &[Compaction], changed_revision: Rev
     let found = last.and_then(|reply| Some((reply, overflow(policy, window, &reply.finish)?)));
     let Some((reply, overflow)) = found else { return Answer::Nothing };
     let is_told = reply.finish.reason == Some(FinishReason::Error);
-    if !is_told && reply.finish.context_revision.unwrap_or(0) < changed_revision {
+    if !is_told && reply.finish.given_revision().unwrap_or(0) < changed_revision {
         return Answer::Nothing;
     }
-    let given = reply.finish.context_revision.unwrap_or(reply.revision);
+    let given = reply.finish.given_revision().unwrap_or(reply.revision);
     let settles = |reduction: &Compaction| {
         (reduction.request.trigger == Trigger::Overflow || overflow == Overflow::Answered)
             && reduction.state != CompactionState::Superseded
@@ -170,12 +170,18 @@ mod tests {
     use super::*;
     use crate::model::ids::SessionId;
     use crate::model::layout::{Covered, Layout};
+    use crate::model::message::GivenView;
     use crate::model::time::Timestamp;
     use crate::model::usage::Usage;
     use crate::policy::{dsl, presets};
 
     fn window() -> ModelWindow {
         ModelWindow { model: String::new(), context: 100, ..ModelWindow::default() }
+    }
+
+    /// The view of a revision, as a reply was given it.
+    fn given(revision: Revision) -> GivenView {
+        GivenView { revision, hash: [0; 32], window: window(), shortened: false }
     }
 
     fn policy(auto: bool, silent_overflow: bool) -> Policy {
@@ -266,10 +272,10 @@ mod tests {
 
     #[test]
     fn a_failure_is_answered_once_for_each_request_and_each_view() {
-        let failed = |context_revision| Finish {
+        let failed = |at: Option<Revision>| Finish {
             reason: Some(FinishReason::Error),
             detail: "prompt is too long".to_owned(),
-            context_revision,
+            view: at.map(given),
             ..Finish::default()
         };
         let plain = Layout::default();
@@ -291,9 +297,9 @@ mod tests {
 
     #[test]
     fn what_was_answered_all_the_same_is_settled_by_any_reduction_and_told_of_once() {
-        let given = |reason, context_revision| Finish { context_revision, ..finished(reason, 200, 0) };
-        let read = |at| given(FinishReason::Stop, at);
-        let full = |at| given(FinishReason::Length, at);
+        let reply = |reason, at: Option<Revision>| Finish { view: at.map(given), ..finished(reason, 200, 0) };
+        let read = |at| reply(FinishReason::Stop, at);
+        let full = |at| reply(FinishReason::Length, at);
         let plain = Layout::default();
         let done = [(100, 200, CompactionState::Done)];
         check(read(None), &plain, &[], Answer::Relief(Overflow::Answered));

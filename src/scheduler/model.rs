@@ -234,7 +234,7 @@ impl World {
             metadata_json: None,
         };
         let weight = Weight { tokens: 10, output_tokens: 10, routine_count: 1 };
-        let message = Weighed { message, weight, counted: None, whole_view: true, overflow: false };
+        let message = Weighed { message, weight, counted: None, overflow: false };
         let key = self.sessions[session];
         let receipt = self.store.append(key, Caller::default(), None, rule(), vec![message]).await.expect("appended");
         self.output_tokens[session] += 10;

@@ -14,7 +14,7 @@ use crate::limits;
 use crate::model::Revision;
 use crate::model::event::EventBody;
 use crate::model::ids::{MessageId, PartId};
-use crate::model::message::{Finish, FinishReason, MessageKind, NewMessage, Role};
+use crate::model::message::{Finish, FinishReason, GivenView, MessageKind, NewMessage, Role};
 use crate::model::part::{NewPart, Part, PartBody, are_notes};
 use sqlx::Row as _;
 use sqlx::sqlite::SqliteRow;
@@ -34,13 +34,11 @@ pub struct Weight {
 /// A message that a client appends, with what it weighs.
 pub struct Weighed {
     /// The message.
-    pub message: NewMessage,
+    pub message: NewMessage<Option<GivenView>>,
     /// What it weighs.
     pub weight: Weight,
     /// The counts to keep of it, if it is sealed and the policy's counting is worth keeping.
     pub counted: Option<Counted>,
-    /// Whether its usage, if it has any, is of a view that was not shortened for it.
-    pub whole_view: bool,
     /// Whether it tells that its view was too large.
     pub overflow: bool,
 }
@@ -50,8 +48,6 @@ pub struct Weighed {
 pub struct Seal {
     /// What the client said.
     pub finish: Finish,
-    /// Whether its usage, if it has any, is of a view that was not shortened for it.
-    pub whole_view: bool,
     /// Whether it tells that its view was too large.
     pub overflow: bool,
 }
@@ -70,13 +66,13 @@ pub(crate) struct Append {
 #[derive(Clone)]
 pub(crate) struct AppendMessage {
     /// The message as the client sent it, for comparing with one that is there already.
-    pub(crate) original: NewMessage,
+    pub(crate) original: NewMessage<Option<GivenView>>,
     pub(crate) input: MessageInput,
     pub(crate) weight: Weight,
     /// The counts to keep of it.
     pub(crate) counted: Option<Counted>,
-    /// Whether its usage is of a view that was not shortened for it.
-    pub(crate) whole_view: bool,
+    /// The running total at the revision of the view that it was given, where that matters.
+    pub(crate) seen: Option<i64>,
     /// Whether it tells that its view was too large.
     pub(crate) overflow: bool,
 }
@@ -129,6 +125,8 @@ const SELECT_INHERITED: &str = "select m.client_id, m.public_id from segment s c
      join message m on m.session_id = s.owner_id and m.client_id = wanted.value \
      where s.session_id = $1 and s.has_messages = 1 and m.revision between s.first_revision and s.last_revision \
      and m.sealed_revision <= s.last_revision";
+const SELECT_TOTAL: &str = "select appended_tokens from event where session_id = $1 and revision <= $2 \
+     order by revision desc limit 1";
 const SELECT_DRAFTS: &str = "select public_id, kind, body, client_id from draft where message_id = $1 order by id";
 const DELETE_DRAFTS: &str = "delete from draft where message_id = $1";
 const DELETE_DRAFT: &str = "delete from draft where message_id = $1 and public_id = $2";
@@ -137,7 +135,7 @@ const SEAL: &str = "update message set sealed_revision = $2, seal = $3 where id 
 /// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
 pub(crate) const STATEMENTS: &[&str] =
-    &[SELECT_REQUEST, SELECT_CLIENTS, SELECT_INHERITED, SELECT_DRAFTS, DELETE_DRAFTS, DELETE_DRAFT, SEAL];
+    &[SELECT_REQUEST, SELECT_CLIENTS, SELECT_INHERITED, SELECT_TOTAL, SELECT_DRAFTS, DELETE_DRAFTS, DELETE_DRAFT, SEAL];
 
 /// The kept answer to a request that was seen before, if it was.
 pub(crate) async fn answered(tx: &mut Tx<'_>, key: i64, caller: &Caller) -> Result<Option<Receipt>> {
@@ -209,7 +207,7 @@ async fn taken(tx: &mut Tx<'_>, key: i64, messages: &[AppendMessage]) -> Result<
 }
 
 /// Whether a stored message is what the client sends again.
-async fn same(tx: &mut Tx<'_>, key: i64, id: Uuid, sent: &NewMessage) -> Result<bool> {
+async fn same(tx: &mut Tx<'_>, key: i64, id: Uuid, sent: &NewMessage<Option<GivenView>>) -> Result<bool> {
     tx.flush().await?;
     let stored = messages::by_public_id(tx.conn, key, MessageId(id)).await?;
     let head = stored.role == sent.role && stored.kind == sent.kind && stored.model == sent.model;
@@ -259,9 +257,11 @@ impl Append {
         if let Some(receipt) = admitted(tx, key, &self.caller, self.expected_revision).await? {
             return again(tx, key, receipt);
         }
-        let head = tx.loaded(key)?;
-        for finish in self.messages.iter().filter_map(|message| message.input.finish.as_ref()) {
-            head.check_context(finish.context_revision)?;
+        for message in &mut self.messages {
+            message.seen = match &message.input.finish {
+                Some(finish) => seen(tx, key, finish).await?,
+                None => None,
+            };
         }
         let taken = taken(tx, key, &self.messages).await?;
         name_calls(tx, key, &taken, &mut self.messages).await?;
@@ -301,9 +301,31 @@ async fn settle_calls(tx: &mut Tx<'_>, key: i64, caller: &Caller, message: &mut 
     Ok(())
 }
 
+/// The running total at the revision of the view that a reply was given: what came behind that is estimated on top of what
+/// the reply reports. None where the usage does not count, or the reply does not say. It is read before the mutation, whose
+/// rows are not to be written in part.
+async fn seen(tx: &mut Tx<'_>, key: i64, finish: &Finish) -> Result<Option<i64>> {
+    let head = tx.loaded(key)?;
+    head.check_view(finish.view.as_ref())?;
+    let Some(view) = finish.view.as_ref().filter(|_| finish.usage.is_some()) else { return Ok(None) };
+    if view.revision == head.revision {
+        return Ok(Some(head.appended_tokens));
+    }
+    if view.shortened || view.revision < head.reduction_revision {
+        return Ok(None);
+    }
+    tx.flush().await?;
+    let query = sqlx::query_scalar(SELECT_TOTAL).bind(key).bind(view.revision);
+    Ok(query.fetch_optional(&mut *tx.conn).await?.flatten())
+}
+
 fn append_one(tx: &mut Tx<'_>, key: i64, caller: &Caller, rule: &Rule, message: AppendMessage) -> Result<Uuid> {
-    let AppendMessage { original, input, weight, counted, whole_view, overflow } = message;
+    let AppendMessage { original, input, weight, counted, seen, overflow } = message;
     let finish = input.finish.clone();
+    if original.kind == MessageKind::Normal {
+        // Before its event, which keeps the running total.
+        tx.loaded(key)?.weigh(weight.tokens, weight.output_tokens, weight.routine_count);
+    }
     let (id, _) = tx.message(key, caller, input)?;
     if let Some(counted) = counted {
         tx.counted(MessageId(id), counted);
@@ -311,7 +333,6 @@ fn append_one(tx: &mut Tx<'_>, key: i64, caller: &Caller, rule: &Rule, message: 
     let now = tx.now;
     if original.kind == MessageKind::Normal {
         let head = tx.loaded(key)?;
-        head.weigh(weight.tokens, weight.output_tokens, weight.routine_count);
         head.view_count += 1;
         // A failure says nothing: whoever waits for an answer waits on.
         if original.role == Role::Assistant
@@ -327,7 +348,7 @@ fn append_one(tx: &mut Tx<'_>, key: i64, caller: &Caller, rule: &Rule, message: 
             }
         }
         if let Some(finish) = finish {
-            let reply = Reply { id: MessageId(id), finish: &finish, own_tokens: weight.tokens, whole_view };
+            let reply = Reply { id: MessageId(id), finish: &finish, own_tokens: weight.tokens, seen };
             record_usage(tx, key, caller, rule, &reply)?;
         }
         let head = tx.loaded(key)?;
@@ -345,17 +366,17 @@ struct Reply<'a> {
     finish: &'a Finish,
     /// What it weighs itself.
     own_tokens: i64,
-    /// Whether it answers a view that was not shortened for it.
-    whole_view: bool,
+    /// The running total at the revision of its view, where that is known.
+    seen: Option<i64>,
 }
 
 /// Takes over a reply's usage, with an event that says whether it counts.
 fn record_usage(tx: &mut Tx<'_>, key: i64, caller: &Caller, rule: &Rule, reply: &Reply<'_>) -> Result<()> {
-    let Reply { id, finish, own_tokens, whole_view } = *reply;
+    let Reply { id, finish, own_tokens, seen } = *reply;
     let Some(usage) = finish.usage else { return Ok(()) };
     let now = tx.now;
     let head = tx.loaded(key)?;
-    let trusted = whole_view && head.take_usage(rule.tokens_of(&usage), finish.context_revision, own_tokens);
+    let trusted = head.take_usage(rule.tokens_of(&usage), finish.view.as_ref(), seen, own_tokens);
     head.judge(rule, now);
     let body = EventBody::UsageRecorded {
         message: id,
@@ -607,7 +628,7 @@ impl FinishMessage {
             return again(tx, key, receipt);
         }
         let row = open_message(tx, key, self.message).await?;
-        tx.loaded(key)?.check_context(self.seal.finish.context_revision)?;
+        let seen = seen(tx, key, &self.seal.finish).await?;
         let drafts = drafts(tx, row).await?;
         if !drafts.is_empty() {
             sqlx::query(DELETE_DRAFTS).bind(row).execute(&mut *tx.conn).await?;
@@ -623,8 +644,8 @@ impl FinishMessage {
         tx.event(key, &self.caller, &body, &digest)?;
         let open = tx.loaded(key)?.open.remove(&self.message.0);
         let own = open.map_or(0, |open| open.tokens);
-        let Seal { finish, whole_view, overflow } = &self.seal;
-        let reply = Reply { id: self.message, finish, own_tokens: own, whole_view: *whole_view };
+        let Seal { finish, overflow } = &self.seal;
+        let reply = Reply { id: self.message, finish, own_tokens: own, seen };
         record_usage(tx, key, &self.caller, &self.rule, &reply)?;
         let now = tx.now;
         let head = tx.loaded(key)?;
@@ -642,9 +663,9 @@ impl FinishMessage {
 
 /// Encodes what a client wants to append, in the client's own time rather than the writer's.
 pub(crate) fn encode(new: Weighed, actor: &str) -> AppendMessage {
-    let Weighed { message, weight, counted, whole_view, overflow } = new;
+    let Weighed { message, weight, counted, overflow } = new;
     let input = MessageInput::from_client(&message, actor, weight.tokens);
-    AppendMessage { input, original: message, weight, counted, whole_view, overflow }
+    AppendMessage { input, original: message, weight, counted, seen: None, overflow }
 }
 
 /// Encodes a part that a client wants to append.

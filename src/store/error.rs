@@ -33,6 +33,14 @@ pub enum Error {
         /// The newest there is.
         newest: Revision,
     },
+    /// The view of a token is from behind the session's newest revision.
+    #[error("the view token is for revision {revision}, and the session's newest is {newest}")]
+    ViewTokenInvalid {
+        /// The view's revision.
+        revision: Revision,
+        /// The newest there is.
+        newest: Revision,
+    },
     /// The request id was used for another payload.
     #[error("request id {request_id:?} was used for another request")]
     RequestIdReused {

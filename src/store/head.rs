@@ -5,12 +5,13 @@ use super::error::{Error, Kind, Result};
 use super::lineage::Reader;
 use crate::limits;
 use crate::model::ids::{CompactionId, SessionId};
+use crate::model::message::GivenView;
 use crate::model::session::SessionState;
 use crate::model::time::Timestamp;
 use crate::model::usage::{ModelWindow, Reading, Usage};
 use crate::model::{Revision, Seq};
 use sqlx::{Row as _, SqliteConnection};
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use uuid::Uuid;
 
 /// Names a session inside the store.
@@ -131,9 +132,6 @@ pub(crate) struct OpenMessage {
     pub(crate) bytes: i64,
 }
 
-/// How many running totals a head remembers, to tie usage to the view it was measured on.
-const TOTALS_MAX: usize = 256;
-
 /// What a session's events add up to.
 #[derive(Debug, Clone)]
 pub(crate) struct Head {
@@ -193,8 +191,6 @@ pub(crate) struct Head {
     /// The view has outgrown its window under a live reduction, which then does not rest any longer.
     pub(crate) ends_rest: bool,
     pub(crate) open: HashMap<Uuid, OpenMessage>,
-    /// `(revision, appended_tokens)` of the last changes. Memory only: after a restart usage is tied to its own place.
-    pub(crate) totals: VecDeque<(Revision, i64)>,
 }
 
 const SELECT: &str = "select id, public_id, fork_revision, title, state, metadata_json, window, revision, \
@@ -292,7 +288,6 @@ impl Head {
             ends_rest: false,
             live_job: live.map(|id| codec::uuid(&id).map(CompactionId)).transpose()?,
             open,
-            totals: VecDeque::new(),
         })
     }
 
@@ -359,11 +354,11 @@ impl Head {
         }
     }
 
-    /// Refuses the revision of a view that nobody can have been given.
-    pub(crate) fn check_context(&self, revision: Option<Revision>) -> Result<()> {
-        match revision {
-            Some(revision) if !(0..=self.revision).contains(&revision) => {
-                Err(Error::RevisionOutOfRange { revision, newest: self.revision })
+    /// Refuses a view that nobody can have been given: its token is from a later state of the store than this one.
+    pub(crate) fn check_view(&self, view: Option<&GivenView>) -> Result<()> {
+        match view {
+            Some(view) if !(0..=self.revision).contains(&view.revision) => {
+                Err(Error::ViewTokenInvalid { revision: view.revision, newest: self.revision })
             }
             _ => Ok(()),
         }
@@ -383,24 +378,17 @@ impl Head {
         self.routine_count += routine_count;
     }
 
-    /// Remembers the running total at the newest revision.
-    pub(crate) fn note_total(&mut self) {
-        if self.totals.len() == TOTALS_MAX {
-            self.totals.pop_front();
-        }
-        self.totals.push_back((self.revision, self.appended_tokens));
-    }
-
-    /// Takes over what a reply reports, if its view is not stale. `own` is what the reply itself weighs.
+    /// Takes over what a reply reports, if its view is whole and not stale. `seen` is the running total at the view's
+    /// revision, where it is known; `own` is what the reply itself weighs.
     ///
     /// Usage is tied to the view that the reply was given: what others wrote since then is estimated on top of it.
-    pub(crate) fn take_usage(&mut self, tokens: i64, context_revision: Option<Revision>, own: i64) -> bool {
-        if context_revision.unwrap_or(0) < self.reduction_revision || tokens <= 0 {
+    pub(crate) fn take_usage(&mut self, tokens: i64, view: Option<&GivenView>, seen: Option<i64>, own: i64) -> bool {
+        let is_whole = view.is_none_or(|view| !view.shortened);
+        let is_current = view.map_or(0, |view| view.revision) >= self.reduction_revision;
+        if !is_whole || !is_current || tokens <= 0 {
             return false;
         }
-        let seen = context_revision
-            .and_then(|revision| self.totals.iter().rev().find(|(at, _)| *at <= revision))
-            .map_or(self.appended_tokens - own, |(_, total)| *total);
+        let seen = seen.unwrap_or(self.appended_tokens - own);
         self.usage_tokens = Some(tokens);
         self.usage_at = seen + own;
         // What is less than the overhead shows that the overhead has become smaller.

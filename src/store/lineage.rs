@@ -69,11 +69,17 @@ const SEGMENT_AT: &str = "select owner_id, first_revision, last_revision from se
      where session_id = $1 and first_revision <= $2 order by first_revision desc limit 1";
 const SEGMENTS: &str = "select owner_id, first_revision, last_revision, has_messages from segment \
      where session_id = $1 order by first_revision";
+// The direct parent may own nothing of what is shared.
+const SHARED: &str = "select max(last) from (\
+     select s.fork_revision as last from session s join session p on p.id = s.fork_id \
+     where s.id = $1 and p.public_id = $2 \
+     union all select g.last_revision from segment g join session o on o.id = g.owner_id \
+     where g.session_id = $1 and o.public_id = $2)";
 
 /// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
 pub(crate) const STATEMENTS: &[&str] =
-    &[SELECT_BY_ID, SELECT_BY_CLIENT, SELECT_BY_KEY, SEGMENT_FROM, SEGMENT_BEFORE, SEGMENT_AT, SEGMENTS];
+    &[SELECT_BY_ID, SELECT_BY_CLIENT, SELECT_BY_KEY, SEGMENT_FROM, SEGMENT_BEFORE, SEGMENT_AT, SEGMENTS, SHARED];
 
 /// Finds a session by its id or its client's id.
 pub(crate) async fn find(reader: &mut Reader<'_>, id: &str) -> Result<Lineage> {
@@ -183,6 +189,12 @@ impl Lineage {
             Err(error) => Err(error),
         }
     }
+}
+
+/// The last revision that a session's history shares with one that it was forked from, directly or not.
+pub(crate) async fn shared_with(reader: &mut Reader<'_>, key: i64, other: SessionId) -> Result<Option<Revision>> {
+    let row = reader.one(sqlx::query(SHARED).bind(key).bind(other.0.as_bytes().to_vec())).await?;
+    row.map_or(Ok(None), |row| Ok(row.try_get(0)?))
 }
 
 /// The id of a session by its key.

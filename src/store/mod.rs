@@ -97,6 +97,7 @@ struct Shared {
     writer: WriterHandle,
     readers: SqlitePool,
     id: Uuid,
+    view_key: [u8; 32],
     durability: Durability,
     head_seq: watch::Receiver<Seq>,
     health: Arc<Health>,
@@ -134,6 +135,11 @@ impl Store {
     /// The store's id; cursors name it.
     pub fn id(&self) -> Uuid {
         self.shared.id
+    }
+
+    /// The key of the store's view tokens, which leaves the process in no answer.
+    pub fn view_key(&self) -> &[u8; 32] {
+        &self.shared.view_key
     }
 
     /// What an acknowledged write survives.
@@ -223,6 +229,12 @@ impl Store {
             Ok((session, policy))
         })
         .await
+    }
+
+    /// The last revision that a session's history shares with another session that it was forked from, directly or not;
+    /// none where it was not.
+    pub async fn shared_with(&self, session: SessionKey, other: SessionId) -> Result<Option<Revision>> {
+        self.reading(async |reader| lineage::shared_with(reader, session.0, other).await).await
     }
 
     /// A session's id.

@@ -62,6 +62,7 @@ const MIGRATIONS: &[(i64, &str, &str)] = &[
     (20_261_204_000_004, "late_seals", include_str!("../../migrations/20261204000004_late_seals.sql")),
     (20_261_206_000_001, "window", include_str!("../../migrations/20261206000001_window.sql")),
     (20_261_206_000_002, "own_window", include_str!("../../migrations/20261206000002_own_window.sql")),
+    (20_261_206_000_003, "view_token", include_str!("../../migrations/20261206000003_view_token.sql")),
 ];
 
 /// The migrations as sqlx wants them.
@@ -170,7 +171,7 @@ impl Store {
         failpoint::reach("migrated");
         files::sync_directory(&held, &directory)?;
         ahead::settle(&mut conn, &clock).await?;
-        let id = store_id(&mut conn, &clock).await?;
+        let (id, view_key) = identity(&mut conn, &clock).await?;
         let readers = SqlitePoolOptions::new()
             .max_connections(limits::READERS)
             // Opened now: when they are needed, there may be no descriptors left.
@@ -188,6 +189,7 @@ impl Store {
             writer: handle,
             readers,
             id,
+            view_key,
             durability,
             head_seq,
             health,
@@ -208,12 +210,18 @@ impl Store {
     }
 }
 
-async fn store_id(conn: &mut SqliteConnection, clock: &Clock) -> Result<uuid::Uuid> {
-    sqlx::query("insert into store (id, public_id, create_time) values (1, $1, $2) on conflict (id) do nothing")
+/// The store's id, and the key of its view tokens; both are made the first time.
+async fn identity(conn: &mut SqliteConnection, clock: &Clock) -> Result<(uuid::Uuid, [u8; 32])> {
+    const INSERT: &str =
+        "insert into store (id, public_id, create_time, secret) values (1, $1, $2, $3) on conflict (id) do nothing";
+    let secret: [u8; 32] = rand::random();
+    sqlx::query(INSERT)
         .bind(fresh_id().as_bytes().to_vec())
         .bind(clock.now().0)
+        .bind(secret.to_vec())
         .execute(&mut *conn)
         .await?;
-    let id: Vec<u8> = sqlx::query_scalar("select public_id from store where id = 1").fetch_one(conn).await?;
-    super::codec::uuid(&id)
+    let (id, secret): (Vec<u8>, Vec<u8>) =
+        sqlx::query_as("select public_id, secret from store where id = 1").fetch_one(conn).await?;
+    Ok((super::codec::uuid(&id)?, blake3::derive_key("longhand 2026-12-06 view tokens", &secret)))
 }

@@ -11,7 +11,7 @@ use super::jobs;
 use crate::clock::fresh_id;
 use crate::model::event::EventBody;
 use crate::model::ids::MessageId;
-use crate::model::message::{Finish, MessageKind, NewMessage, Role};
+use crate::model::message::{Finish, GivenView, MessageKind, NewMessage, Role};
 use crate::model::part::PartBody;
 use crate::model::time::Timestamp;
 use crate::model::{Revision, Seq};
@@ -58,6 +58,8 @@ struct EventRow {
     body: Vec<u8>,
     digest: [u8; 32],
     hash: [u8; 32],
+    /// The session's running total of estimates.
+    appended_tokens: i64,
 }
 
 struct MessageRow {
@@ -122,7 +124,7 @@ pub(crate) struct MessageInput {
 
 impl MessageInput {
     /// Encodes what a client wants to append. Done before the writer is asked, in the caller's own time.
-    pub(crate) fn from_client(message: &NewMessage, actor: &str, tokens: i64) -> Self {
+    pub(crate) fn from_client(message: &NewMessage<Option<GivenView>>, actor: &str, tokens: i64) -> Self {
         Self {
             public_id: fresh_id(),
             client_id: message.client_id.clone(),
@@ -275,7 +277,7 @@ impl<'a> Tx<'a> {
         if body.changes_history() {
             head.history_revision = head.revision;
         }
-        let revision = head.revision;
+        let (revision, appended_tokens) = (head.revision, head.appended_tokens);
         self.counters.next_seq += 1;
         self.rows.events.push(EventRow {
             seq,
@@ -289,6 +291,7 @@ impl<'a> Tx<'a> {
             body: codec::encode_event(body),
             digest: digest.finish(),
             hash: chain::GENESIS,
+            appended_tokens,
         });
         Ok(revision)
     }
@@ -437,7 +440,6 @@ impl<'a> Tx<'a> {
             );
             head.chain_hash = row.hash;
         }
-        head.note_total();
         receipt.revision = head.revision;
         receipt.seq = self.rows.events[start..].last().map_or(self.counters.next_seq - 1, |row| row.seq);
         if let Some(request) = &caller.request {
@@ -562,7 +564,7 @@ async fn insert_events(conn: &mut SqliteConnection, rows: Vec<EventRow>) -> Resu
     while rows.peek().is_some() {
         let mut query = QueryBuilder::<Sqlite>::new(
             "insert into event (seq, session_id, revision, kind, ends_mutation, time, actor, request_id, body, \
-             digest, hash) ",
+             digest, hash, appended_tokens) ",
         );
         query.push_values(rows.by_ref().take(ROWS_PER_STATEMENT), |mut values, row| {
             values
@@ -576,7 +578,8 @@ async fn insert_events(conn: &mut SqliteConnection, rows: Vec<EventRow>) -> Resu
                 .push_bind(row.request_id)
                 .push_bind(row.body)
                 .push_bind(row.digest.to_vec())
-                .push_bind(row.hash.to_vec());
+                .push_bind(row.hash.to_vec())
+                .push_bind(row.appended_tokens);
         });
         query.build().execute(&mut *conn).await?;
     }

@@ -141,7 +141,7 @@ async fn no_preset_loops_when_the_overhead_alone_fills_the_window() {
             reply[0].finish = Some(Finish {
                 reason: Some(FinishReason::Stop),
                 usage: Some(Usage { input: view.estimated_tokens + 20_000, ..Usage::default() }),
-                context_revision: Some(view.revision),
+                view: Some(view.token),
                 ..Finish::default()
             });
             test.app.append(&session, reply, None, None, Caller::default()).await.expect("appended");

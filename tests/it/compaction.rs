@@ -484,12 +484,12 @@ async fn undo_pops_the_newest_reduction() {
     check_ends(&test).await;
 }
 
-fn reply(usage: i64, context_revision: Option<i64>) -> Vec<longhand::model::message::NewMessage> {
+fn reply(usage: i64, view: Option<String>) -> Vec<longhand::model::message::NewMessage> {
     let mut messages = conversation("a \"so be it\"");
     messages[0].finish = Some(Finish {
         reason: Some(FinishReason::Stop),
         usage: Some(Usage { input: usage, output: 10, ..Usage::default() }),
-        context_revision,
+        view,
         ..Finish::default()
     });
     messages
@@ -501,24 +501,24 @@ async fn usage_of_a_view_that_was_reduced_since_is_not_trusted() {
     let test = TestApp::with(script.clone()).await;
     let session = small(&test).await;
     let mut watch = test.watch().await;
-    let seen = test.context(&session).await.revision;
+    let seen = test.context(&session).await.token;
     // The figures of a view that is still the view count, whatever the estimate says.
     let app = &test.app;
     let appended =
-        app.append(&session, reply(5_600, Some(seen)), None, None, Caller::default()).await.expect("appended");
+        app.append(&session, reply(5_600, Some(seen.clone())), None, None, Caller::default()).await.expect("appended");
     assert_eq!((appended.fill.context_tokens, appended.fill.due), (5_610, true));
     watch.wait_for(EventKind::Compacted).await;
     test.settled().await;
-    for context_revision in [Some(seen), None] {
-        let appended = app.append(&session, reply(5_600, context_revision), None, None, Caller::default()).await;
+    for view in [Some(seen), None] {
+        let appended = app.append(&session, reply(5_600, view.clone()), None, None, Caller::default()).await;
         let fill = appended.expect("appended").fill;
-        assert!(!fill.due && fill.context_tokens < 5_000, "{context_revision:?}: {fill:?}");
+        assert!(!fill.due && fill.context_tokens < 5_000, "{view:?}: {fill:?}");
         let told = watch.wait_for(EventKind::UsageRecorded).await;
         assert!(matches!(told.body, EventBody::UsageRecorded { trusted: false, due: false, .. }), "{told:?}");
     }
     test.settled().await;
     assert_eq!(test.number("select count(*) from job").await, 1);
-    let seen = test.context(&session).await.revision;
+    let seen = test.context(&session).await.token;
     let fresh = app.append(&session, reply(5_600, Some(seen)), None, None, Caller::default()).await.expect("appended");
     assert!(fresh.fill.due);
     check_ends(&test).await;

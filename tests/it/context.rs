@@ -228,8 +228,7 @@ async fn usage_of_a_shortened_view_says_nothing_about_the_whole_one() {
     };
     let finish = |view: &Context| Finish {
         usage: Some(Usage { input: 900, output: 10, ..Usage::default() }),
-        context_revision: Some(view.revision),
-        view_hash: Some(view.hash.to_vec()),
+        view: Some(view.token.clone()),
         ..Finish::default()
     };
     let short = ask(&test, &session, shorten()).await;

@@ -7,7 +7,7 @@ use longhand::app::sessions::{ForkPoint, SessionChange};
 use longhand::model::compaction::{CompactionKind, Trigger};
 use longhand::model::event::{EventBody, EventKind};
 use longhand::model::layout::OmitReason;
-use longhand::model::message::{Finish, FinishReason, Message, MessageKind, NewMessage};
+use longhand::model::message::{FinishReason, Message, MessageKind, NewFinish, NewMessage};
 use longhand::model::part::PartBody;
 use longhand::store::Caller;
 
@@ -173,8 +173,8 @@ async fn a_request_that_was_too_large_is_replayed_without_its_media_at_its_place
     assert_eq!(test.findings().await, []);
 }
 
-fn failure(detail: &str) -> Finish {
-    Finish { reason: Some(FinishReason::Error), detail: detail.to_owned(), ..Finish::default() }
+fn failure(detail: &str) -> NewFinish {
+    NewFinish { reason: Some(FinishReason::Error), detail: detail.to_owned(), ..NewFinish::default() }
 }
 
 fn failed(name: &str, detail: &str) -> Vec<NewMessage> {

@@ -23,7 +23,7 @@ async fn reply(test: &TestApp, session: &str, name: &str, overhead: i64) -> NewM
     messages[0].finish = Some(Finish {
         reason: Some(FinishReason::Stop),
         usage: Some(Usage { input: view.estimated_tokens + overhead, output: 5, ..Usage::default() }),
-        context_revision: Some(view.revision),
+        view: Some(view.token),
         ..Finish::default()
     });
     messages.remove(0)

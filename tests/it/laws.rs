@@ -261,7 +261,7 @@ impl World {
             kind,
             parts: parts.into_iter().map(|part| (revision, part)).collect(),
             sealed: finish.is_some().then_some(revision),
-            finish: finish.unwrap_or_default(),
+            finish: finish.unwrap_or_default().with_view(None),
             placed: None,
             original: id,
         });
@@ -315,7 +315,7 @@ impl World {
                 let id = written.id.to_string();
                 let sealed =
                     self.test.app.finish_message(&session.id, &id, finish.clone(), None, Caller::default()).await?;
-                (written.sealed, written.finish) = (Some(sealed.revision), finish);
+                (written.sealed, written.finish) = (Some(sealed.revision), finish.with_view(None));
             }
             Step::Entry => {
                 let record = Record { kind: "entry".to_owned(), data: "{}".to_owned() };
@@ -358,7 +358,7 @@ impl World {
         let finish = Finish { reason: Some(FinishReason::Stop), ..Finish::default() };
         let id = written.id.to_string();
         let sealed = self.test.app.finish_message(&session.id, &id, finish.clone(), None, Caller::default()).await?;
-        (written.sealed, written.finish) = (Some(sealed.revision), finish);
+        (written.sealed, written.finish) = (Some(sealed.revision), finish.with_view(None));
         Ok(())
     }
 

@@ -49,3 +49,4 @@ mod tamper;
 mod terminal;
 mod tidy;
 mod undo;
+mod usage;

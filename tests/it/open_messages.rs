@@ -49,7 +49,7 @@ async fn a_reply_grows_from_drafts_and_parts_and_is_sealed() {
     let sealed = test.app.finish_message(&session, "a1", finish.clone(), None, Caller::default()).await;
     assert_eq!(sealed.expect("sealed").fill.context_tokens, 107);
     let (message, drafts) = test.app.get_message(&session, "a1").await.expect("the message");
-    assert_eq!((message.finish, drafts), (finish, Vec::new()));
+    assert_eq!((message.finish, drafts), (finish.with_view(None), Vec::new()));
     assert_eq!(message.parts[0].metadata_json.as_deref(), Some("{\"n\":1}"));
     let kinds: Vec<&str> = message.parts.iter().map(|part| part.body.kind()).collect();
     assert_eq!(kinds, ["text", "tool_call"]);

@@ -118,7 +118,7 @@ fn stored(entries: &[interop::Entry]) -> Vec<Message> {
             kind: message.kind,
             parts: parts.collect(),
             sealed_revision: Some(revision),
-            finish: message.finish.clone().unwrap_or_default(),
+            finish: message.finish.clone().unwrap_or_default().with_view(None),
             model: String::new(),
             provider: String::new(),
             create_time: longhand::model::time::Timestamp(0),

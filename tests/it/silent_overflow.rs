@@ -4,7 +4,7 @@ use crate::support::{TestApp, conversation, shown, turns, window, with_image};
 use longhand::app::sessions::{NewSession, SessionChange};
 use longhand::model::compaction::Trigger;
 use longhand::model::event::{EventBody, EventKind};
-use longhand::model::message::{Finish, FinishReason, NewMessage};
+use longhand::model::message::{FinishReason, NewFinish, NewMessage};
 use longhand::model::usage::Usage;
 use longhand::store::Caller;
 
@@ -29,12 +29,12 @@ async fn session(test: &TestApp, override_json: &str) -> String {
 }
 
 /// How a reply ended that was given so many tokens and wrote so many.
-fn end(reason: FinishReason, input: i64, output: i64) -> Finish {
+fn end(reason: FinishReason, input: i64, output: i64) -> NewFinish {
     let usage = Usage { input: input - 100, cache_read: 100, output, ..Usage::default() };
-    Finish { reason: Some(reason), usage: Some(usage), ..Finish::default() }
+    NewFinish { reason: Some(reason), usage: Some(usage), ..NewFinish::default() }
 }
 
-fn reply(name: &str, finish: Finish) -> Vec<NewMessage> {
+fn reply(name: &str, finish: NewFinish) -> Vec<NewMessage> {
     let mut reply = conversation(&format!("{name} \"so be it\""));
     reply[0].finish = Some(finish);
     reply
@@ -111,8 +111,8 @@ async fn one_request_has_its_overflow_answered_once() {
     test.append(&session, "u9 \"and now?\"").await;
     let say = async |name: &str, reason, output| {
         // It was given the view of now.
-        let context_revision = Some(test.revision(&session).await);
-        let finish = Finish { context_revision, ..end(reason, WINDOW + 1, output) };
+        let view = Some(test.context(&session).await.token);
+        let finish = NewFinish { view, ..end(reason, WINDOW + 1, output) };
         test.app.append(&session, reply(name, finish), None, None, Caller::default()).await.expect("appended");
         told(&test).await
     };
@@ -147,8 +147,8 @@ async fn a_request_that_was_answered_all_the_same_is_not_replayed() {
         test.app.update_session(&session, looks, Caller::default()).await.expect("a policy");
         test.settled().await;
         // Another policy makes another picture: usage counts when the reply says which one it was given.
-        let context_revision = Some(test.revision(&session).await);
-        let finish = Finish { context_revision, ..finish };
+        let view = Some(test.context(&session).await.token);
+        let finish = NewFinish { view, ..finish };
         let messages = reply("a90", finish.clone());
         test.app.append(&session, messages, None, None, Caller::default()).await.expect("appended");
         let (began, _) = told(&test).await;
@@ -162,13 +162,13 @@ async fn a_request_that_was_answered_all_the_same_is_not_replayed() {
 async fn usage_of_a_view_from_before_a_change_is_no_overflow() {
     let test = TestApp::start().await;
     let session = session(&test, "").await;
-    let seen = test.revision(&session).await;
+    let seen = test.context(&session).await.token;
     test.app.rewind(&session, "u5", None, Caller::default()).await.expect("rewound");
-    for context_revision in [Some(seen), None] {
-        let finish = Finish { context_revision, ..end(FinishReason::Stop, WINDOW + 1, 9) };
-        let messages = reply(&format!("a{}", 90 + context_revision.map_or(1, |_| 2)), finish);
+    for (number, view) in [(91, Some(seen)), (92, None)] {
+        let finish = NewFinish { view, ..end(FinishReason::Stop, WINDOW + 1, 9) };
+        let messages = reply(&format!("a{number}"), finish);
         test.app.append(&session, messages, None, None, Caller::default()).await.expect("appended");
-        assert_eq!(told(&test).await, (Vec::new(), Vec::new()), "{context_revision:?}");
+        assert_eq!(told(&test).await, (Vec::new(), Vec::new()));
     }
 }
 
@@ -182,8 +182,8 @@ async fn a_rung_that_asks_first_is_asked_for_here_too() {
     let asks = SessionChange { policy_override_json: Some(policy.to_owned()), ..SessionChange::default() };
     test.app.update_session(&session, asks, Caller::default()).await.expect("a policy");
     let mut watch = test.watch().await;
-    let context_revision = Some(test.revision(&session).await);
-    let finish = Finish { context_revision, ..end(FinishReason::Stop, WINDOW + 1, 9) };
+    let view = Some(test.context(&session).await.token);
+    let finish = NewFinish { view, ..end(FinishReason::Stop, WINDOW + 1, 9) };
     test.app.append(&session, reply("a90", finish), None, None, Caller::default()).await.expect("appended");
     watch.wait_for(EventKind::CompactionProposed).await;
     assert_eq!(watch.count(EventKind::CompactionStarted), 0, "nobody has agreed");

@@ -110,8 +110,7 @@ impl Agent {
         let finish = pb::Finish {
             reason: reason.into(),
             usage: Some(usage),
-            context_revision: Some(header.revision),
-            view_hash: Some(header.view_hash.clone()),
+            view_token: Some(header.view_token.clone()),
             ..pb::Finish::default()
         };
         self.played.views.push(self.held.clone());

@@ -270,7 +270,7 @@ fn store(revision: i64, new: &NewMessage) -> Message {
         kind: new.kind,
         parts: parts.collect(),
         sealed_revision: Some(revision),
-        finish: new.finish.clone().unwrap_or_default(),
+        finish: new.finish.clone().unwrap_or_default().with_view(None),
         model: new.model.clone(),
         provider: new.provider.clone(),
         create_time: Timestamp(0),

@@ -1,6 +1,6 @@
 //! What a transcript says, in the protocol's words.
 
-use crate::model::message::{Finish, FinishReason, MessageKind, NewMessage, Role};
+use crate::model::message::{FinishReason, MessageKind, NewFinish, NewMessage, Role};
 use crate::model::part::{Media, MediaSource, NewPart, PartBody, ResultStatus, ToolCall, ToolResult};
 use crate::model::time::Timestamp;
 use crate::model::usage::Usage;
@@ -45,13 +45,12 @@ fn kind(kind: MessageKind) -> pb::MessageKind {
     }
 }
 
-fn finish(finish: Finish) -> pb::Finish {
+fn finish(finish: NewFinish) -> pb::Finish {
     pb::Finish {
         reason: finish.reason.map_or(pb::FinishReason::Unspecified, finish_reason).into(),
         detail: finish.detail,
         usage: finish.usage.map(usage),
-        context_revision: finish.context_revision,
-        view_hash: finish.view_hash,
+        view_token: finish.view,
     }
 }
 
@@ -174,7 +173,8 @@ mod tests {
         let open = message(new.clone());
         assert!(open.open && open.finish.is_none());
         assert_eq!((open.role(), open.kind()), (pb::Role::Tool, pb::MessageKind::Normal));
-        let finish = Finish { reason: Some(FinishReason::Stop), usage: Some(Usage::default()), ..Finish::default() };
+        let finish =
+            NewFinish { reason: Some(FinishReason::Stop), usage: Some(Usage::default()), ..NewFinish::default() };
         let sealed = message(NewMessage { finish: Some(finish), ..new });
         assert!(!sealed.open);
         assert_eq!(sealed.finish.map(|finish| finish.reason()), Some(pb::FinishReason::Stop));

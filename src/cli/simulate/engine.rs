@@ -315,7 +315,8 @@ impl<'a> Session<'a> {
     /// Takes in what somebody wrote.
     fn append(&mut self, new: &NewMessage) {
         self.now = new.origin_time.unwrap_or(self.now).max(self.now);
-        let message = self.store(new.kind, new.role, new.parts.clone(), new.finish.clone().unwrap_or_default());
+        let finish = new.finish.clone().unwrap_or_default().with_view(None);
+        let message = self.store(new.kind, new.role, new.parts.clone(), finish);
         self.count += 1;
         let source = SourceMessage { message: message.into(), place: None, pruned: Vec::new(), counts: None };
         let own = tokens::estimate_source(self.policy, &source);

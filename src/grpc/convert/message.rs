@@ -1,10 +1,11 @@
 //! Messages, parts and drafts.
 
+use super::session::window;
 use super::{not_given, read_enum, read_optional_time, read_usage, time, usage};
 use crate::app::append::{DraftWordsToAdd, ListMessages, OpenPart};
 use crate::app::{Error, Reason, Result};
 use crate::model::ids::PartId;
-use crate::model::message::{Finish, FinishReason, Message, MessageKind, NewMessage, Role};
+use crate::model::message::{Finish, FinishReason, GivenView, Message, MessageKind, NewFinish, NewMessage, Role};
 use crate::model::part::{
     Marker, Media, MediaSource, NewPart, Opaque, Part, PartBody, Record, ResultStatus, Step, ToolCall, ToolResult,
 };
@@ -25,6 +26,7 @@ pub(in crate::grpc) fn message(message: Message) -> pb::Message {
         origin: origin.into(),
         parts: message.parts.into_iter().map(part).collect(),
         sealed_revision: message.sealed_revision,
+        given_view: message.finish.view.clone().map(given_view),
         finish: message.sealed_revision.is_some().then(|| finish(message.finish)),
         model: message.model,
         provider: message.provider,
@@ -113,20 +115,24 @@ fn finish(finish: Finish) -> pb::Finish {
         reason: finish_reason(finish.reason).into(),
         detail: finish.detail,
         usage: finish.usage.map(usage),
-        context_revision: finish.context_revision,
-        view_hash: finish.view_hash,
+        view_token: None,
     }
 }
 
+/// The view that a reply was given.
+fn given_view(view: GivenView) -> pb::GivenView {
+    let GivenView { revision, hash, window: given, shortened } = view;
+    pb::GivenView { revision, view_hash: hash.to_vec(), window: Some(window(given)), shortened }
+}
+
 /// How a message ends; one that says nothing ends without a reason.
-pub(in crate::grpc) fn read_finish(field: &str, finish: Option<pb::Finish>) -> Result<Finish> {
-    let Some(finish) = finish else { return Ok(Finish::default()) };
-    Ok(Finish {
+pub(in crate::grpc) fn read_finish(field: &str, finish: Option<pb::Finish>) -> Result<NewFinish> {
+    let Some(finish) = finish else { return Ok(NewFinish::default()) };
+    Ok(NewFinish {
         reason: read_finish_reason(&format!("{field}.reason"), finish.reason)?,
         detail: finish.detail,
         usage: finish.usage.map(read_usage),
-        context_revision: finish.context_revision,
-        view_hash: finish.view_hash,
+        view: finish.view_token,
     })
 }
 

@@ -140,6 +140,7 @@ pub(in crate::grpc) fn frames(context: Context) -> Frames {
     let header = pb::ContextHeader {
         revision: context.revision,
         view_hash: context.hash.to_vec(),
+        view_token: context.token,
         known_message_count: count(context.known_count),
         message_count: count(context.known_count + context.messages.len()),
         context_tokens: context.context_tokens,

@@ -14,7 +14,7 @@ use crate::limits;
 use crate::model::compaction::{CompactionKind, CompactionState, Failure, Level, Outcome, RevisionRange, Trigger};
 use crate::model::ids::MessageId;
 use crate::model::layout::OmitReason;
-use crate::model::message::{Finish, FinishReason, Message, MessageKind, Replaced, Role};
+use crate::model::message::{Finish, FinishReason, GivenView, Message, MessageKind, Replaced, Role};
 use crate::model::part::ResultStatus;
 use crate::model::session::SessionState;
 use crate::model::usage::{ModelWindow, Usage};
@@ -440,10 +440,37 @@ struct DiskFinish {
     detail: String,
     #[prost(message, optional, tag = "3")]
     usage: Option<DiskUsage>,
-    #[prost(int64, optional, tag = "4")]
-    context_revision: Option<i64>,
-    #[prost(bytes = "vec", optional, tag = "5")]
-    view_hash: Option<Vec<u8>>,
+    #[prost(message, optional, tag = "6")]
+    view: Option<DiskGivenView>,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+struct DiskGivenView {
+    #[prost(int64, tag = "1")]
+    revision: i64,
+    #[prost(bytes = "vec", tag = "2")]
+    hash: Vec<u8>,
+    #[prost(message, optional, tag = "3")]
+    window: Option<DiskWindow>,
+    #[prost(bool, tag = "4")]
+    shortened: bool,
+}
+
+impl From<&GivenView> for DiskGivenView {
+    fn from(view: &GivenView) -> Self {
+        let GivenView { revision, hash, window, shortened } = view;
+        Self { revision: *revision, hash: hash.to_vec(), window: Some(window.into()), shortened: *shortened }
+    }
+}
+
+impl TryFrom<DiskGivenView> for GivenView {
+    type Error = Error;
+
+    fn try_from(disk: DiskGivenView) -> Result<Self> {
+        let hash = disk.hash.try_into().map_err(|_| Error::corrupt("message", "a view's hash is not 32 bytes"))?;
+        let window = disk.window.ok_or_else(|| Error::corrupt("message", "a view has no window"))?.into();
+        Ok(Self { revision: disk.revision, hash, window, shortened: disk.shortened })
+    }
 }
 
 pub(crate) fn encode_finish(finish: &Finish) -> Vec<u8> {
@@ -451,8 +478,7 @@ pub(crate) fn encode_finish(finish: &Finish) -> Vec<u8> {
         reason: finish.reason.map(Number::number),
         detail: finish.detail.clone(),
         usage: finish.usage.map(Into::into),
-        context_revision: finish.context_revision,
-        view_hash: finish.view_hash.clone(),
+        view: finish.view.as_ref().map(Into::into),
     })
 }
 
@@ -462,8 +488,7 @@ pub(crate) fn decode_finish(bytes: &[u8]) -> Result<Finish> {
         reason: disk.reason.map(FinishReason::from_number).transpose()?,
         detail: disk.detail,
         usage: disk.usage.map(Into::into),
-        context_revision: disk.context_revision,
-        view_hash: disk.view_hash,
+        view: disk.view.map(TryInto::try_into).transpose()?,
     })
 }
 

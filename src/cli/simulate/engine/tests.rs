@@ -1,10 +1,10 @@
 use super::*;
-use crate::model::message::FinishReason;
+use crate::model::message::{FinishReason, NewFinish};
 use crate::model::part::{Answers, ResultStatus, ToolCall, ToolResult};
 use crate::policy::presets;
 use proptest::prelude::*;
 
-fn message(role: Role, bodies: Vec<PartBody>, finish: Option<Finish>) -> Happening {
+fn message(role: Role, bodies: Vec<PartBody>, finish: Option<NewFinish>) -> Happening {
     Happening::Message(Box::new(NewMessage {
         client_id: None,
         role,
@@ -30,9 +30,9 @@ fn reply(tokens: usize) -> Happening {
     message(Role::Assistant, vec![text(tokens)], Some(finish(FinishReason::Stop, None)))
 }
 
-fn finish(reason: FinishReason, usage: Option<i64>) -> Finish {
+fn finish(reason: FinishReason, usage: Option<i64>) -> NewFinish {
     let usage = usage.map(|input| Usage { input, ..Usage::default() });
-    Finish { reason: Some(reason), usage, ..Finish::default() }
+    NewFinish { reason: Some(reason), usage, ..NewFinish::default() }
 }
 
 /// A call, and its result in a message of its own.

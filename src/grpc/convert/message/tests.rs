@@ -2,7 +2,7 @@ use super::*;
 use crate::model::ids::{MessageId, SessionId};
 use crate::model::part::Answers;
 use crate::model::time::Timestamp;
-use crate::model::usage::Usage;
+use crate::model::usage::{ModelWindow, Usage};
 use uuid::Uuid;
 
 fn full_usage() -> Usage {
@@ -89,8 +89,7 @@ fn proto_message() -> pb::NewMessage {
             reason: pb::FinishReason::ToolCalls.into(),
             detail: "tool_use".into(),
             usage: Some(usage(full_usage())),
-            context_revision: Some(4),
-            view_hash: Some(vec![1; 32]),
+            view_token: Some("a token".into()),
         }),
         model: "m".into(),
         provider: "p".into(),
@@ -110,8 +109,7 @@ fn a_message_is_read_whole() {
             reason: Some(FinishReason::ToolCalls),
             detail: "tool_use".into(),
             usage: Some(full_usage()),
-            context_revision: Some(4),
-            view_hash: Some(vec![1; 32]),
+            view: Some("a token".into()),
         }),
         model: "m".into(),
         provider: "p".into(),
@@ -205,7 +203,11 @@ fn a_stored_message_says_whether_it_is_sealed_and_who_made_it() {
         kind: MessageKind::Summary,
         parts: Vec::new(),
         sealed_revision: Some(4),
-        finish: Finish { reason: Some(FinishReason::Stop), ..Finish::default() },
+        finish: Finish {
+            reason: Some(FinishReason::Stop),
+            view: Some(GivenView { revision: 2, hash: [7; 32], window: ModelWindow::default(), shortened: true }),
+            ..Finish::default()
+        },
         model: "model".into(),
         provider: "provider".into(),
         create_time: Timestamp(1_000_000),
@@ -231,6 +233,12 @@ fn a_stored_message_says_whether_it_is_sealed_and_who_made_it() {
         origin_time: None,
         actor: "somebody".into(),
         metadata_json: Some("{}".into()),
+        given_view: Some(pb::GivenView {
+            revision: 2,
+            view_hash: vec![7; 32],
+            window: Some(pb::ModelWindow::default()),
+            shortened: true,
+        }),
     };
     assert_eq!(message(stored.clone()), expected);
     let open = message(Message { sealed_revision: None, kind: MessageKind::Normal, ..stored });

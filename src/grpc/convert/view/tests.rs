@@ -34,6 +34,7 @@ fn context(messages: Vec<ViewMessage>) -> Context {
     Context {
         revision: 40,
         hash: [3; 32],
+        token: "a token".into(),
         known_count: 2,
         messages,
         context_tokens: 10,
@@ -92,6 +93,7 @@ fn a_view_begins_with_its_header_and_ends_with_what_it_leaves_out() {
         fits: true,
         shortened: true,
         pending_compaction_id: Some("cmp_00000000000000000000000000000004".into()),
+        view_token: "a token".into(),
     };
     let omitted = |first_revision, last_revision, mark_revision, reason: pb::OmitReason| pb::OmittedHistory {
         range: Some(pb::RevisionRange { first_revision, last_revision }),

@@ -257,7 +257,7 @@ fn number(name: &str) -> Option<i64> {
     match name {
         // Given, they refuse most of what is asked.
         "expected_revision" => None,
-        "as_of_revision" | "at_revision" | "known_revision" | "to_revision" | "context_revision" => Some(12),
+        "as_of_revision" | "at_revision" | "known_revision" | "to_revision" => Some(12),
         "offset_bytes" => Some(0),
         _ => Some(2_000),
     }

@@ -136,7 +136,9 @@ pub(super) fn new_message(message: &pb::NewMessage, is_sealed: bool) -> u64 {
     if message.kind == pb::MessageKind::Unspecified as i32 {
         message.kind = pb::MessageKind::Normal.into();
     }
-    message.finish = is_sealed.then(|| message.finish.take().unwrap_or_default());
+    // A token is read, and not kept.
+    let finish = pb::Finish { view_token: None, ..message.finish.take().unwrap_or_default() };
+    message.finish = is_sealed.then_some(finish);
     message.parts = message.parts.iter().map(sent).collect();
     hash(&message.encode_to_vec())
 }

@@ -29,6 +29,7 @@ const REASONS: &[(Code, &[&str])] = &[
             "REQUEST_ID_REUSED",
             "PAGE_TOKEN_INVALID",
             "CURSOR_INVALID",
+            "VIEW_TOKEN_INVALID",
             "SUMMARY_REFUSED",
             "REQUEST_MALFORMED",
         ],

@@ -132,8 +132,7 @@ async fn usage(client: &mut Client, session: &Session) -> pb::Finish {
     if client.rng.random_bool(0.5) {
         let asked = pb::GetContextRequest { session_id: session.id.clone(), ..pb::GetContextRequest::default() };
         if let Ok(view) = client.ask(&asked).await {
-            finish.context_revision = Some(view.header.revision);
-            finish.view_hash = Some(view.header.view_hash);
+            finish.view_token = Some(view.header.view_token);
         }
     }
     let input_tokens = client.rng.random_range(100..12_000);
@@ -292,12 +291,12 @@ async fn invalid(client: &mut Client, session: &Session) {
         2 => bad.client_id = Some("x".repeat(129)),
         3 => bad.metadata_json = Some("{not json".to_owned()),
         4 => bad.parts = vec![pb::Part::default()],
-        _ => bad.finish.get_or_insert_default().context_revision = Some(i64::MAX / 2),
+        _ => bad.finish.get_or_insert_default().view_token = Some("none of this store's".to_owned()),
     }
     match append(client, session, vec![good, bad.clone()], None).await {
         Ok(_) => client.finding(format!("P14: a request that cannot be taken was acknowledged: {bad:?}")),
         Err(refusal) => {
-            let fits = ["INVALID_FIELD", "LIMIT_EXCEEDED", "REVISION_OUT_OF_RANGE", "SESSION_ARCHIVED", NO_ANSWER];
+            let fits = ["INVALID_FIELD", "LIMIT_EXCEEDED", "VIEW_TOKEN_INVALID", "SESSION_ARCHIVED", NO_ANSWER];
             if !fits.contains(&refusal.reason.as_str()) {
                 client.finding(format!("P14: a request that cannot be taken was refused with {refusal:?}"));
             }

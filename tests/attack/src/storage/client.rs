@@ -11,7 +11,7 @@ use longhand::app::{Caller, Error, Longhand, Reason, RequestKey};
 use longhand::model::Revision;
 use longhand::model::compaction::CompactionKind;
 use longhand::model::ids::PartId;
-use longhand::model::message::{Finish, NewMessage};
+use longhand::model::message::{NewFinish, NewMessage};
 use longhand::model::part::NewPart;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use uuid::Uuid;
@@ -29,7 +29,7 @@ pub enum Act {
     /// Words of a draft: the message, the draft, what it has, and what is added.
     Draft(String, String, String, String),
     /// The end of an open message.
-    Finish(String, Finish),
+    Finish(String, NewFinish),
     /// Other parts for a message.
     Edit(String, Vec<NewPart>),
     /// Everything behind a message away.

@@ -1,0 +1,190 @@
+//! Usage that replies report, and the views that they were given.
+
+use crate::support::{TestApp, conversation, text, turns, window};
+use longhand::app::append::Appended;
+use longhand::app::context::{Context, ContextRequest, OverflowAction};
+use longhand::app::sessions::{ForkPoint, SessionChange};
+use longhand::app::{Error, Reason};
+use longhand::model::message::{FinishReason, GivenView, NewFinish, NewMessage};
+use longhand::model::usage::{ModelWindow, Usage};
+use longhand::store::Caller;
+
+#[tokio::test]
+async fn what_came_behind_a_view_is_estimated_on_top_however_long_ago() {
+    for restarts in [false, true] {
+        let mut test = TestApp::start().await;
+        let session = test.session("opencode@seed", 60_000, 1_000).await;
+        test.append(&session, &turns(1, 2, 400)).await;
+        let view = test.context(&session).await;
+        // Others write: 300 mutations, some 20 000 tokens.
+        for number in 0..300 {
+            test.append(&session, &format!("u{} 270c", 100 + number)).await;
+        }
+        let before = test.context(&session).await.context_tokens;
+        if restarts {
+            test = test.restart().await;
+        }
+        let late = reply("a3", view.context_tokens, Some(&view.token));
+        let fill = append(&test, &session, late).await.expect("appended").fill;
+        let now = test.context(&session).await;
+        assert_eq!(now.context_tokens, fill.context_tokens);
+        assert!((before - 300..before + 300).contains(&now.context_tokens), "{before} and {}", now.context_tokens);
+        assert_eq!(test.findings().await, []);
+    }
+}
+
+/// A reply with usage, to a view that a token stands for.
+fn reply(name: &str, input: i64, token: Option<&str>) -> Vec<NewMessage> {
+    let mut reply = conversation(&format!("{name} \"so be it\""));
+    reply[0].finish = Some(NewFinish {
+        reason: Some(FinishReason::Stop),
+        usage: Some(Usage { input, output: 5, ..Usage::default() }),
+        view: token.map(str::to_owned),
+        ..NewFinish::default()
+    });
+    reply
+}
+
+async fn append(test: &TestApp, session: &str, messages: Vec<NewMessage>) -> Result<Appended, Error> {
+    test.app.append(session, messages, None, None, Caller::default()).await
+}
+
+/// A view for a smaller window, shortened to it.
+async fn shorter(test: &TestApp, session: &str) -> Context {
+    let request = ContextRequest {
+        window: Some(ModelWindow { model: "small".to_owned(), overhead: 9, ..window(600, 100) }),
+        action: OverflowAction::Shorten,
+        ..ContextRequest::default()
+    };
+    test.app.context(session, request).await.expect("a view")
+}
+
+#[tokio::test]
+async fn a_reply_keeps_what_its_token_says_of_the_view_that_it_was_given() {
+    let test = TestApp::start().await;
+    let session = test.session("opencode@seed", 60_000, 1_000).await;
+    test.append(&session, &turns(1, 4, 1_000)).await;
+    let whole = test.context(&session).await;
+    let short = shorter(&test, &session).await;
+    append(&test, &session, reply("a5", 900, Some(&whole.token))).await.expect("appended");
+    test.append(&session, "a6 open").await;
+    let finish = NewFinish { view: Some(short.token.clone()), ..NewFinish::default() };
+    test.app.finish_message(&session, "a6", finish, None, Caller::default()).await.expect("sealed");
+    append(&test, &session, reply("a7", 900, None)).await.expect("appended");
+    let given = |view: &Context, window, shortened| {
+        Some(GivenView { revision: view.revision, hash: view.hash, window, shortened })
+    };
+    let small = ModelWindow { model: "small".to_owned(), overhead: 9, ..window(600, 100) };
+    let expected = [given(&whole, window(60_000, 1_000), false), given(&short, small, true), None];
+    let test = test.restart().await;
+    for (name, view) in ["a5", "a6", "a7"].into_iter().zip(expected) {
+        assert_eq!(test.app.get_message(&session, name).await.expect("the message").0.finish.view, view, "{name}");
+    }
+    // The same reply again is the same reply.
+    let again = append(&test, &session, reply("a5", 900, Some(&whole.token))).await.expect("it is there");
+    assert_eq!(again.existed_count, 1);
+    let other = append(&test, &session, reply("a5", 900, Some(&test.context(&session).await.token))).await;
+    assert_eq!(other.expect_err("to another view").reason, Reason::ClientIdReused);
+    assert_eq!(test.findings().await, []);
+}
+
+#[tokio::test]
+async fn a_token_that_was_not_given_out_for_the_session_is_refused_before_anything_is_written() {
+    let (test, elsewhere) = (TestApp::start().await, TestApp::start().await);
+    let session = test.session("opencode@seed", 60_000, 1_000).await;
+    let other = test.session("opencode@seed", 60_000, 1_000).await;
+    let foreign = elsewhere.session("opencode@seed", 60_000, 1_000).await;
+    test.append(&session, "u1 \"one\"\na0 open").await;
+    let own = test.context(&session).await.token;
+    let mut altered = own.clone();
+    altered.replace_range(20..21, if &own[20..21] == "A" { "B" } else { "A" });
+    let tokens = [
+        String::new(),
+        "none of ours".to_owned(),
+        "A".repeat(100_000),
+        altered,
+        test.context(&other).await.token,
+        elsewhere.context(&foreign).await.token,
+    ];
+    let before = test.number("select max(seq) from event").await;
+    for token in &tokens {
+        let messages = [conversation("u2 \"two\""), reply("a2", 900, Some(token))].concat();
+        let error = append(&test, &session, messages).await.expect_err("refused");
+        assert_eq!(error.reason, Reason::ViewTokenInvalid, "{token}");
+        let finish = NewFinish { view: Some(token.clone()), ..NewFinish::default() };
+        let sealed = test.app.finish_message(&session, "a0", finish, None, Caller::default()).await;
+        assert_eq!(sealed.expect_err("refused").reason, Reason::ViewTokenInvalid, "{token}");
+    }
+    assert_eq!(test.number("select max(seq) from event").await, before);
+    // It does not matter when it is used, nor whether the daemon has been started again.
+    let test = test.restart().await;
+    test.append(&session, "u3 \"three\"").await;
+    append(&test, &session, reply("a3", 900, Some(&own))).await.expect("taken");
+}
+
+#[tokio::test]
+async fn a_fork_takes_tokens_of_what_it_was_forked_from_as_far_as_both_share_it() {
+    let test = TestApp::start().await;
+    let session = test.session("opencode@seed", 60_000, 1_000).await;
+    test.append(&session, "u1 \"one\"\na1 \"two\"").await;
+    let shared = test.context(&session).await;
+    let point = ForkPoint { at_revision: Some(shared.revision), ..ForkPoint::default() };
+    test.append(&session, "u2 \"three\"").await;
+    let later = test.context(&session).await;
+    let forked = async |from: &str, point| {
+        let fork = test.app.fork_session(from, point, None, String::new(), Caller::default()).await;
+        fork.expect("forked").0.session.id.to_string()
+    };
+    let fork = forked(&session, point).await;
+    test.append(&fork, "u3 \"elsewhere\"").await;
+    let of_fork = test.context(&fork).await;
+    let deeper = forked(&fork, ForkPoint::default()).await;
+    for (to, view, is_taken) in [
+        (&fork, &shared, true),
+        (&fork, &later, false),
+        (&fork, &of_fork, true),
+        (&deeper, &shared, true),
+        (&deeper, &of_fork, true),
+        (&deeper, &later, false),
+        (&session, &of_fork, false),
+    ] {
+        let answer = append(&test, to, reply("a", 900, Some(&view.token))).await;
+        let reason = answer.as_ref().err().map(|error| error.reason);
+        assert_eq!(reason, (!is_taken).then_some(Reason::ViewTokenInvalid), "{} in {to}", view.revision);
+    }
+    // What the parent's view cost says nothing of the fork's.
+    let fill = append(&test, &fork, reply("a", 9_000, Some(&shared.token))).await.expect("taken").fill;
+    assert!(fill.context_tokens < 2_000, "{fill:?}");
+}
+
+#[tokio::test]
+async fn usage_without_a_token_counts_until_the_view_is_first_changed_by_anything_but_appends() {
+    for change in ["window", "policy", "edit", "rewind"] {
+        let test = TestApp::start().await;
+        let session = test.session("opencode@seed", 60_000, 1_000).await;
+        test.append(&session, &turns(1, 3, 400)).await;
+        let fill = append(&test, &session, reply("a", 9_000, None)).await.expect("taken").fill;
+        assert_eq!(fill.context_tokens, 9_005, "{change}");
+        let update = async |change| {
+            test.app.update_session(&session, change, Caller::default()).await.expect("changed");
+        };
+        match change {
+            "window" => update(SessionChange { window: Some(window(50_000, 0)), ..SessionChange::default() }).await,
+            "policy" => {
+                let policy_override_json = Some("{\"routine\": []}".to_owned());
+                update(SessionChange { policy_override_json, ..SessionChange::default() }).await;
+            }
+            "edit" => {
+                drop(test.app.edit(&session, "u2", &[text("better")], None, Caller::default()).await.expect("edited"))
+            }
+            _ => drop(test.app.rewind(&session, "a2", None, Caller::default()).await.expect("rewound")),
+        }
+        test.settled().await;
+        let view = test.context(&session).await;
+        assert!(view.context_tokens < 2_000, "{change}: {}", view.context_tokens);
+        let fill = append(&test, &session, reply("a", 9_000, None)).await.expect("taken").fill;
+        assert!(fill.context_tokens < 2_000, "{change}: {fill:?}");
+        let fill = append(&test, &session, reply("a", 9_000, Some(&view.token))).await.expect("taken").fill;
+        assert!((9_005..9_100).contains(&fill.context_tokens), "{change}: {fill:?}");
+    }
+}
