@@ -112,9 +112,8 @@ fn message_appended(appended: &pb::MessageAppended) -> String {
 
 fn usage_recorded(recorded: &pb::UsageRecorded) -> String {
     let usage = recorded.usage.as_ref().map(usage_text).unwrap_or_default();
-    let trusted = if recorded.trusted { "" } else { ", not counted: the view has changed since" };
-    let due = if recorded.compaction_due { ", a summary is due" } else { "" };
-    format!("usage: {usage}{trusted}; context {}{due}", fill(recorded.context_tokens, recorded.window_tokens))
+    let window = recorded.window.as_ref().map_or(0, |window| window.context_tokens);
+    if window > 0 { format!("usage: {usage}, of a window of {window} tokens") } else { format!("usage: {usage}") }
 }
 
 fn compaction_proposed(proposed: &pb::CompactionProposed) -> String {
@@ -233,10 +232,11 @@ mod tests {
     }
 
     #[test]
-    fn usage_that_does_not_count_says_so() {
-        let recorded = pb::UsageRecorded { trusted: false, compaction_due: true, ..pb::UsageRecorded::default() };
-        let text = said(Body::UsageRecorded(recorded));
-        assert!(text.contains("not counted") && text.ends_with("a summary is due"), "{text}");
+    fn usage_names_the_window_that_it_is_of() {
+        let window = pb::ModelWindow { context_tokens: 9, ..pb::ModelWindow::default() };
+        let recorded = pb::UsageRecorded { window: Some(window), ..pb::UsageRecorded::default() };
+        assert!(said(Body::UsageRecorded(recorded)).ends_with(", of a window of 9 tokens"));
+        assert!(!said(Body::UsageRecorded(pb::UsageRecorded::default())).contains("window"));
     }
 
     #[test]

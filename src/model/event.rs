@@ -106,14 +106,9 @@ pub enum EventBody {
         message: MessageId,
         /// What it said.
         usage: Usage,
-        /// Whether the figures count.
-        trusted: bool,
-        /// Tokens of a request after the reply, as `Session::context_tokens` counts them.
-        context_tokens: i64,
-        /// The window they are judged by; zero when none is known.
-        window_tokens: i64,
-        /// Whether they crossed the policy's threshold.
-        due: bool,
+        /// The window of the view that it was given, or else the session's. Whether the figures count follows from what
+        /// came before.
+        window: ModelWindow,
     },
     /// The conversation was rewound.
     SessionRewound {

@@ -370,22 +370,16 @@ struct Reply<'a> {
     seen: Option<i64>,
 }
 
-/// Takes over a reply's usage, with an event that says whether it counts.
+/// Takes over a reply's usage where it counts, with an event that keeps what the reply said.
 fn record_usage(tx: &mut Tx<'_>, key: i64, caller: &Caller, rule: &Rule, reply: &Reply<'_>) -> Result<()> {
     let Reply { id, finish, own_tokens, seen } = *reply;
     let Some(usage) = finish.usage else { return Ok(()) };
     let now = tx.now;
     let head = tx.loaded(key)?;
-    let trusted = head.take_usage(rule.tokens_of(&usage), finish.view.as_ref(), seen, own_tokens);
+    head.take_usage(rule.tokens_of(&usage), finish.view.as_ref(), seen, own_tokens);
     head.judge(rule, now);
-    let body = EventBody::UsageRecorded {
-        message: id,
-        usage,
-        trusted,
-        context_tokens: head.context_tokens(&rule.window),
-        window_tokens: rule.window.context,
-        due: head.due_revision.is_some(),
-    };
+    let window = finish.view.as_ref().map_or(&head.window, |view| &view.window).clone();
+    let body = EventBody::UsageRecorded { message: id, usage, window };
     tx.event(key, caller, &body, &Digest::default())?;
     Ok(())
 }

@@ -243,12 +243,12 @@ async fn usage_of_a_shortened_view_says_nothing_about_the_whole_one() {
     reply[0].finish = Some(finish(&whole));
     test.app.append(&session, reply, None, None, Caller::default()).await.expect("appended");
     assert!(test.context(&session).await.context_tokens < whole.estimated_tokens);
-    let trusted = |body: &EventBody| match body {
-        EventBody::UsageRecorded { trusted, .. } => Some(*trusted),
+    let window_of = |body: &EventBody| match body {
+        EventBody::UsageRecorded { window, .. } => Some(window.context),
         _ => None,
     };
-    let told: Vec<bool> = test.events().await.iter().filter_map(|event| trusted(&event.body)).collect();
-    assert_eq!(told, [false, false, true]);
+    let told: Vec<i64> = test.events().await.iter().filter_map(|event| window_of(&event.body)).collect();
+    assert_eq!(told, [3_000, 3_000, 0], "the window of the view that each was given");
 }
 
 #[tokio::test]

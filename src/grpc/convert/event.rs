@@ -11,7 +11,7 @@ use crate::model::Revision;
 use crate::model::event::{EventBody, EventKind};
 use crate::model::ids::{MessageId, SessionId};
 use crate::model::message::{MessageKind, Role};
-use crate::model::usage::Usage;
+use crate::model::usage::{ModelWindow, Usage};
 use crate::pb;
 use crate::pb::event::Body;
 use crate::pb::snapshot_item::Item;
@@ -218,8 +218,8 @@ fn body(body: EventBody) -> Body {
             let message_id = message.to_string();
             Body::MessageFinished(pb::MessageFinished { message_id, reason: finish_reason(reason).into() })
         }
-        EventBody::UsageRecorded { message, usage, trusted, context_tokens, window_tokens, due } => {
-            Body::UsageRecorded(usage_recorded(message, usage, trusted, (context_tokens, window_tokens), due))
+        EventBody::UsageRecorded { message, usage, window } => {
+            Body::UsageRecorded(usage_recorded(message, usage, window))
         }
         EventBody::MessageEdited { message, replacement } => {
             let replacement_message_id = id(replacement).unwrap_or_default();
@@ -318,22 +318,9 @@ fn message_appended(
     }
 }
 
-/// Usage with the tokens of the view and those of the window that they are judged by.
-fn usage_recorded(
-    message: MessageId,
-    said: Usage,
-    trusted: bool,
-    (context_tokens, window_tokens): (i64, i64),
-    compaction_due: bool,
-) -> pb::UsageRecorded {
-    pb::UsageRecorded {
-        message_id: message.to_string(),
-        usage: Some(usage(said)),
-        trusted,
-        context_tokens,
-        window_tokens,
-        compaction_due,
-    }
+/// What a reply said it cost, and its window.
+fn usage_recorded(message: MessageId, said: Usage, given: ModelWindow) -> pb::UsageRecorded {
+    pb::UsageRecorded { message_id: message.to_string(), usage: Some(usage(said)), window: Some(window(given)) }
 }
 
 #[cfg(test)]

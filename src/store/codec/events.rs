@@ -11,7 +11,7 @@ use crate::model::message::{FinishReason, MessageKind, Role};
 use crate::model::time::Timestamp;
 use crate::store::error::{Error, Result};
 use uuid::Uuid;
-/// One shape for the small fields of all kinds of event; which are set follows from the kind.
+/// One shape for the small fields of all kinds of event; which are set follows from the kind. Tag 10 was used once.
 #[derive(Clone, PartialEq, prost::Message)]
 struct DiskEvent {
     #[prost(bytes = "vec", tag = "1")]
@@ -32,8 +32,6 @@ struct DiskEvent {
     who: i32,
     #[prost(bool, tag = "9")]
     flag: bool,
-    #[prost(bool, tag = "10")]
-    other_flag: bool,
     #[prost(int64, tag = "11")]
     window_tokens: i64,
     #[prost(message, optional, tag = "12")]
@@ -97,14 +95,9 @@ pub(crate) fn encode_event(body: &EventBody) -> Vec<u8> {
         EventBody::MessageFinished { message, reason } => {
             DiskEvent { what: reason.map_or(0, Number::number), ..about(message.0) }
         }
-        EventBody::UsageRecorded { message, usage, trusted, context_tokens, window_tokens, due } => DiskEvent {
-            usage: Some((*usage).into()),
-            flag: *trusted,
-            other_flag: *due,
-            number: *context_tokens,
-            window_tokens: *window_tokens,
-            ..about(message.0)
-        },
+        EventBody::UsageRecorded { message, usage, window } => {
+            DiskEvent { usage: Some((*usage).into()), window: Some(window.into()), ..about(message.0) }
+        }
         EventBody::SessionRewound { after } => DiskEvent { number: *after, ..empty },
         EventBody::MessageEdited { message, replacement } => DiskEvent {
             ids: replacement.iter().map(|replacement| id_bytes(replacement.0)).collect(),
@@ -202,7 +195,7 @@ pub(crate) fn decode_event(kind: i32, bytes: &[u8]) -> Result<EventBody> {
             message: message()?,
             reason: if disk.what == 0 { None } else { Some(FinishReason::from_number(disk.what)?) },
         },
-        EventKind::UsageRecorded => usage_recorded(message()?, &disk),
+        EventKind::UsageRecorded => usage_recorded(message()?, disk.usage, disk.window)?,
         EventKind::SessionRewound => EventBody::SessionRewound { after: disk.number },
         EventKind::MessageEdited => EventBody::MessageEdited {
             message: message()?,
@@ -254,13 +247,9 @@ pub(crate) fn decode_event(kind: i32, bytes: &[u8]) -> Result<EventBody> {
     })
 }
 
-fn usage_recorded(message: MessageId, disk: &DiskEvent) -> EventBody {
-    EventBody::UsageRecorded {
-        message,
-        usage: disk.usage.clone().unwrap_or_default().into(),
-        trusted: disk.flag,
-        context_tokens: disk.number,
-        window_tokens: disk.window_tokens,
-        due: disk.other_flag,
-    }
+fn usage_recorded(message: MessageId, usage: Option<DiskUsage>, window: Option<DiskWindow>) -> Result<EventBody> {
+    let (Some(usage), Some(window)) = (usage, window) else {
+        return Err(Error::corrupt("event", "usage without figures or without a window"));
+    };
+    Ok(EventBody::UsageRecorded { message, usage: usage.into(), window: window.into() })
 }

@@ -6,7 +6,6 @@ use crate::model::ids::{CompactionId, PartId, SessionId};
 use crate::model::message::{FinishReason, Message};
 use crate::model::part::{Part, PartBody};
 use crate::model::time::Timestamp;
-use crate::model::usage::ModelWindow;
 use uuid::Uuid;
 
 const MESSAGE: MessageId = MessageId(Uuid::from_u128(2));
@@ -151,18 +150,12 @@ fn message_bodies() -> Vec<(EventBody, Body)> {
             EventBody::UsageRecorded {
                 message: MESSAGE,
                 usage: Usage { output: 4, ..Usage::default() },
-                trusted: true,
-                context_tokens: 5,
-                window_tokens: 6,
-                due: true,
+                window: ModelWindow { context: 6, ..ModelWindow::default() },
             },
             Body::UsageRecorded(pb::UsageRecorded {
                 message_id: MESSAGE.to_string(),
                 usage: Some(pb::Usage { output_tokens: 4, ..pb::Usage::default() }),
-                trusted: true,
-                context_tokens: 5,
-                window_tokens: 6,
-                compaction_due: true,
+                window: Some(pb::ModelWindow { context_tokens: 6, ..pb::ModelWindow::default() }),
             }),
         ),
         (EventBody::SessionRewound { after: 9 }, Body::SessionRewound(pb::SessionRewound { after_revision: 9 })),
