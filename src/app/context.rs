@@ -102,6 +102,8 @@ struct Built {
     provenance: Option<Arc<Provenance>>,
     context_tokens: i64,
     pending: Pending,
+    /// The session is decided up to this view's revision, and nothing is pending.
+    is_decided: bool,
 }
 
 impl Built {
@@ -197,7 +199,7 @@ impl Longhand {
 
     async fn build(&self, key: SessionKey, request: &ContextRequest) -> Result<Built> {
         // First of all: a reduction that ends while the view is read must not look as if nobody had asked for one.
-        let pending = self.store().pending(key).await?;
+        let (pending, _) = self.store().pending(key).await?;
         let (session, _) = self.store().session(key).await?;
         let (source, held) = self.roomy_source(key, request.as_of).await?;
         let policy = self.parse_policy(&source.policy)?;
@@ -211,7 +213,26 @@ impl Longhand {
         } else {
             view.estimated_tokens + window.overhead
         };
-        Ok(Built { session: session.id, source, held, policy, window, view, provenance, context_tokens, pending })
+        let mut built = Built {
+            session: session.id,
+            source,
+            held,
+            policy,
+            window,
+            view,
+            provenance,
+            context_tokens,
+            pending,
+            is_decided: false,
+        };
+        if pending == Pending::default() && !built.fits() {
+            // What came due while the view was read is pending for it, and a view that others have written behind is not
+            // known to be decided.
+            let (now, newest) = self.store().pending(key).await?;
+            built.is_decided = now == Pending::default() && newest == built.source.at;
+            built.pending = now;
+        }
+        Ok(built)
     }
 
     /// Waits until the view fits, nothing is pending any more, or time is up. What is due is pending too: whoever waits
@@ -222,14 +243,14 @@ impl Longhand {
         let deadline = tokio::time::Instant::now() + wait;
         let mut head = self.store().watch_head();
         let mut is_hollow = false;
-        while !built.fits() && built.pending != Pending::default() {
+        while !built.fits() && !built.is_decided && tokio::time::Instant::now() < deadline {
             // Others need the room more than one who waits.
             built.held = None;
             built.source.messages = Vec::new();
             built.view.messages = Vec::new();
             is_hollow = true;
             head.mark_unchanged();
-            if self.store().pending(key).await? == built.pending {
+            if built.pending != Pending::default() && self.store().pending(key).await?.0 == built.pending {
                 tokio::select! {
                     () = tokio::time::sleep_until(deadline) => break,
                     () = self.shared.stopping.cancelled() => break,

@@ -39,6 +39,9 @@ pub struct Rule {
     pub idle_ms: Option<i64>,
     /// What the window has room for beside a reply: with more than that in it no rung waits for its cool-down.
     pub room_tokens: Option<i64>,
+    /// The tokens by which the running estimate of a view may be too low for each of its messages. Whoever is that close to a
+    /// threshold is measured.
+    pub rounding_tokens: i64,
     /// By how many tokens the view must have grown since a rung's reduction before one asks again.
     pub rearm_tokens: i64,
     /// What of reported usage counts.
@@ -423,7 +426,8 @@ impl Head {
         if self.held_by_undo() {
             return;
         }
-        let reached = rule.due_tokens.is_some_and(|due| tokens >= due) && !self.is_quiet(tokens);
+        let most = tokens + self.rounding(rule);
+        let reached = rule.due_tokens.is_some_and(|due| most >= due) && !self.is_quiet(tokens);
         let climbs = reached && !self.is_resting(rule, now) && self.may_summarize(&rule.window);
         let much = rule.prune_tokens.is_some_and(|least| self.output_tokens > least)
             && self.output_tokens >= self.output_checked + rule.prune_step_tokens;
@@ -502,7 +506,13 @@ impl Head {
     fn is_resting(&self, rule: &Rule, now: Timestamp) -> bool {
         let cools = self.cool_until.is_some_and(|until| now < until);
         let unarmed = self.rest_tokens.is_some_and(|rest| self.view_tokens < rest + rule.rearm_tokens);
-        (cools || unarmed) && rule.room_tokens.is_none_or(|room| self.context_tokens(&rule.window) <= room)
+        let most = self.context_tokens(&rule.window) + self.rounding(rule);
+        (cools || unarmed) && rule.room_tokens.is_none_or(|room| most <= room)
+    }
+
+    /// By how much an estimate that was added up message by message may be lower than that of the whole view, which decides.
+    fn rounding(&self, rule: &Rule) -> i64 {
+        if self.usage_tokens.is_some() { 0 } else { self.view_count * rule.rounding_tokens }
     }
 
     /// Whether automatic reductions wait because somebody took one back.

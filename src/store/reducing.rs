@@ -131,8 +131,8 @@ impl Store {
         self.reading(async |reader| jobs::live(reader, session.0).await).await
     }
 
-    /// What may still change a session's view without anybody's doing.
-    pub async fn pending(&self, session: SessionKey) -> Result<Pending> {
+    /// What may still change a session's view without anybody's doing, and the session's newest revision.
+    pub async fn pending(&self, session: SessionKey) -> Result<(Pending, Revision)> {
         self.reading(async |reader| jobs::pending(reader, session.0).await).await
     }
 
