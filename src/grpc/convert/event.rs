@@ -11,6 +11,7 @@ use crate::model::Revision;
 use crate::model::event::{EventBody, EventKind};
 use crate::model::ids::{MessageId, SessionId};
 use crate::model::message::{MessageKind, Role};
+use crate::model::usage::{ModelWindow, Usage};
 use crate::pb;
 use crate::pb::event::Body;
 use crate::pb::snapshot_item::Item;
@@ -217,11 +218,9 @@ fn body(body: EventBody) -> Body {
             let message_id = message.to_string();
             Body::MessageFinished(pb::MessageFinished { message_id, reason: finish_reason(reason).into() })
         }
-        EventBody::UsageRecorded { message, usage: said, window: given } => Body::UsageRecorded(pb::UsageRecorded {
-            message_id: message.to_string(),
-            usage: Some(usage(said)),
-            window: Some(window(given)),
-        }),
+        EventBody::UsageRecorded { message, usage, window } => {
+            Body::UsageRecorded(usage_recorded(message, usage, window))
+        }
         EventBody::MessageEdited { message, replacement } => {
             let replacement_message_id = id(replacement).unwrap_or_default();
             Body::MessageEdited(pb::MessageEdited { message_id: message.to_string(), replacement_message_id })
@@ -317,6 +316,11 @@ fn message_appended(
         part_count: count(part_count),
         sealed,
     }
+}
+
+/// What a reply said it cost, and its window.
+fn usage_recorded(message: MessageId, said: Usage, given: ModelWindow) -> pb::UsageRecorded {
+    pb::UsageRecorded { message_id: message.to_string(), usage: Some(usage(said)), window: Some(window(given)) }
 }
 
 #[cfg(test)]

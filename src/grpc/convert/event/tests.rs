@@ -6,7 +6,6 @@ use crate::model::ids::{CompactionId, PartId, SessionId};
 use crate::model::message::{FinishReason, Message};
 use crate::model::part::{Part, PartBody};
 use crate::model::time::Timestamp;
-use crate::model::usage::{ModelWindow, Usage};
 use uuid::Uuid;
 
 const MESSAGE: MessageId = MessageId(Uuid::from_u128(2));
