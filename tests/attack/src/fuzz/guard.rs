@@ -30,8 +30,8 @@ fn collect_panics() {
     HOOK.call_once(|| {
         let usual = std::panic::take_hook();
         std::panic::set_hook(Box::new(move |panic| {
-            // A test's own panic is the harness's business.
-            let ours = std::thread::current().name().is_some_and(|name| name.starts_with("fuzz"));
+            // A test's own panic is the harness's business; its thread is named after it, `fuzz::…`.
+            let ours = std::thread::current().name().is_some_and(|name| name == "fuzz" || name.starts_with("fuzz-"));
             if COLLECTS.load(Ordering::Relaxed) && ours {
                 let place = panic.location().map(ToString::to_string).unwrap_or_default();
                 let said = panic.payload_as_str().unwrap_or_default();
