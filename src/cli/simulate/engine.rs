@@ -542,7 +542,7 @@ impl<'a> Session<'a> {
         let compaction = CompactionId(self.next_id());
         let written = summary.map(|(plan, text)| Written { plan, text, summarizer: "", usage: None });
         // What follows a summary is what the transcript says: nobody is asked to go on.
-        let changes = plan::changes(self.scene(), &cuts, written);
+        let changes = plan::changes(self.scene(), cuts, written);
         for row in changes::rows(self.revision + 1, self.revision, compaction, changes) {
             match row {
                 Row::Message { kind, role, bodies, metadata_json: _ } => {
