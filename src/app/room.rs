@@ -48,7 +48,6 @@ struct Holder {
 }
 
 /// A part of the room, until it is dropped.
-#[derive(Debug)]
 pub struct Held {
     room: Arc<Room>,
     turn: AtomicU64,
@@ -260,6 +259,13 @@ impl Held {
     /// Resolves when it has to give up, because others need the room.
     pub async fn has_to_give_up(&self) {
         self.give_up.cancelled().await;
+    }
+}
+
+/// Its size alone: an answer that holds room would otherwise print everybody's.
+impl std::fmt::Debug for Held {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Held").field(&self.bytes()).finish()
     }
 }
 

@@ -32,6 +32,12 @@ const GROWTH_MAX: u64 = 1024 * 1024 * 1024;
 /// Failures after which a target is given up: more of them say nothing new.
 const FAILURES_MAX: usize = 10;
 
+/// Seeds that are tried unaltered, spread over all of them.
+const SEEDS_TRIED: usize = 100;
+
+/// How much is printed of why an input failed.
+const SHOWN_CHARS: usize = 1_000;
+
 /// The stack of the daemon's own threads: a decoder that recurses has no more.
 const STACK_BYTES: usize = 2 * 1024 * 1024;
 
@@ -218,6 +224,9 @@ fn run(options: &Options) -> Result<()> {
             tally.growth >> 20,
             tally.failures.len(),
         );
+        for (input, why) in &tally.failures {
+            println!("    {}: {}", input.head, why.chars().take(SHOWN_CHARS).collect::<String>());
+        }
         tried += tally.tried;
         failed += tally.failures.len();
     }
@@ -234,7 +243,10 @@ pub fn fuzz(target: Target, seed: u64, mutations: u64, keep: &Path) -> Result<Ta
         let mut rng = generator(seed, target.name());
         let mut tally = Tally::default();
         let seeds = decoder.seeds()?;
-        for seed in &seeds {
+        for seed in seeds.iter().step_by(seeds.len().div_ceil(SEEDS_TRIED).max(1)) {
+            if tally.failures.len() >= FAILURES_MAX {
+                break;
+            }
             if let Err(why) = guard.attempt(&seed.write(), || decoder.attempt(seed)) {
                 tally.failures.push((seed.clone(), why));
             }

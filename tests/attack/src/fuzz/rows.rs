@@ -64,6 +64,9 @@ const COLUMNS: [(&str, &str); 44] = [
 /// How many of the columns stand before the bar.
 const OF_ONE_ROW: usize = 38;
 
+/// Rows of a table whose columns are altered, from its first.
+const ROWS_MAX: usize = 60;
+
 /// Altered rows. The head is a table, a column and the number of a row of `s1`, from 0: `event body 7`. The body is what
 /// the column holds then: as it is in a column of bytes, as text in one of text, in digits in one of numbers.
 pub(super) struct Rows {
@@ -183,6 +186,15 @@ async fn answers_of_other(app: &Longhand) -> Result<String, Error> {
     Ok(format!("{session:?} {context:?} {messages:?}"))
 }
 
+/// Where two answers begin to differ, with some of what stands around it.
+fn difference(usual: &str, now: &str) -> Option<String> {
+    let place = usual.bytes().zip(now.bytes()).position(|(a, b)| a != b).unwrap_or(usual.len().min(now.len()));
+    let around = |text: &str| {
+        String::from_utf8_lossy(&text.as_bytes()[place.saturating_sub(80)..text.len().min(place + 80)]).into_owned()
+    };
+    (usual != now).then(|| format!("at first {:?}, now {:?}", around(usual), around(now)))
+}
+
 /// A value on its way into a column, as the column's type wants it.
 async fn write(
     database: &mut SqliteConnection,
@@ -226,7 +238,7 @@ impl Decoder for Rows {
     fn seeds(&mut self) -> Result<Vec<Input>> {
         let mut seeds = Vec::new();
         for (table, column) in COLUMNS {
-            for number in 0..60 {
+            for number in 0..ROWS_MAX {
                 let Some((_, _, value)) = self.original((table, column), number)? else { break };
                 if let Some(value) = value
                     && value.len() < 64 * 1024
@@ -269,8 +281,14 @@ impl Decoder for Rows {
         if !matches!(restored, Ok(1)) {
             return Err(format!("{table}.{column} was not restored: {restored:?}"));
         }
-        if place < OF_ONE_ROW && other.as_ref().ok() != Some(usual) {
-            return Err(format!("{table}.{column} of one session changes another one's answers: {other:?}"));
+        if place < OF_ONE_ROW {
+            let difference = match &other {
+                Ok(answers) => difference(usual, answers),
+                Err(error) => Some(error.to_string()),
+            };
+            if let Some(difference) = difference {
+                return Err(format!("{table}.{column} of one session changes another one's answers: {difference}"));
+            }
         }
         for (what, error) in &refused {
             if error.reason == Reason::Internal {
