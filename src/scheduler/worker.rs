@@ -418,8 +418,9 @@ impl Worker {
         let Assignment { plan, input, details_json } = assignment;
         let least = least_gain(scene.policy);
         let measure = |output: &SummaryOutput| Draft::of(scene, &work.cuts, Some((&plan, output)));
+        let room = overflow::room(scene.window).map(|room| room - scene.window.overhead);
         let accept = |output: &SummaryOutput| match measure(output) {
-            Some(draft) if draft.gain() >= least => Ok(()),
+            Some(draft) if draft.gain() >= least => Ok(room.is_none_or(|room| draft.tokens_after <= room)),
             Some(draft) => Err(draft.gain()),
             None => Err(0),
         };
@@ -444,20 +445,22 @@ impl Worker {
         }
     }
 
-    /// Has a summary written, and refuses one that is empty or frees too little. The built-in summarizer is tried again
-    /// with half the room, since a session with little to cover may fit a shorter one. It also writes when the other is
-    /// out of reach and cannot be waited for.
+    /// Has a summary written, and refuses one that is empty or frees too little: `accept` says what was freed then, and
+    /// of any other whether the view fits behind it. The built-in summarizer is tried again with half the room, since a
+    /// session with little to cover may fit a shorter one, and the view a smaller window. It also writes when the other
+    /// is out of reach and cannot be waited for.
     async fn write(
         &self,
         writer: &mut Writer<'_>,
         input: &SummaryInput,
         witness: &dyn Witness,
-        accept: impl Fn(&SummaryOutput) -> Result<(), i64>,
+        accept: impl Fn(&SummaryOutput) -> Result<bool, i64>,
     ) -> Result<SummaryOutput, Refusal> {
         let mut why = match self.ask(writer.summarizer, input, witness).await {
             Ok(output) if output.text.trim().is_empty() => failure("SUMMARY_EMPTY", "the summary is empty"),
             Ok(output) => match accept(&output) {
-                Ok(()) => return Ok(output),
+                // Words that were paid for are used, even where the view needs a second compaction then.
+                Ok(_) => return Ok(output),
                 Err(gain) => no_gain(gain),
             },
             Err(Refusal::Retry(why, _)) if !writer.waits => {
@@ -470,16 +473,18 @@ impl Worker {
             Err(Refusal::Final(why)) => why,
         };
         let mut input = input.clone();
+        let mut longest = None;
         for _ in 0..3 {
             if let Ok(output) = self.ask(&Extractive, &input, witness).await {
                 match accept(&output) {
-                    Ok(()) => return Ok(output),
+                    Ok(true) => return Ok(output),
+                    Ok(false) => longest = longest.or(Some(output)),
                     Err(gain) => why = no_gain(gain),
                 }
             }
             input.budget_tokens /= 2;
         }
-        Err(Refusal::Final(why))
+        longest.ok_or(Refusal::Final(why))
     }
 
     async fn ask(
