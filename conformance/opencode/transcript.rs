@@ -7,7 +7,7 @@ use crate::report::Class;
 use longhand::model::compaction::Level;
 use longhand::model::part::{PartBody, ResultStatus};
 use longhand::policy::presets::opencode;
-use longhand::policy::prompt::{Detail, GAP, MARGIN, entries};
+use longhand::policy::prompt::{Detail, GAP, MARGIN, ends_line, entries};
 use serde_json::{Value, json};
 
 /// How a history is written out. It may hold media; no tail is kept, and nothing was summarized before.
@@ -39,9 +39,9 @@ impl Question for Transcript {
         let policy = opencode::v1_18();
         let rules = policy.summarize(Level::Auto).map(|rule| &rule.summary.transcript);
         // OpenCode has no margins in front of what it quotes; taken away, they leave its text.
-        let told =
-            |rules| entries(rules, Detail::full(rules), &messages).join(GAP).replace(&format!("\n{MARGIN}"), "\n");
-        rules.map_or(Value::Null, |rules| lines(&told(rules)))
+        rules.map_or(Value::Null, |rules| {
+            lines(&without_margins(&entries(rules, Detail::full(rules), &messages).join(GAP)))
+        })
     }
 
     /// The words around it are OpenCode's own.
@@ -57,6 +57,15 @@ impl Question for Transcript {
         let whole = theirs.join("\n").replace("\u{fffd}\n[truncated]", "\n[truncated]");
         (lines(&whole) == self.ours()).then_some(WHOLE_CHARACTERS)
     }
+}
+
+/// A text without the margins behind its line ends.
+fn without_margins(text: &str) -> String {
+    let pieces = text.split_inclusive(ends_line);
+    pieces
+        .enumerate()
+        .map(|(at, piece)| if at == 0 { piece } else { piece.strip_prefix(MARGIN).unwrap_or(piece) })
+        .collect()
 }
 
 /// A text as its lines, so that a difference has a place.
