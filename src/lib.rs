@@ -4,6 +4,7 @@
 //!
 //! - [`model`]: the nouns: sessions, messages, parts, marks, layouts, views.
 //! - [`policy`]: the verbs: pure decisions about what a view keeps, and the presets.
+//! - [`fold`]: what follows from a session's rows: its view, hash, estimate and context usage.
 //! - [`limits`]: every bound, by name.
 //! - [`clock`]: the one place that reads the time and draws ids.
 //! - [`config`]: what an operator can set.
@@ -21,6 +22,7 @@
 
 pub mod model;
 pub mod policy;
+pub mod fold;
 pub mod limits;
 pub mod clock;
 pub mod config;

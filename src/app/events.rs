@@ -426,7 +426,7 @@ impl Longhand {
         let mut frames = vec![Frame::SnapshotSession(Box::new(SessionInfo { session, policy_json: policy.json }))];
         let (source, held) = self.roomy_source(key, Some(revision)).await?;
         let policy = self.parse_policy(&source.policy)?;
-        let mut view = self.view_of(&source, &policy).await?;
+        let mut view = self.fold_of(&source, &policy).await?.view;
         self.sign(&source, &mut view).await?;
         frames.extend(view.messages.into_iter().map(|message| Frame::SnapshotMessage(Box::new(message))));
         let held = self.until_taken(held, frames.iter().map(Frame::bytes).sum());

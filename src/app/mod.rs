@@ -5,7 +5,6 @@ pub mod admin;
 pub mod append;
 mod branch_books;
 mod branches;
-mod carried;
 pub mod compactions;
 pub mod context;
 pub mod cursor;

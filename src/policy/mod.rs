@@ -10,7 +10,7 @@ pub mod calls;
 pub mod clear;
 pub mod continuing;
 #[cfg(test)]
-mod dsl;
+pub(crate) mod dsl;
 pub mod files;
 pub mod fit;
 #[cfg(test)]

@@ -262,8 +262,9 @@ pub fn estimate_message(policy: &Policy, message: &ViewMessage) -> i64 {
 }
 
 /// The tokens of several messages as a view shows them.
-pub fn estimate_messages(policy: &Policy, messages: &[ViewMessage]) -> i64 {
-    Weights::new(policy, messages.iter().map(|message| view_units(policy, message))).tokens(0..messages.len())
+pub fn estimate_messages<'a>(policy: &Policy, messages: impl IntoIterator<Item = &'a ViewMessage>) -> i64 {
+    let weights = Weights::new(policy, messages.into_iter().map(|message| view_units(policy, message)));
+    weights.tokens(0..weights.before.len() - 1)
 }
 
 /// The same for messages that show these stored ones, whose counts are used where a view shows them as they are.

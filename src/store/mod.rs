@@ -81,7 +81,7 @@ use crate::model::view::SourceMessage;
 use crate::model::{Revision, Seq};
 use health::Health;
 use lineage::{Lineage, Reader};
-use sqlx::SqlitePool;
+use sqlx::{Connection as _, SqlitePool};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use tokio::sync::{mpsc, watch};
@@ -109,11 +109,13 @@ struct Shared {
 /// A draft of an open message: its id, whether it is reasoning, its words so far.
 pub type DraftWords = (PartId, bool, String);
 
-/// A session as a view needs it.
+/// A session as a view needs it, read in one snapshot.
 #[derive(Debug, Clone)]
 pub struct Source {
     /// The session.
     pub session: SessionKey,
+    /// Its id.
+    pub id: SessionId,
     /// The revision that was read.
     pub at: Revision,
     /// The newest revision.
@@ -124,6 +126,10 @@ pub struct Source {
     pub policy: PolicyText,
     /// The session's model window that is active there.
     pub window: ModelWindow,
+    /// The newest change of layout, prunes, policy or window up to the revision that was read.
+    pub changed_revision: Revision,
+    /// What may still change the newest view.
+    pub pending: Pending,
     /// What the layout shows.
     pub messages: Vec<SourceMessage>,
 }
@@ -197,6 +203,17 @@ impl Store {
         let mut reader = Reader::new(&mut conn);
         let answer = read(&mut reader).await;
         self.shared.rows_read.fetch_add(reader.rows, Ordering::Relaxed);
+        answer
+    }
+
+    /// Reads in one snapshot: whatever is committed meanwhile is not seen.
+    async fn snapshot<T>(&self, read: impl AsyncFnOnce(&mut Reader<'_>) -> Result<T>) -> Result<T> {
+        let mut conn = self.shared.readers.acquire().await?;
+        let mut tx = conn.begin().await?;
+        let mut reader = Reader::new(&mut tx);
+        let answer = read(&mut reader).await;
+        self.shared.rows_read.fetch_add(reader.rows, Ordering::Relaxed);
+        tx.rollback().await?;
         answer
     }
 
@@ -414,15 +431,19 @@ impl Store {
 
     /// The same, unless it holds more bytes than these.
     pub async fn source_within(&self, session: SessionKey, at: Option<Revision>, bytes_max: usize) -> Result<Source> {
-        self.reading(async |reader| {
+        self.snapshot(async |reader| {
             let lineage = lineage::by_key(reader, session.0).await?;
-            let at = at.unwrap_or(lineage.revision);
+            let newest = lineage.revision;
+            let at = at.unwrap_or(newest);
             lineage.check(at)?;
+            let id = lineage::public_id(reader.conn, session.0).await?;
+            let pending = jobs::pending(reader, session.0).await?;
             let layout = messages::layout_at(reader, &lineage, at).await?;
             let policy = sessions::policy_in(reader, &lineage, at).await?;
             let window = windows::window_in(reader, &lineage, at).await?;
+            let changed_revision = marks::changed_revision(reader, &lineage, at).await?;
             let messages = messages::sources(reader, &lineage, &layout, at, bytes_max).await?;
-            Ok(Source { session, at, newest: lineage.revision, layout, policy, window, messages })
+            Ok(Source { session, id, at, newest, layout, policy, window, changed_revision, pending, messages })
         })
         .await
     }

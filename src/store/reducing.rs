@@ -131,14 +131,9 @@ impl Store {
         self.reading(async |reader| jobs::live(reader, session.0).await).await
     }
 
-    /// What may still change a session's view without anybody's doing, and the session's newest revision.
-    pub async fn pending(&self, session: SessionKey) -> Result<(Pending, Revision)> {
+    /// What may still change a session's view without anybody's doing.
+    pub async fn pending(&self, session: SessionKey) -> Result<Pending> {
         self.reading(async |reader| jobs::pending(reader, session.0).await).await
-    }
-
-    /// Whether a session's newest usage counts.
-    pub async fn has_trusted_usage(&self, session: SessionKey) -> Result<bool> {
-        self.reading(async |reader| jobs::trusted(reader, session.0).await).await
     }
 
     /// Sessions whose due mark is set.

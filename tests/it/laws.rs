@@ -12,8 +12,9 @@ use longhand::model::Revision;
 use longhand::model::compaction::CompactionKind;
 use longhand::model::event::{Event, EventBody};
 use longhand::model::ids::{CompactionId, MessageId, PartId};
-use longhand::model::message::{Finish, FinishReason, Message, MessageKind, NewMessage, Role};
+use longhand::model::message::{Finish, FinishReason, GivenView, Message, MessageKind, NewFinish, NewMessage, Role};
 use longhand::model::part::{Media, NewPart, PartBody, Record};
+use longhand::model::usage::Usage;
 use longhand::model::view::{Standing, ViewMessage};
 use longhand::policy::pairing;
 use longhand::policy::presets::{self, Preset};
@@ -138,12 +139,32 @@ impl Written {
     }
 }
 
+/// Of a view what is the same whenever that revision is asked for.
+#[derive(Debug, Clone, PartialEq)]
+struct Answer {
+    hash: [u8; 32],
+    messages: Vec<ViewMessage>,
+    estimated_tokens: i64,
+    context_tokens: i64,
+    window_tokens: i64,
+    fits: bool,
+}
+
+impl From<Context> for Answer {
+    fn from(context: Context) -> Self {
+        let Context { hash, messages, estimated_tokens, context_tokens, window_tokens, fits, .. } = context;
+        Self { hash, messages, estimated_tokens, context_tokens, window_tokens, fits }
+    }
+}
+
 /// A session with everything that was done to it.
 struct Tracked {
     id: String,
     written: Vec<Written>,
     /// The views that were asked for.
-    views: Vec<(Revision, [u8; 32], Vec<ViewMessage>)>,
+    views: Vec<(Revision, Answer)>,
+    /// The newest of them, as its token names it, and tokens that a provider could report for it.
+    given: Option<(String, GivenView, i64)>,
     /// Calls without a result.
     calls: Vec<String>,
     ever_pinned: HashSet<MessageId>,
@@ -227,6 +248,7 @@ impl World {
             id,
             written: Vec::new(),
             views: Vec::new(),
+            given: None,
             calls: Vec::new(),
             ever_pinned: HashSet::new(),
             has_front: false,
@@ -239,13 +261,13 @@ impl World {
         let calls = parts.iter().any(|part| matches!(part.body, PartBody::ToolCall(_)));
         let reason =
             (role == Role::Assistant).then_some(if calls { FinishReason::ToolCalls } else { FinishReason::Stop });
-        let finish = (!open).then(|| Finish { reason, ..Finish::default() });
+        let finish = (!open).then(|| self.sessions[at].finish(reason, self.count));
         let new = NewMessage {
             client_id: Some(format!("m{}", self.count)),
             role,
             kind,
             parts: parts.clone(),
-            finish: finish.clone(),
+            finish: finish.as_ref().map(|(finish, _)| finish.clone()),
             model: String::new(),
             provider: String::new(),
             origin_time: None,
@@ -264,7 +286,7 @@ impl World {
             kind,
             parts: parts.into_iter().map(|part| (revision, part)).collect(),
             sealed: finish.is_some().then_some(revision),
-            finish: finish.unwrap_or_default().with_view(None),
+            finish: finish.map(|(finish, given)| finish.with_view(given)).unwrap_or_default(),
             placed: None,
             original: id,
         });
@@ -357,11 +379,13 @@ impl World {
     async fn seal(&mut self, at: usize, number: usize) -> Result<(), Error> {
         let Some(index) = self.open(at, number) else { return Ok(()) };
         let session = &mut self.sessions[at];
+        let (finish, given) = session.finish(Some(FinishReason::Stop), self.count);
         let written = &mut session.written[index];
-        let finish = Finish { reason: Some(FinishReason::Stop), ..Finish::default() };
         let id = written.id.to_string();
         let sealed = self.test.app.finish_message(&session.id, &id, finish.clone(), None, Caller::default()).await?;
-        (written.sealed, written.finish) = (Some(sealed.revision), finish.with_view(None));
+        // The event that keeps what it reports comes behind the one that seals it.
+        let at = sealed.revision - i64::from(finish.usage.is_some());
+        (written.sealed, written.finish) = (Some(at), finish.with_view(given));
         Ok(())
     }
 
@@ -471,6 +495,7 @@ impl World {
             id: info.session.id.to_string(),
             written: inherited.filter(|written| written.sealed.is_some()).collect(),
             views: Vec::new(),
+            given: None,
             calls: Vec::new(),
             ever_pinned: session.ever_pinned.clone(),
             has_front: session.has_front,
@@ -510,7 +535,10 @@ impl World {
         };
         let shorter = self.test.app.context(&session.id, request).await.expect("a context");
         accounted(session, &shorter);
-        session.views.push((view.revision, view.hash, view.messages));
+        let given =
+            GivenView { revision: view.revision, hash: view.hash, window: window(3_000, 500), shortened: false };
+        session.given = Some((view.token.clone(), given, view.context_tokens));
+        session.views.push((view.revision, view.into()));
     }
 
     /// Asks again for everything that was ever read.
@@ -521,9 +549,9 @@ impl World {
             for (found, written) in found.iter().zip(&session.written) {
                 written.check(found);
             }
-            for (at, hash, messages) in &session.views {
+            for (at, answer) in &session.views {
                 let again = self.test.context_as_of(&session.id, *at).await;
-                assert_eq!((&again.hash, &again.messages), (hash, messages), "the view at {at}");
+                assert_eq!(Answer::from(again), *answer, "the view at {at}");
                 let then: Vec<_> = session.written.iter().filter(|written| written.revision <= *at).collect();
                 let found = self.test.history_as_of(&session.id, Some(*at)).await;
                 assert_eq!(found.len(), then.len());
@@ -552,6 +580,22 @@ impl World {
         self.look_back().await;
         let world = Self { test: self.test.restart().await, ..self };
         world.look_back().await;
+    }
+}
+
+impl Tracked {
+    /// How a message ends. Every other reply reports usage, half of these of the view that was read last.
+    fn finish(&self, reason: Option<FinishReason>, number: usize) -> (NewFinish, Option<GivenView>) {
+        let finish = NewFinish { reason, ..NewFinish::default() };
+        let Some((token, given, tokens)) = self.given.as_ref().filter(|_| reason.is_some() && number % 2 == 0) else {
+            return (finish, None);
+        };
+        // A provider counts a little otherwise.
+        let usage = Some(Usage { input: tokens + (number % 37) as i64, output: 5, ..Usage::default() });
+        match number % 4 {
+            0 => (NewFinish { usage, view: Some(token.clone()), ..finish }, Some(given.clone())),
+            _ => (NewFinish { usage, ..finish }, None),
+        }
     }
 }
 

@@ -188,3 +188,50 @@ async fn usage_without_a_token_counts_until_the_view_is_first_changed_by_anythin
         assert!((9_005..9_100).contains(&fill.context_tokens), "{change}: {fill:?}");
     }
 }
+
+#[tokio::test]
+async fn a_view_whose_usage_is_far_above_its_estimate_is_shortened_in_proportion() {
+    let test = TestApp::start().await;
+    let session = test.session("opencode@seed", 60_000, 1_000).await;
+    test.append(&session, &turns(1, 8, 1_000)).await;
+    let whole = test.context(&session).await;
+    // Four times what we estimate, and more than the smaller window holds.
+    append(&test, &session, reply("a9", 4 * whole.context_tokens, Some(&whole.token))).await.expect("appended");
+    let whole = test.context(&session).await;
+    let small = window(whole.context_tokens / 2, 100);
+    let request = ContextRequest { window: Some(small), action: OverflowAction::Shorten, ..ContextRequest::default() };
+    let short = test.app.context(&session, request).await.expect("a view");
+    assert!((short.fits, short.shortened) == (true, true), "{} of {}", short.context_tokens, short.window_tokens);
+    let left = short.estimated_tokens * 100 / whole.estimated_tokens;
+    assert!((35..=50).contains(&left), "{left} % of the view is left in a window of half its size");
+}
+
+#[tokio::test]
+async fn what_an_answer_says_is_of_one_moment_however_much_is_written_meanwhile() {
+    let test = TestApp::start().await;
+    let session = test.session("opencode@seed", 4_000, 500).await;
+    test.append(&session, &turns(1, 2, 100)).await;
+    let writer = async {
+        for number in 0..120 {
+            let view = test.context(&session).await;
+            let late = reply(&format!("a{}", 100 + number), view.context_tokens + 3, Some(&view.token));
+            // A token of a view that was reduced meanwhile is as good: its usage says nothing.
+            append(&test, &session, late).await.expect("appended");
+            test.append(&session, &format!("u{} 300c", 300 + number)).await;
+        }
+    };
+    let reader = async {
+        let mut views = Vec::new();
+        for _ in 0..150 {
+            views.push(test.context(&session).await);
+        }
+        views
+    };
+    let ((), views) = tokio::join!(writer, reader);
+    assert!(views.iter().any(|view| view.covered.is_some()), "compactions ran meanwhile");
+    for view in views {
+        let again = test.context_as_of(&session, view.revision).await;
+        let figures = |view: &Context| (view.hash, view.context_tokens, view.estimated_tokens, view.fits);
+        assert_eq!(figures(&view), figures(&again), "at {}", view.revision);
+    }
+}

@@ -1,0 +1,127 @@
+//! The fold: what follows from a session's rows, as one pure function of them. A view, its running hash, its estimate, and
+//! the context usage that a request with the view has are the same wherever they are asked for, and at any revision.
+
+mod carried;
+mod hash;
+#[cfg(test)]
+mod tests;
+mod usage;
+
+use crate::model::Revision;
+use crate::model::ids::MessageId;
+use crate::model::usage::ModelWindow;
+use crate::model::view::{SourceMessage, View, ViewMessage};
+use crate::policy::{Policy, overflow, plan, recall, shorten};
+use usage::CurrentUsage;
+
+/// A session's rows at one revision.
+#[derive(Debug, Clone, Copy)]
+pub struct Rows<'a> {
+    /// The policy that is active there.
+    pub policy: &'a Policy,
+    /// The messages of the layout, in its order.
+    pub messages: &'a [SourceMessage],
+    /// The newest change of layout, prunes, policy or window: usage of a view from before it says nothing.
+    pub changed_revision: Revision,
+}
+
+/// Passages of hidden messages, and the request that they are shown in front of.
+#[derive(Debug, Clone)]
+pub struct Passages {
+    /// The request.
+    pub request: MessageId,
+    /// The message that holds them.
+    pub message: ViewMessage,
+}
+
+/// What follows from a session's rows at one revision.
+#[derive(Debug, Clone)]
+pub struct Fold {
+    /// The view.
+    pub view: View,
+    /// The running hash of the view after each of its messages.
+    pub hashes: Vec<[u8; 32]>,
+    usage: Option<CurrentUsage>,
+}
+
+impl Fold {
+    /// The fold of these rows, from scratch.
+    pub fn new(rows: Rows<'_>, passages: Option<Passages>) -> Self {
+        let Rows { policy, messages, changed_revision } = rows;
+        let mut view = plan::view(policy, messages);
+        if let Some(Passages { request, message }) = passages {
+            view = recall::join(policy, view, request, message);
+        }
+        carried::carry(messages, &mut view);
+        let usage = usage::current(policy, messages, &view, changed_revision);
+        Self { hashes: hash::hashes(&view.messages), view, usage }
+    }
+
+    /// The hash of the whole view.
+    pub fn hash(&self) -> [u8; 32] {
+        self.hashes.last().copied().unwrap_or(hash::EMPTY)
+    }
+
+    /// Tokens of a request with the view for a model of this window: reported usage, where some is valid, and the
+    /// estimate of what became visible after the view that it measured; else the estimate and the window's overhead.
+    pub fn context_tokens(&self, window: &ModelWindow) -> i64 {
+        self.usage.map_or(self.view.estimated_tokens + window.overhead, |usage| usage.tokens())
+    }
+
+    /// Whether a request with the view leaves room for a reply in this window. An unknown window has room for anything.
+    pub fn fits(&self, window: &ModelWindow) -> bool {
+        overflow::room(window).is_none_or(|room| self.context_tokens(window) <= room)
+    }
+
+    /// The view shortened until it fits the window, as far as that can be done.
+    ///
+    /// Usage beyond the estimate and the window's overhead counts as shrinking with the view: it is what the estimate
+    /// gets wrong about its words.
+    pub fn shortened(self, policy: &Policy, window: &ModelWindow) -> Shortened {
+        let tokens = self.context_tokens(window);
+        let overhead = window.overhead.clamp(0, tokens.max(0));
+        let estimated = self.view.estimated_tokens.max(1);
+        let scale = Scale { estimated, real: (tokens - overhead).max(1) };
+        let room = overflow::room(window).unwrap_or(i64::MAX);
+        let shorter = shorten::shorten(policy, self.view, scale.to_estimate(room.saturating_sub(overhead)));
+        let context_tokens = scale.to_real(shorter.view.estimated_tokens).saturating_add(overhead);
+        let hashes = hash::hashes(&shorter.view.messages);
+        Shortened { context_tokens, fits: context_tokens <= room, omitted: shorter.omitted, view: shorter.view, hashes }
+    }
+}
+
+/// How many real tokens an estimate stands for.
+#[derive(Clone, Copy)]
+struct Scale {
+    estimated: i64,
+    real: i64,
+}
+
+impl Scale {
+    /// The largest estimate that stands for at most so many real tokens.
+    fn to_estimate(self, real: i64) -> i64 {
+        let estimate = i128::from(real.max(0)) * i128::from(self.estimated) / i128::from(self.real);
+        i64::try_from(estimate).unwrap_or(i64::MAX)
+    }
+
+    /// The real tokens that an estimate stands for, rounded up.
+    fn to_real(self, estimate: i64) -> i64 {
+        let (real, estimated) = (i128::from(self.real), i128::from(self.estimated));
+        i64::try_from((i128::from(estimate.max(0)) * real + estimated - 1) / estimated).unwrap_or(i64::MAX)
+    }
+}
+
+/// A view that was shortened for one call.
+#[derive(Debug, Clone)]
+pub struct Shortened {
+    /// The view.
+    pub view: View,
+    /// Its running hash after each of its messages.
+    pub hashes: Vec<[u8; 32]>,
+    /// Tokens of a request with it.
+    pub context_tokens: i64,
+    /// Whether that leaves room for a reply.
+    pub fits: bool,
+    /// The revisions of the messages that were left out, ascending.
+    pub omitted: Vec<Revision>,
+}

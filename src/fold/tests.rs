@@ -1,0 +1,107 @@
+use super::{Fold, Rows};
+use crate::model::Revision;
+use crate::model::message::GivenView;
+use crate::model::usage::ModelWindow;
+use crate::model::view::SourceMessage;
+use crate::policy::{Policy, dsl, presets};
+
+/// Two turns; the second reply reports 1 000 tokens in and 10 out.
+const TALK: &str = "u1 400c\na1 400c\nu2 400c\na2 usage=1000/10 400c\nu3 400c\nu4 800c";
+
+fn window(context: i64) -> ModelWindow {
+    ModelWindow { model: String::new(), context, input: None, output: None, overhead: 50 }
+}
+
+fn fold(policy: &Policy, messages: &[SourceMessage], changed_revision: Revision) -> Fold {
+    Fold::new(Rows { policy, messages, changed_revision }, None)
+}
+
+/// What `TALK` counts as when its reply was given a view.
+fn tokens(view: Option<(Revision, bool)>, changed_revision: Revision, alter: impl FnOnce(&mut [SourceMessage])) -> i64 {
+    let mut messages = dsl::parse(TALK);
+    messages[3].message.finish.view =
+        view.map(|(revision, shortened)| GivenView { revision, hash: [7; 32], window: window(60_000), shortened });
+    alter(&mut messages);
+    fold(&presets::pi::v1_5(), &messages, changed_revision).context_tokens(&window(60_000))
+}
+
+#[test]
+fn usage_counts_from_the_view_that_it_measured() {
+    // pi counts four characters as a token.
+    let estimate = 100 + 100 + 100 + 100 + 100 + 200 + 50;
+    let cases = [
+        (Some((3, false)), 1, 1_010 + 100 + 200, "what came behind the view, without the reply"),
+        (Some((2, false)), 1, 1_010 + 100 + 100 + 200, "a request that the view did not have"),
+        (Some((2, false)), 2, 1_010 + 100 + 100 + 200, "a change that the view had"),
+        (Some((2, false)), 3, estimate, "a change behind the view"),
+        (Some((3, true)), 1, estimate, "a view that was shortened"),
+        (None, 1, 1_010 + 100 + 200, "no view is named, and nothing has changed yet"),
+        (None, 2, estimate, "no view is named, and something has changed"),
+    ];
+    for (view, changed, expected, why) in cases {
+        assert_eq!(tokens(view, changed, |_| ()), expected, "{why}");
+    }
+    let late = tokens(Some((3, false)), 1, |messages| messages[1].message.sealed_revision = Some(9));
+    assert_eq!(late, 1_010 + 100 + 100 + 200, "a message that was sealed behind the view came behind it");
+    let none = tokens(Some((3, false)), 1, |messages| messages[3].message.finish.usage = None);
+    assert_eq!(none, estimate);
+}
+
+#[test]
+fn the_newest_valid_usage_counts() {
+    let policy = presets::pi::v1_5();
+    let talk = format!("{TALK}\na4 usage=5000/0 400c\nu5 400c");
+    let mut messages = dsl::parse(&talk);
+    assert_eq!(fold(&policy, &messages, 1).context_tokens(&window(60_000)), 5_000 + 100);
+    // The newer reply was given a view from before a change, the older one a newer view.
+    let given = |revision| Some(GivenView { revision, hash: [7; 32], window: window(60_000), shortened: false });
+    messages[3].message.finish.view = given(3);
+    messages[6].message.finish.view = given(2);
+    assert_eq!(fold(&policy, &messages, 3).context_tokens(&window(60_000)), 1_010 + 100 + 200 + 100 + 100);
+}
+
+#[test]
+fn a_shortened_view_fits_however_much_more_usage_said_than_the_estimate() {
+    let talk: String = (1..60).map(|turn| format!("u{turn} 400c\na{turn} 4000c\n")).collect();
+    for (reported, room) in [(100_000, 64_900), (250_000, 30_000), (250_000, 2_000), (70_000, 9_000)] {
+        let talk = format!("{talk}u60 40c\na60 usage={reported}/0 40c\nu61 40c");
+        for policy in [presets::pi::v1_5(), presets::opencode::seed()] {
+            let fold = fold(&policy, &dsl::parse(&talk), 1);
+            let window = window(room);
+            assert!(!fold.fits(&window));
+            let estimated = fold.view.estimated_tokens;
+            let shorter = fold.shortened(&policy, &window);
+            assert!(shorter.fits, "{} of {room} of {reported}", shorter.context_tokens);
+            assert!(shorter.context_tokens <= room);
+            assert!(shorter.view.estimated_tokens < estimated);
+            // As much is left as has room, less than a turn aside.
+            let real = reported - window.overhead;
+            let left = shorter.view.estimated_tokens * real / estimated;
+            let turn = 1_200 * real / estimated;
+            assert!(left + window.overhead + turn > room.min(reported), "{left} of {room} of {reported}");
+        }
+    }
+}
+
+#[test]
+fn a_view_that_usage_says_is_smaller_than_its_estimate_loses_no_more_than_that() {
+    let talk: String = (1..60).map(|turn| format!("u{turn} 400c\na{turn} 4000c\n")).collect();
+    let talk = format!("{talk}u60 40c\na60 usage=40000/0 40c");
+    let policy = presets::pi::v1_5();
+    let fold = fold(&policy, &dsl::parse(&talk), 1);
+    let before = fold.view.estimated_tokens;
+    let shorter = fold.shortened(&policy, &window(20_000));
+    assert!(shorter.fits);
+    assert!(shorter.view.estimated_tokens > before / 2 - 1_200, "{} of {before}", shorter.view.estimated_tokens);
+}
+
+#[test]
+fn the_hash_runs_along_the_view() {
+    let policy = presets::pi::v1_5();
+    let messages = dsl::parse(TALK);
+    let whole = fold(&policy, &messages, 1);
+    let before = fold(&policy, &messages[..4], 1);
+    assert_eq!(whole.hashes[3], before.hash());
+    assert_eq!(whole.hash(), whole.hashes[5]);
+    assert_eq!(fold(&policy, &[], 1).hash(), [0; 32]);
+}
