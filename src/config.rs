@@ -270,6 +270,8 @@ pub struct Config {
     pub workers: usize,
     /// How long a client may take nothing of an answer that waits for it, in seconds, 1 to 3600; then the answer ends.
     pub stall_seconds: u64,
+    /// Memory for sessions whose views are read, in MiB, 0 to 65536; with 0 every view is made anew.
+    pub loaded_mib: usize,
     /// Models that can write summaries, by name.
     pub summarizers: BTreeMap<String, SummarizerSettings>,
     /// Which of them do.
@@ -315,6 +317,7 @@ impl Default for Config {
             default_preset: "opencode@seed".to_owned(),
             workers: 2,
             stall_seconds: limits::STALL_SECONDS_DEFAULT,
+            loaded_mib: limits::LOADED_MIB_DEFAULT,
             summarizers: BTreeMap::new(),
             summarizer: SummarizerChoice::default(),
             hooks: Hooks::default(),
@@ -346,6 +349,10 @@ impl Config {
         if !(1..=limits::STALL_SECONDS_MAX).contains(&stall) {
             let most = limits::STALL_SECONDS_MAX;
             return Err(Error::Invalid(format!("stall_seconds is {stall}, not 1 to {most}")));
+        }
+        let (loaded, most) = (self.loaded_mib, limits::LOADED_MIB_MAX);
+        if loaded > most {
+            return Err(Error::Invalid(format!("loaded_mib is {loaded}, not 0 to {most}")));
         }
         if crate::policy::presets::find(&self.default_preset).is_none() {
             return Err(Error::Invalid(format!("default_preset {:?} is not a preset", self.default_preset)));

@@ -114,6 +114,7 @@ pub async fn run_with(
         default_preset: config.default_preset.clone(),
         defaults: config.policies.iter().map(default_policy).collect(),
         vocabularies,
+        loaded_bytes: config.loaded_mib << 20,
         stopping: stopping.clone(),
     };
     let app = Longhand::new(store.clone(), scheduler.handle(), &clock, options);

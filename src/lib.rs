@@ -11,6 +11,7 @@
 //! - [`telemetry`]: how the daemon logs.
 //! - [`store`]: the only place with SQL: the writer, the readers, the chains.
 //! - [`bus`]: "something newer exists", and subscriptions that pull it from the log.
+//! - [`loaded`]: sessions that are kept in memory, for reads.
 //! - [`summarizer`]: what writes the text that stands for covered history.
 //! - [`scheduler`]: when to reduce what, and the workers that do it.
 //! - [`app`]: the API in domain types.
@@ -29,6 +30,7 @@ pub mod config;
 pub mod telemetry;
 pub mod store;
 pub mod bus;
+pub mod loaded;
 pub mod summarizer;
 pub mod scheduler;
 pub mod app;

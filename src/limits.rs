@@ -137,6 +137,10 @@ pub const SIDE_REQUEST_BYTES_MAX: usize = 64 * 1024;
 pub const REQUEST_WAIT_MS_MAX: u64 = 10_000;
 /// How long a client may take to send a request, from its headers to its end.
 pub const REQUEST_MS_MAX: u64 = 30_000;
+/// Memory for sessions whose views are read, when the configuration says nothing, in MiB.
+pub const LOADED_MIB_DEFAULT: usize = 64;
+/// The most that the configuration may say, in MiB.
+pub const LOADED_MIB_MAX: usize = 65_536;
 /// Bytes of all large views that are made, and of all views that wait for their clients. One view alone may be larger.
 pub const VIEWS_BYTES_MAX: usize = 512 * 1024 * 1024;
 /// A view from this size on is large: it waits for room before it is made.

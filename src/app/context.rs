@@ -4,18 +4,17 @@ use super::error::{Error, Result};
 use super::large_views::made_of;
 use super::room::Held;
 use super::{Longhand, validate, view_token, window_of_call};
-use crate::fold::{Fold, Shortened};
+use crate::fold::Shortened;
 use crate::limits;
+use crate::loaded::LoadedSession;
 use crate::model::Revision;
 use crate::model::compaction::RevisionRange;
-use crate::model::ids::{CompactionId, MessageId};
+use crate::model::ids::CompactionId;
 use crate::model::layout::{Covered, Omitted};
-use crate::model::message::{GivenView, MessageKind};
+use crate::model::message::GivenView;
 use crate::model::usage::ModelWindow;
 use crate::model::view::{Provenance, ViewMessage};
-use crate::policy::Policy;
-use crate::store::{self, Pending, SessionKey, Source};
-use std::collections::HashSet;
+use crate::store::{self, Pending, SessionKey};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -91,42 +90,17 @@ pub struct Context {
 
 /// A view with what it was made of.
 struct Built {
-    source: Source,
+    session: Arc<LoadedSession>,
+    pending: Pending,
     /// The room that it takes while it is made; none for one that is not large.
     held: Option<Arc<Held>>,
-    policy: Policy,
     /// The window that the figures of the call are for.
     window: ModelWindow,
-    fold: Fold,
-    provenance: Option<Arc<Provenance>>,
 }
 
 impl Built {
     fn fits(&self) -> bool {
-        self.fold.fits(&self.window)
-    }
-
-    /// The messages of the layout that the view does not show because nothing of them is left to show. Records are in no
-    /// view.
-    fn empty(&self) -> Vec<RevisionRange> {
-        let shown: HashSet<MessageId> = self.fold.view.messages.iter().filter_map(|message| message.source).collect();
-        let sources = self.source.messages.iter().map(|source| &source.message);
-        let empty = sources.filter(|message| message.kind != MessageKind::Record && !shown.contains(&message.id));
-        let mut revisions: Vec<Revision> = empty.map(|message| message.revision).collect();
-        revisions.sort_unstable();
-        let ranges = revisions.chunk_by(|before, next| before + 1 == *next);
-        ranges.map(|range| RevisionRange { first: range[0], last: range[range.len() - 1] }).collect()
-    }
-
-    /// The view as the call gets it: whole, or shortened where that is asked for and it does not fit.
-    fn shown(fold: Fold, policy: &Policy, window: &ModelWindow, action: OverflowAction) -> (Shortened, bool) {
-        let fits = fold.fits(window);
-        if action == OverflowAction::Shorten && !fits {
-            return (fold.shortened(policy, window), true);
-        }
-        let context_tokens = fold.context_tokens(window);
-        let Fold { view, hashes, .. } = fold;
-        (Shortened { view, hashes, context_tokens, fits, omitted: Vec::new() }, false)
+        self.session.fold.fits(&self.window)
     }
 }
 
@@ -139,91 +113,102 @@ impl Longhand {
         if request.known_hash.as_ref().is_some_and(|hash| hash.len() != 32) {
             return Err(Error::field("known_view_hash", "is not 32 bytes"));
         }
-        let key = self.store().find_session(session).await?;
-        let mut built = self.build(key, &request).await?;
-        if request.as_of.is_none() && request.action == OverflowAction::Wait {
-            built = self.wait_until_it_fits(key, &request, built).await?;
-        }
-        let empty = built.empty();
-        let Built { mut source, mut held, policy, window, fold, provenance } = built;
-        let whole_hash = fold.hash();
-        let (shown, shortened) = Built::shown(fold, &policy, &window, request.action);
-        let Shortened { view, hashes, context_tokens, fits, omitted } = shown;
-        source.messages = Vec::new();
-        let known_count = self.known_count(key, &request, &hashes, held.as_deref()).await?;
+        let key = self.known(session).await?.key;
+        let waits = request.as_of.is_none() && request.action == OverflowAction::Wait;
+        let built =
+            if waits { self.wait_until_it_fits(key, &request).await? } else { self.build(key, &request).await? };
+        let fits = built.fits();
+        let Built { session, pending, held, window } = built;
+        let whole_hash = session.fold.hash();
+        let shortens = request.action == OverflowAction::Shorten && !fits;
+        let shortened = shortens.then(|| session.fold.clone().shortened(&session.policy, &window));
+        let hashes = shortened.as_ref().map_or(&session.fold.hashes, |shortened| &shortened.hashes);
         let hash = hashes.last().copied().unwrap_or_default();
-        let window_tokens = window.context;
+        let known_count = self.known_count(key, &request, hashes, held.as_deref()).await?;
+        let LoadedSession { source, provenance, omitted_by, empty, .. } = &*session;
         // A view of which nothing had to go is the session's own.
-        let given = GivenView { revision: source.at, hash, window, shortened: shortened && whole_hash != hash };
+        let given = GivenView { revision: source.at, hash, window, shortened: shortens && whole_hash != hash };
         let token = view_token::write(self.store().view_key(), source.id, &given);
-        let marks: Vec<Revision> = source.layout.omitted.iter().map(|omitted| omitted.mark).collect();
-        let omitted_by = self.store().reductions_at(key, &marks).await?;
-        let estimated_tokens = view.estimated_tokens;
-        let mut messages = view.messages;
-        messages.drain(..known_count);
-        let bytes = messages.iter().map(super::events::view_message_bytes).sum();
-        let held = self.until_taken(held.take(), bytes);
-        Ok(Context {
+        let mut context = Context {
             revision: source.at,
             hash,
             token,
             known_count,
-            context_tokens,
-            estimated_tokens,
-            window_tokens,
+            context_tokens: session.fold.context_tokens(&given.window),
+            estimated_tokens: session.fold.view.estimated_tokens,
+            window_tokens: given.window.context,
             fits,
-            shortened,
-            pending: source.pending.compaction,
-            covered: source.layout.covered,
-            provenance,
-            omitted: source.layout.omitted,
-            omitted_by,
-            empty,
-            left_out: omitted.into_iter().map(|at| RevisionRange { first: at, last: at }).collect(),
-            held: Some(held),
-            messages,
-        })
+            shortened: shortens,
+            pending: pending.compaction,
+            covered: source.layout.covered.clone(),
+            provenance: provenance.clone(),
+            omitted: source.layout.omitted.clone(),
+            omitted_by: omitted_by.clone(),
+            empty: empty.clone(),
+            left_out: Vec::new(),
+            held: None,
+            messages: Vec::new(),
+        };
+        match shortened {
+            Some(Shortened { view, context_tokens, fits, omitted, .. }) => {
+                (context.context_tokens, context.estimated_tokens) = (context_tokens, view.estimated_tokens);
+                context.fits = fits;
+                context.left_out = omitted.into_iter().map(|at| RevisionRange { first: at, last: at }).collect();
+                context.messages = view.messages;
+                context.messages.drain(..known_count);
+            }
+            None => context.messages = messages_behind(session, known_count),
+        }
+        let bytes = context.messages.iter().map(super::events::view_message_bytes).sum();
+        context.held = Some(self.until_taken(held, bytes));
+        Ok(context)
     }
 
     async fn build(&self, key: SessionKey, request: &ContextRequest) -> Result<Built> {
+        let window = |session: &LoadedSession| window_of_call(&session.source.window, request.window.as_ref()).clone();
+        if request.as_of.is_none() {
+            match self.shared.loaded.session(key).await {
+                Ok(Some((session, pending))) => {
+                    return Ok(Built { window: window(&session), session, pending, held: None });
+                }
+                // It is not kept in memory.
+                Ok(None) | Err(store::Error::LimitExceeded { what: store::VIEW_BYTES, .. }) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
         let (source, held) = self.roomy_source(key, request.as_of).await?;
-        let policy = self.parse_policy(&source.policy)?;
-        let mut fold = self.fold_of(&source, &policy).await?;
-        let provenance = self.sign(&source, &mut fold.view).await?;
-        let window = window_of_call(&source.window, request.window.as_ref()).clone();
-        Ok(Built { source, held, policy, window, fold, provenance })
+        let pending = source.pending;
+        let mut session = self.loaded_from(source).await?;
+        // Nobody keeps it, and the view has its words.
+        session.source.messages = Vec::new();
+        Ok(Built { window: window(&session), session: Arc::new(session), pending, held })
     }
 
     /// Waits until the view fits, nothing is pending any more, or time is up. What is due is pending too: whoever waits
     /// right after a write waits for the decision first.
-    async fn wait_until_it_fits(&self, key: SessionKey, request: &ContextRequest, mut built: Built) -> Result<Built> {
+    async fn wait_until_it_fits(&self, key: SessionKey, request: &ContextRequest) -> Result<Built> {
         let most = Duration::from_millis(limits::WAIT_MS_MAX);
         let wait = request.wait.unwrap_or(Duration::from_millis(limits::WAIT_MS_DEFAULT)).min(most);
         let deadline = tokio::time::Instant::now() + wait;
         let mut head = self.store().watch_head();
-        let mut is_hollow = false;
-        while !built.fits() && built.source.pending != Pending::default() && tokio::time::Instant::now() < deadline {
-            // Others need the room more than one who waits.
-            built.held = None;
-            built.source.messages = Vec::new();
-            built.fold.view.messages = Vec::new();
-            is_hollow = true;
+        loop {
             head.mark_unchanged();
-            if self.store().pending(key).await? == built.source.pending {
+            let built = self.build(key, request).await?;
+            let is_late = tokio::time::Instant::now() >= deadline || self.shared.stopping.is_cancelled();
+            if is_late || built.fits() || built.pending == Pending::default() {
+                return Ok(built);
+            }
+            let pending = built.pending;
+            // Others need the room more than one who waits.
+            drop(built);
+            while self.store().pending(key).await? == pending {
                 tokio::select! {
                     () = tokio::time::sleep_until(deadline) => break,
                     () = self.shared.stopping.cancelled() => break,
-                    changed = head.changed() => if changed.is_err() { break },
+                    changed = head.changed() => if changed.is_err() { return self.build(key, request).await },
                 }
-                continue;
             }
-            built = self.build(key, request).await?;
-            is_hollow = false;
         }
-        if is_hollow {
-            built = self.build(key, request).await?;
-        }
-        Ok(built)
     }
 
     /// How many messages at the beginning of the view the caller has already.
@@ -249,12 +234,23 @@ impl Longhand {
             },
             None => self.roomy_source(key, Some(revision)).await?,
         };
-        let policy = self.parse_policy(&source.policy)?;
-        let before = self.fold_of(&source, &policy).await?.hashes;
+        let before = self.loaded_from(source).await?.fold.hashes;
         if before.last().is_none_or(|hash| hash.as_slice() != known) {
             // The caller holds something else, such as a view that was shortened for one call.
             return Ok(0);
         }
         Ok(before.iter().zip(chain).take_while(|(before, now)| before == now).count())
+    }
+}
+
+/// The messages of a session's view behind the first ones. A view that nobody else holds is not copied.
+fn messages_behind(session: Arc<LoadedSession>, known_count: usize) -> Vec<ViewMessage> {
+    match Arc::try_unwrap(session) {
+        Ok(session) => {
+            let mut messages = session.fold.view.messages;
+            messages.drain(..known_count);
+            messages
+        }
+        Err(session) => session.fold.view.messages[known_count..].to_vec(),
     }
 }

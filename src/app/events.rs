@@ -425,9 +425,7 @@ impl Longhand {
         let (session, policy) = self.store().session(key).await?;
         let mut frames = vec![Frame::SnapshotSession(Box::new(SessionInfo { session, policy_json: policy.json }))];
         let (source, held) = self.roomy_source(key, Some(revision)).await?;
-        let policy = self.parse_policy(&source.policy)?;
-        let mut view = self.fold_of(&source, &policy).await?.view;
-        self.sign(&source, &mut view).await?;
+        let view = self.loaded_from(source).await?.fold.view;
         frames.extend(view.messages.into_iter().map(|message| Frame::SnapshotMessage(Box::new(message))));
         let held = self.until_taken(held, frames.iter().map(Frame::bytes).sum());
         Ok((frames, held))

@@ -14,7 +14,6 @@ pub mod expand;
 pub mod feed;
 mod large_views;
 pub mod preview;
-mod provenance;
 mod recall;
 pub mod room;
 pub mod sessions;
@@ -29,11 +28,12 @@ pub use append::Fill;
 pub use error::{Error, Reason, Result};
 
 use crate::clock::Clock;
+use crate::loaded::{self, Loaded};
 use crate::model::ids::SessionId;
 use crate::model::time::Timestamp;
 use crate::model::usage::ModelWindow;
 use crate::policy::bpe::Vocabulary;
-use crate::policy::{Policy, tokens, upgrade};
+use crate::policy::{Policy, tokens};
 use crate::scheduler::SchedulerHandle;
 use crate::store::{self, SessionKey, Store};
 use std::collections::HashMap;
@@ -52,7 +52,9 @@ struct Shared {
     scheduler: SchedulerHandle,
     default_preset: String,
     defaults: Vec<DefaultPolicy>,
-    vocabularies: Vec<Arc<Vocabulary>>,
+    vocabularies: Arc<[Arc<Vocabulary>]>,
+    /// Sessions in memory, for whoever reads views.
+    loaded: Loaded,
     start_time: Timestamp,
     clock: Clock,
     live: broadcast::Sender<events::LiveDelta>,
@@ -107,6 +109,8 @@ pub struct Options {
     pub defaults: Vec<DefaultPolicy>,
     /// Vocabularies that policies may name.
     pub vocabularies: Vec<Arc<Vocabulary>>,
+    /// Bytes of sessions that are kept in memory.
+    pub loaded_bytes: usize,
     /// Ends event streams and waits when the daemon stops.
     pub stopping: CancellationToken,
 }
@@ -115,12 +119,14 @@ impl Longhand {
     /// The API over a store and a scheduler that somebody else runs.
     pub fn new(store: Store, scheduler: SchedulerHandle, clock: &Clock, options: Options) -> Self {
         let (live, _) = broadcast::channel(crate::limits::LIVE_FRAMES_MAX);
+        let vocabularies: Arc<[Arc<Vocabulary>]> = options.vocabularies.into();
         let shared = Shared {
+            loaded: Loaded::new(store.clone(), vocabularies.clone(), options.loaded_bytes),
             store,
             scheduler,
             default_preset: options.default_preset,
             defaults: options.defaults,
-            vocabularies: options.vocabularies,
+            vocabularies,
             start_time: clock.now(),
             clock: clock.clone(),
             live,
@@ -176,18 +182,12 @@ impl Longhand {
 
     /// Reads a stored policy, with the vocabulary that it names.
     pub(crate) fn parse_policy(&self, text: &store::PolicyText) -> Result<Policy> {
-        parse_policy(text).map(|policy| policy.with_vocabularies(&self.shared.vocabularies))
+        Ok(loaded::parse_policy(text, &self.shared.vocabularies)?)
     }
 
     fn known_sessions(&self) -> std::sync::MutexGuard<'_, KnownSessions> {
         self.shared.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-/// Reads a stored policy. It was written by us, so anything else is damage.
-fn parse_policy(text: &store::PolicyText) -> Result<Policy> {
-    upgrade::parse(&text.json)
-        .map_err(|error| Error::new(Reason::RowCorrupt, format!("a stored policy cannot be read: {error}")))
 }
 
 /// The window that the figures of a call are for: the caller's where it names one, else the session's. The session's alone

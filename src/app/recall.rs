@@ -2,17 +2,19 @@
 
 use super::error::Result;
 use super::{Known, Longhand};
-use crate::fold::{Fold, Passages, Rows};
+use crate::fold::Passages;
+use crate::loaded::LoadedSession;
 use crate::policy::{Policy, recall};
 use crate::scheduler;
 use crate::store::{Lookup, Source};
+use std::sync::Arc;
 
 impl Longhand {
-    /// The fold of a session's rows, with the passages that its policy brings back.
-    pub(super) async fn fold_of(&self, source: &Source, policy: &Policy) -> Result<Fold> {
-        let passages = self.passages(source, policy).await?;
-        let rows = Rows { policy, messages: &source.messages, changed_revision: source.changed_revision };
-        Ok(Fold::new(rows, passages))
+    /// A session from its rows, with the passages that its policy brings back.
+    pub(super) async fn loaded_from(&self, source: Source) -> Result<LoadedSession> {
+        let policy = self.parse_policy(&source.policy)?;
+        let passages = self.passages(&source, &policy).await?;
+        Ok(LoadedSession::new(self.store(), source, Arc::new(policy), passages).await?)
     }
 
     /// What a policy with retrieval brings back into a view.

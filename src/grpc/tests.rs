@@ -55,6 +55,7 @@ impl Served {
             default_preset: "opencode@seed".to_owned(),
             defaults: Vec::new(),
             vocabularies: Vec::new(),
+            loaded_bytes: crate::limits::LOADED_MIB_DEFAULT << 20,
             stopping: stopping.clone(),
         };
         let (routes, health) = router(Longhand::new(store, scheduler.handle(), &clock, options)).await;

@@ -167,7 +167,7 @@ const NEXT_IDLE: &str = "select idle_until from session where idle_until is not 
 const IDLE: &str =
     "select id from session where idle_until is not null and idle_until <= $1 order by idle_until limit $2";
 const FORGET_IDLE: &str = "update session set idle_until = null where id = $1";
-const PENDING: &str = "select s.due_revision is not null, j.public_id from session s \
+const PENDING: &str = "select s.due_revision is not null, j.public_id, s.revision from session s \
      left join job j on j.session_id = s.id and j.state in (1, 2) and j.queued = 0 where s.id = $1";
 const COUNTS: &str = "select (select count(*) from job where state = 1 and queued = 0) \
      + (select count(*) from job where state = 1 and queued = 1), \
@@ -383,13 +383,13 @@ pub(crate) async fn live(reader: &mut Reader<'_>, key: i64) -> Result<Option<Com
     row.map(|row| from_row(&row).map(|job| job.compaction.id)).transpose()
 }
 
-/// What may still change a session's view without anybody's doing.
-pub(crate) async fn pending(reader: &mut Reader<'_>, key: i64) -> Result<Pending> {
+/// What may still change a session's view without anybody's doing, and the session's newest revision.
+pub(crate) async fn pending(reader: &mut Reader<'_>, key: i64) -> Result<(Pending, Revision)> {
     let row = reader.one(sqlx::query(PENDING).bind(key)).await?;
     let row = row.ok_or_else(|| Error::not_found(Kind::Session, key))?;
     let compaction: Option<Vec<u8>> = row.try_get(1)?;
     let compaction = compaction.map(|id| codec::uuid(&id).map(CompactionId)).transpose()?;
-    Ok(Pending { is_due: row.try_get(0)?, compaction })
+    Ok((Pending { is_due: row.try_get(0)?, compaction }, row.try_get(2)?))
 }
 
 /// The job of a session that waits or runs, for whoever is about to change the session. It looks at the row of the head,

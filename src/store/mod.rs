@@ -32,6 +32,7 @@ mod requests;
 mod reread;
 mod search;
 mod sessions;
+mod sources;
 mod spending;
 #[cfg(test)]
 mod tests;
@@ -61,23 +62,21 @@ pub use reductions::{Commit, Committed};
 pub use reread::{DiskForm, reread};
 pub use search::{Lookup, Unindexed};
 pub use sessions::{CreateSession, ForkAt, ForkSession, PolicyText, UpdateSession};
+pub use sources::{News, Source};
 pub use spending::Spent;
 pub use tally::{Fare, Tally};
 pub use tx::{Caller, RequestKey};
 pub use verify::{Checked, Finding};
 
-use crate::limits;
 use crate::model::changes::SummaryChange;
 use crate::model::compaction::{Compaction, CompactionRequest, Failure, RevisionRange};
 use crate::model::event::{Event, EventKind};
 use crate::model::ids::{CompactionId, MessageId, PartId, SessionId};
-use crate::model::layout::Layout;
 use crate::model::message::Message;
 use crate::model::part::NewPart;
 use crate::model::session::Session;
 use crate::model::time::Timestamp;
 use crate::model::usage::ModelWindow;
-use crate::model::view::SourceMessage;
 use crate::model::{Revision, Seq};
 use health::Health;
 use lineage::{Lineage, Reader};
@@ -108,31 +107,6 @@ struct Shared {
 
 /// A draft of an open message: its id, whether it is reasoning, its words so far.
 pub type DraftWords = (PartId, bool, String);
-
-/// A session as a view needs it, read in one snapshot.
-#[derive(Debug, Clone)]
-pub struct Source {
-    /// The session.
-    pub session: SessionKey,
-    /// Its id.
-    pub id: SessionId,
-    /// The revision that was read.
-    pub at: Revision,
-    /// The newest revision.
-    pub newest: Revision,
-    /// The layout in force.
-    pub layout: Layout,
-    /// The policy in force.
-    pub policy: PolicyText,
-    /// The session's model window that is active there.
-    pub window: ModelWindow,
-    /// The newest change of layout, prunes, policy or window up to the revision that was read.
-    pub changed_revision: Revision,
-    /// What may still change the newest view.
-    pub pending: Pending,
-    /// What the layout shows.
-    pub messages: Vec<SourceMessage>,
-}
 
 fn unexpected<T>() -> Result<T> {
     Err(Error::corrupt("writer", "an answer of another kind came back"))
@@ -420,30 +394,6 @@ impl Store {
             let (messages, next) =
                 messages::page(reader, &lineage, &PageOf { at, from: page.from.min(at + 1), ..page }).await?;
             Ok((messages, next, at))
-        })
-        .await
-    }
-
-    /// What a view at a revision is made of; none for the newest.
-    pub async fn source(&self, session: SessionKey, at: Option<Revision>) -> Result<Source> {
-        self.source_within(session, at, limits::VIEW_BYTES_MAX).await
-    }
-
-    /// The same, unless it holds more bytes than these.
-    pub async fn source_within(&self, session: SessionKey, at: Option<Revision>, bytes_max: usize) -> Result<Source> {
-        self.snapshot(async |reader| {
-            let lineage = lineage::by_key(reader, session.0).await?;
-            let newest = lineage.revision;
-            let at = at.unwrap_or(newest);
-            lineage.check(at)?;
-            let id = lineage::public_id(reader.conn, session.0).await?;
-            let pending = jobs::pending(reader, session.0).await?;
-            let layout = messages::layout_at(reader, &lineage, at).await?;
-            let policy = sessions::policy_in(reader, &lineage, at).await?;
-            let window = windows::window_in(reader, &lineage, at).await?;
-            let changed_revision = marks::changed_revision(reader, &lineage, at).await?;
-            let messages = messages::sources(reader, &lineage, &layout, at, bytes_max).await?;
-            Ok(Source { session, id, at, newest, layout, policy, window, changed_revision, pending, messages })
         })
         .await
     }

@@ -133,7 +133,7 @@ impl Store {
 
     /// What may still change a session's view without anybody's doing.
     pub async fn pending(&self, session: SessionKey) -> Result<Pending> {
-        self.reading(async |reader| jobs::pending(reader, session.0).await).await
+        self.reading(async |reader| Ok(jobs::pending(reader, session.0).await?.0)).await
     }
 
     /// Sessions whose due mark is set.

@@ -38,6 +38,7 @@ fn statements() -> Vec<&'static str> {
         tally::STATEMENTS,
         tx::STATEMENTS,
         verify::STATEMENTS,
+        sources::STATEMENTS,
         windows::STATEMENTS,
         writer::STATEMENTS,
     ];

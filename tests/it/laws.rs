@@ -9,9 +9,10 @@ use longhand::app::context::{Context, ContextRequest, OverflowAction};
 use longhand::app::sessions::{ForkPoint, NewSession, SessionChange};
 use longhand::app::{Error, Reason};
 use longhand::model::Revision;
-use longhand::model::compaction::CompactionKind;
+use longhand::model::compaction::{CompactionKind, RevisionRange};
 use longhand::model::event::{Event, EventBody};
 use longhand::model::ids::{CompactionId, MessageId, PartId};
+use longhand::model::layout::{Covered, Omitted};
 use longhand::model::message::{Finish, FinishReason, GivenView, Message, MessageKind, NewFinish, NewMessage, Role};
 use longhand::model::part::{Media, NewPart, PartBody, Record};
 use longhand::model::usage::Usage;
@@ -148,12 +149,26 @@ struct Answer {
     context_tokens: i64,
     window_tokens: i64,
     fits: bool,
+    covered: Option<Covered>,
+    omitted: Vec<Omitted>,
+    omitted_by: Vec<Option<CompactionId>>,
+    empty: Vec<RevisionRange>,
 }
 
 impl From<Context> for Answer {
     fn from(context: Context) -> Self {
-        let Context { hash, messages, estimated_tokens, context_tokens, window_tokens, fits, .. } = context;
-        Self { hash, messages, estimated_tokens, context_tokens, window_tokens, fits }
+        Self {
+            hash: context.hash,
+            messages: context.messages,
+            estimated_tokens: context.estimated_tokens,
+            context_tokens: context.context_tokens,
+            window_tokens: context.window_tokens,
+            fits: context.fits,
+            covered: context.covered,
+            omitted: context.omitted,
+            omitted_by: context.omitted_by,
+            empty: context.empty,
+        }
     }
 }
 

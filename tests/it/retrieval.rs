@@ -317,6 +317,7 @@ async fn appends_do_not_wait_for_the_index() {
         default_preset: "opencode@seed".to_owned(),
         defaults: Vec::new(),
         vocabularies: Vec::new(),
+        loaded_bytes: longhand::limits::LOADED_MIB_DEFAULT << 20,
         stopping: stopping.clone(),
     };
     let app = Longhand::new(store, idle.handle(), &clock, options);

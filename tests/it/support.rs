@@ -46,6 +46,13 @@ pub(crate) fn private_folder() -> TempDir {
     tempfile::Builder::new().permissions(private).tempdir().expect("a temporary folder")
 }
 
+/// Bytes of sessions that a test's daemon keeps in memory: `LONGHAND_TEST_LOADED_MIB`, so that the suite can run without
+/// any.
+pub(crate) fn loaded_bytes() -> usize {
+    let mib = std::env::var("LONGHAND_TEST_LOADED_MIB").ok().and_then(|mib| mib.parse().ok());
+    mib.unwrap_or(longhand::limits::LOADED_MIB_DEFAULT) << 20
+}
+
 /// Waits for something, but not for ever.
 pub(crate) async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
     match tokio::time::timeout(DEADLINE, future).await {
@@ -133,6 +140,7 @@ impl TestApp {
             default_preset: "opencode@seed".to_owned(),
             defaults: Vec::new(),
             vocabularies: Vec::new(),
+            loaded_bytes: loaded_bytes(),
             stopping: stopping.clone(),
         };
         let wake = scheduler.handle();

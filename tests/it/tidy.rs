@@ -10,7 +10,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Which modules of ours each module may use. `ARCHITECTURE.md` has the same table.
-const LAYERS: [(&str, &str); 18] = [
+const LAYERS: [(&str, &str); 19] = [
     ("model", ""),
     ("policy", "model"),
     ("fold", "model policy"),
@@ -20,9 +20,10 @@ const LAYERS: [(&str, &str); 18] = [
     ("telemetry", "model"),
     ("store", "model limits clock config telemetry"),
     ("bus", "model limits clock config telemetry store"),
+    ("loaded", "model policy fold limits config store"),
     ("summarizer", "model policy limits clock config telemetry"),
     ("scheduler", "model policy limits clock config telemetry store bus summarizer"),
-    ("app", "model policy fold limits clock config telemetry store bus summarizer scheduler"),
+    ("app", "model policy fold limits clock config telemetry store bus loaded summarizer scheduler"),
     ("interop", "model limits"),
     ("pb", ""),
     ("grpc", "model limits clock config telemetry app pb"),

@@ -8,6 +8,7 @@ use longhand::app::{Error, Reason};
 use longhand::model::message::{FinishReason, GivenView, NewFinish, NewMessage};
 use longhand::model::usage::{ModelWindow, Usage};
 use longhand::store::Caller;
+use std::cell::Cell;
 
 #[tokio::test]
 async fn what_came_behind_a_view_is_estimated_on_top_however_long_ago() {
@@ -211,6 +212,7 @@ async fn what_an_answer_says_is_of_one_moment_however_much_is_written_meanwhile(
     let test = TestApp::start().await;
     let session = test.session("opencode@seed", 4_000, 500).await;
     test.append(&session, &turns(1, 2, 100)).await;
+    let done = Cell::new(false);
     let writer = async {
         for number in 0..120 {
             let view = test.context(&session).await;
@@ -219,12 +221,15 @@ async fn what_an_answer_says_is_of_one_moment_however_much_is_written_meanwhile(
             append(&test, &session, late).await.expect("appended");
             test.append(&session, &format!("u{} 300c", 300 + number)).await;
         }
+        test.settled().await;
+        done.set(true);
     };
     let reader = async {
         let mut views = Vec::new();
-        for _ in 0..150 {
+        while !done.get() {
             views.push(test.context(&session).await);
         }
+        views.push(test.context(&session).await);
         views
     };
     let ((), views) = tokio::join!(writer, reader);

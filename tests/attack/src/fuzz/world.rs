@@ -55,6 +55,7 @@ impl World {
             default_preset: "opencode@seed".to_owned(),
             defaults: Vec::new(),
             vocabularies: Vec::new(),
+            loaded_bytes: longhand::limits::LOADED_MIB_DEFAULT << 20,
             stopping: stopping.clone(),
         };
         let app = Longhand::new(store, scheduler.handle(), &clock, options);

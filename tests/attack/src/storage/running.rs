@@ -51,6 +51,7 @@ impl Running {
             default_preset: "opencode@seed".to_owned(),
             defaults: Vec::new(),
             vocabularies: Vec::new(),
+            loaded_bytes: longhand::limits::LOADED_MIB_DEFAULT << 20,
             stopping: stopping.clone(),
         };
         let wake = scheduler.handle();

@@ -1,0 +1,195 @@
+//! Loaded sessions: folds that are kept in memory, so that a view is read and rendered when it changes and not whenever
+//! somebody asks for it. What is kept follows from the rows alone and may go at any time.
+
+mod provenance;
+
+use crate::fold::{Fold, Passages, Rows};
+use crate::limits;
+use crate::model::Revision;
+use crate::model::compaction::RevisionRange;
+use crate::model::ids::{CompactionId, MessageId};
+use crate::model::message::MessageKind;
+use crate::model::view::{Provenance, SourceMessage, View};
+use crate::policy::bpe::Vocabulary;
+use crate::policy::{Policy, upgrade};
+use crate::store::{self, Error, News, Pending, Result, SessionKey, Source, Store};
+use quick_cache::Weighter;
+use quick_cache::unsync::Cache;
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// The part of the budget that one session may take.
+const SHARE: usize = 4;
+
+/// Sessions that the budget is expected to hold; it holds more or fewer.
+const SESSIONS_EXPECTED: usize = 1_000;
+
+/// A session's rows at one revision, with what follows from them.
+#[derive(Debug)]
+pub struct LoadedSession {
+    /// The rows.
+    pub source: Source,
+    /// The policy, parsed.
+    pub policy: Arc<Policy>,
+    /// The fold of the rows.
+    pub fold: Fold,
+    /// Whose words the active summary's are.
+    pub provenance: Option<Arc<Provenance>>,
+    /// For each omission of the layout the compaction that made it; none for a rewind or an edit.
+    pub omitted_by: Vec<Option<CompactionId>>,
+    /// Messages of the layout of which the view has nothing left to show.
+    pub empty: Vec<RevisionRange>,
+}
+
+impl LoadedSession {
+    /// A session from its rows.
+    pub async fn new(
+        store: &Store,
+        source: Source,
+        policy: Arc<Policy>,
+        passages: Option<Passages>,
+    ) -> Result<LoadedSession> {
+        let provenance = provenance::of_summary(store, &source).await?.map(Arc::new);
+        let marks: Vec<Revision> = source.layout.omitted.iter().map(|omitted| omitted.mark).collect();
+        let omitted_by = match marks.is_empty() {
+            true => Vec::new(),
+            false => store.reductions_at(source.session, &marks).await?,
+        };
+        let fold = fold(&source, &policy, passages, provenance.as_ref());
+        let empty = empty(&source.messages, &fold.view);
+        Ok(Self { source, policy, fold, provenance, omitted_by, empty })
+    }
+
+    /// The same session with newer messages from a revision on, where nothing else has changed.
+    fn with_messages(&self, from: Revision, newer: Source) -> Self {
+        let known = &self.source.messages;
+        // What stands at its own place is in order, behind everything that does not.
+        let kept = known.iter().rposition(|source| source.place.is_some() || source.message.revision < from);
+        let kept = &known[..kept.map_or(0, |last| last + 1)];
+        let messages = kept.iter().cloned().chain(newer.messages).collect();
+        let source = Source { messages, ..newer };
+        let fold = fold(&source, &self.policy, None, self.provenance.as_ref());
+        let empty = empty(&source.messages, &fold.view);
+        let (policy, provenance, omitted_by) = (self.policy.clone(), self.provenance.clone(), self.omitted_by.clone());
+        Self { source, policy, fold, provenance, omitted_by, empty }
+    }
+
+    /// Roughly the bytes that it takes: its words as they were written, and as the view shows them.
+    fn bytes(&self) -> usize {
+        let messages = self.source.messages.iter().map(|source| store::weigh_bytes(&source.message));
+        messages.sum::<usize>().saturating_mul(2)
+    }
+}
+
+fn fold(source: &Source, policy: &Policy, passages: Option<Passages>, summary: Option<&Arc<Provenance>>) -> Fold {
+    let rows = Rows { policy, messages: &source.messages, changed_revision: source.changed_revision };
+    let mut fold = Fold::new(rows, passages);
+    provenance::sign(&source.messages, &mut fold.view, summary);
+    fold
+}
+
+/// The messages of the layout that the view does not show because nothing of them is left to show. Records are in no view.
+fn empty(sources: &[SourceMessage], view: &View) -> Vec<RevisionRange> {
+    let shown: HashSet<MessageId> = view.messages.iter().filter_map(|message| message.source).collect();
+    let messages = sources.iter().map(|source| &source.message);
+    let empty = messages.filter(|message| message.kind != MessageKind::Record && !shown.contains(&message.id));
+    let mut revisions: Vec<Revision> = empty.map(|message| message.revision).collect();
+    revisions.sort_unstable();
+    let ranges = revisions.chunk_by(|before, next| before + 1 == *next);
+    ranges.map(|range| RevisionRange { first: range[0], last: range[range.len() - 1] }).collect()
+}
+
+/// Reads a stored policy, with the vocabulary that it names. It was written by us, so anything else is damage.
+pub fn parse_policy(text: &store::PolicyText, vocabularies: &[Arc<Vocabulary>]) -> Result<Policy> {
+    let policy = upgrade::parse(&text.json).map_err(|error| Error::corrupt("policy_text", error))?;
+    Ok(policy.with_vocabularies(vocabularies))
+}
+
+/// The sessions in memory. Clones share them.
+#[derive(Clone)]
+pub struct Loaded {
+    store: Store,
+    vocabularies: Arc<[Arc<Vocabulary>]>,
+    bytes_max: usize,
+    kept: Arc<Mutex<Kept>>,
+}
+
+type Kept = Cache<SessionKey, Entry, Bytes>;
+
+#[derive(Clone)]
+struct Entry {
+    session: Arc<LoadedSession>,
+    bytes: usize,
+}
+
+#[derive(Clone)]
+struct Bytes;
+
+impl Weighter<SessionKey, Entry> for Bytes {
+    fn weight(&self, _key: &SessionKey, entry: &Entry) -> u64 {
+        // What weighs nothing would never go.
+        (entry.bytes as u64).max(1)
+    }
+}
+
+impl Loaded {
+    /// Sessions of a store, of which about so many bytes are kept; none with 0.
+    pub fn new(store: Store, vocabularies: Arc<[Arc<Vocabulary>]>, bytes_max: usize) -> Self {
+        let kept = Cache::with_weighter(SESSIONS_EXPECTED, bytes_max as u64, Bytes);
+        Self { store, vocabularies, bytes_max, kept: Arc::new(Mutex::new(kept)) }
+    }
+
+    /// A session at its newest revision, with what is pending for it; none for one that is not kept in memory: because
+    /// its view is large, or brings passages back that are searched for each time.
+    pub async fn session(&self, key: SessionKey) -> Result<Option<(Arc<LoadedSession>, Pending)>> {
+        let session = match self.find(key) {
+            Some(known) => match self.store.news(&known.source, limits::LARGE_VIEW_BYTES).await? {
+                News::Nothing(pending) => return Ok(Some((known, pending))),
+                News::Messages { from, source } => known.with_messages(from, *source),
+                News::Whole(source) => match self.load(*source).await? {
+                    Some(session) => session,
+                    None => return Ok(None),
+                },
+            },
+            None if self.bytes_max == 0 => return Ok(None),
+            None => {
+                let source = self.store.source_within(key, None, limits::LARGE_VIEW_BYTES).await?;
+                match self.load(source).await? {
+                    Some(session) => session,
+                    None => return Ok(None),
+                }
+            }
+        };
+        let session = Arc::new(session);
+        self.keep(key, &session);
+        let pending = session.source.pending;
+        Ok(Some((session, pending)))
+    }
+
+    async fn load(&self, source: Source) -> Result<Option<LoadedSession>> {
+        let policy = parse_policy(&source.policy, &self.vocabularies)?;
+        if policy.retrieval.is_some() {
+            return Ok(None);
+        }
+        LoadedSession::new(&self.store, source, Arc::new(policy), None).await.map(Some)
+    }
+
+    fn find(&self, key: SessionKey) -> Option<Arc<LoadedSession>> {
+        self.kept().get(&key).map(|entry| entry.session.clone())
+    }
+
+    /// Keeps a session unless a newer state of it is there, or it would take too much of the room.
+    fn keep(&self, key: SessionKey, session: &Arc<LoadedSession>) {
+        let bytes = session.bytes();
+        let mut kept = self.kept();
+        if bytes > self.bytes_max / SHARE {
+            kept.remove(&key);
+        } else if kept.peek(&key).is_none_or(|other| other.session.source.at <= session.source.at) {
+            kept.insert(key, Entry { session: session.clone(), bytes });
+        }
+    }
+
+    fn kept(&self) -> std::sync::MutexGuard<'_, Kept> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

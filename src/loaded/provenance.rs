@@ -1,0 +1,52 @@
+//! Whose words a summary's are: said beside every view that shows one.
+
+use crate::config::BUILT_IN;
+use crate::model::event::EventBody;
+use crate::model::ids::MessageId;
+use crate::model::view::{Author, Provenance, SourceMessage, Standing, View};
+use crate::store::{Error, Result, Source, Store};
+use std::sync::Arc;
+
+/// Who has this name, if it is no client's.
+fn asked(summarizer: &str) -> Author {
+    if summarizer == BUILT_IN { Author::BuiltIn } else { Author::Model }
+}
+
+/// Notes on the summaries in a view whose words they have.
+pub(super) fn sign(sources: &[SourceMessage], view: &mut View, summary: Option<&Arc<Provenance>>) {
+    for message in &mut view.messages {
+        message.provenance = match message.standing {
+            Standing::Summary => summary.cloned(),
+            Standing::Branch => message.source.and_then(|id| of_branch(sources, id)).map(Arc::new),
+            Standing::Shown
+            | Standing::Marker
+            | Standing::Paired
+            | Standing::Filler
+            | Standing::Retrieved
+            | Standing::Added => None,
+        };
+    }
+}
+
+/// Whose words the summary's are that stands for covered history. It is told by the event that put the summary in force,
+/// which is under the hash of the chain like everything else that a view shows.
+pub(super) async fn of_summary(store: &Store, source: &Source) -> Result<Option<Provenance>> {
+    let Some(covered) = &source.layout.covered else { return Ok(None) };
+    let event = store.event_at(source.session, covered.mark).await?;
+    let Some(EventBody::Compacted { trigger, outcome, .. }) = event.map(|event| event.body) else {
+        return Err(Error::corrupt("event", "the mark of a summary has no event that tells of it"));
+    };
+    Ok(Some(Provenance {
+        compaction: Some(covered.compaction),
+        summary: outcome.summary_message,
+        author: if outcome.is_supplied(trigger) { Author::Client } else { asked(&outcome.summarizer) },
+        summarizer: outcome.summarizer,
+    }))
+}
+
+/// The summary of a branch says itself who wrote it.
+fn of_branch(sources: &[SourceMessage], id: MessageId) -> Option<Provenance> {
+    let found = sources.iter().find(|source| source.message.id == id)?;
+    let summarizer = found.message.model.clone();
+    Some(Provenance { compaction: None, summary: Some(id), author: asked(&summarizer), summarizer })
+}

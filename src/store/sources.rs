@@ -1,0 +1,131 @@
+//! What views are made of, read in one snapshot.
+
+use super::error::Result;
+use super::lineage::{self, Lineage, Reader};
+use super::{Pending, PolicyText, SessionKey, Store, jobs, marks, messages, sessions, windows};
+use crate::limits;
+use crate::model::Revision;
+use crate::model::ids::SessionId;
+use crate::model::layout::{Layout, Span};
+use crate::model::usage::ModelWindow;
+use crate::model::view::SourceMessage;
+use sqlx::Row as _;
+
+const FIRST_OPEN: &str = "select min(revision) from message where session_id = $1 and sealed_revision is null";
+
+/// The statements of this file, for the test that prepares them all.
+#[cfg(test)]
+pub(crate) const STATEMENTS: &[&str] = &[FIRST_OPEN];
+
+/// A session as a view needs it, read in one snapshot.
+#[derive(Debug, Clone)]
+pub struct Source {
+    /// The session.
+    pub session: SessionKey,
+    /// Its id.
+    pub id: SessionId,
+    /// The revision that was read.
+    pub at: Revision,
+    /// The newest revision.
+    pub newest: Revision,
+    /// The layout in force.
+    pub layout: Layout,
+    /// The policy in force.
+    pub policy: PolicyText,
+    /// The session's model window that is active there.
+    pub window: ModelWindow,
+    /// The newest change of layout, prunes, policy or window up to the revision that was read.
+    pub changed_revision: Revision,
+    /// The first message of the session's own that is open now; none where all are sealed.
+    pub first_open: Option<Revision>,
+    /// What may still change the newest view.
+    pub pending: Pending,
+    /// What the layout shows.
+    pub messages: Vec<SourceMessage>,
+}
+
+/// What was written behind a source that somebody holds.
+#[derive(Debug)]
+pub enum News {
+    /// Nothing. What is pending may be something else.
+    Nothing(Pending),
+    /// Messages alone: those of the source take the place of all that stand at `from` or behind it.
+    Messages {
+        /// The first revision that is replaced.
+        from: Revision,
+        /// The newest source, with the messages from there on.
+        source: Box<Source>,
+    },
+    /// Something else as well: the whole source.
+    Whole(Box<Source>),
+}
+
+impl Store {
+    /// What a view at a revision is made of; none for the newest.
+    pub async fn source(&self, session: SessionKey, at: Option<Revision>) -> Result<Source> {
+        self.source_within(session, at, limits::VIEW_BYTES_MAX).await
+    }
+
+    /// The same, unless it holds more bytes than these.
+    pub async fn source_within(&self, session: SessionKey, at: Option<Revision>, bytes_max: usize) -> Result<Source> {
+        self.snapshot(async |reader| {
+            let lineage = lineage::by_key(reader, session.0).await?;
+            let at = at.unwrap_or(lineage.revision);
+            lineage.check(at)?;
+            let source = frame(reader, &lineage, at).await?;
+            let messages = messages::sources(reader, &lineage, &source.layout, at, bytes_max).await?;
+            Ok(Source { messages, ..source })
+        })
+        .await
+    }
+
+    /// What was written behind a source of a session's newest revision, unless it holds more bytes than these.
+    pub async fn news(&self, known: &Source, bytes_max: usize) -> Result<News> {
+        let key = known.session.0;
+        let (pending, newest) = self.reading(async |reader| jobs::pending(reader, key).await).await?;
+        if newest == known.at {
+            return Ok(News::Nothing(pending));
+        }
+        self.snapshot(async |reader| {
+            let lineage = lineage::by_key(reader, key).await?;
+            let source = frame(reader, &lineage, lineage.revision).await?;
+            let Some(from) = goes_on_from(known, &source, &lineage) else {
+                let messages = messages::sources(reader, &lineage, &source.layout, source.at, bytes_max).await?;
+                return Ok(News::Whole(Box::new(Source { messages, ..source })));
+            };
+            let behind = Layout { spans: vec![Span::Inline { first: from, last: None }], ..source.layout.clone() };
+            let messages = messages::sources(reader, &lineage, &behind, source.at, bytes_max).await?;
+            Ok(News::Messages { from, source: Box::new(Source { messages, ..source }) })
+        })
+        .await
+    }
+}
+
+/// A source without its messages.
+async fn frame(reader: &mut Reader<'_>, lineage: &Lineage, at: Revision) -> Result<Source> {
+    let row = reader.one(sqlx::query(FIRST_OPEN).bind(lineage.key)).await?;
+    Ok(Source {
+        session: lineage.session(),
+        id: lineage::public_id(reader.conn, lineage.key).await?,
+        at,
+        newest: lineage.revision,
+        layout: messages::layout_at(reader, lineage, at).await?,
+        policy: sessions::policy_in(reader, lineage, at).await?,
+        window: windows::window_in(reader, lineage, at).await?,
+        changed_revision: marks::changed_revision(reader, lineage, at).await?,
+        first_open: row.map(|row| row.try_get(0)).transpose()?.flatten(),
+        pending: jobs::pending(reader, lineage.key).await?.0,
+        messages: Vec::new(),
+    })
+}
+
+/// From where on a newer source differs from a known one, if messages of the newest range are all that is new: everything
+/// in front of it was sealed when the known one was read, and stands as it stood.
+fn goes_on_from(known: &Source, newer: &Source, lineage: &Lineage) -> Option<Revision> {
+    let is_same = known.changed_revision == newer.changed_revision && known.layout == newer.layout;
+    let Some(Span::Inline { first, last: None }) = known.layout.spans.last() else { return None };
+    let from = known.first_open.unwrap_or(known.at + 1).min(known.at + 1);
+    let is_placed = |span: &Span| matches!(span, Span::Placed { revision, .. } if *revision >= from);
+    let is_own = lineage.fork_revision.is_none_or(|fork| from > fork);
+    (is_same && is_own && from >= *first && !known.layout.spans.iter().any(is_placed)).then_some(from)
+}
