@@ -8,11 +8,16 @@
 //! when a reduction is lost or doubled, or when a session gets its second turn before another has had its first.
 
 //!
+//! `cargo bench --bench load -- reads [BINARY …]` instead reads sessions through the real daemon, and in turn through those
+//! of other builds, so that the figures of all are of one run.
+//!
 //! `cargo bench --bench load -- history` instead prints what views and appends read once everything but the last hundred
 //! messages is under a summary, at 1 000, 100 000 and 1 000 000 messages, and fails when the rows differ.
 
 #[path = "load/fleet.rs"]
 mod fleet;
+#[path = "load/reads.rs"]
+mod reads;
 
 use longhand::app::compactions::NewSummary;
 use longhand::app::context::ContextRequest;
@@ -157,6 +162,11 @@ async fn fleet(sessions: usize) {
 async fn main() {
     if let Some(sessions) = fleet_sessions() {
         return fleet(sessions).await;
+    }
+    let arguments: Vec<String> = std::env::args().collect();
+    if let Some(at) = arguments.iter().position(|argument| argument == "reads") {
+        let is_binary = |argument: &&String| !argument.starts_with("--");
+        return reads::run(&arguments[at + 1..].iter().filter(is_binary).cloned().collect::<Vec<_>>()).await;
     }
     let folder = tempfile::tempdir().expect("a folder");
     let clock = Clock::default();

@@ -88,7 +88,7 @@ impl Provider {
 }
 
 /// The daemon, killed when it is let go.
-struct Daemon(Child);
+pub(crate) struct Daemon(Child);
 
 impl Drop for Daemon {
     fn drop(&mut self) {
@@ -99,7 +99,7 @@ impl Drop for Daemon {
 
 impl Daemon {
     /// Starts the daemon with settings; the address it listens on.
-    fn start(binary: &str, folder: &Path, settings: &str) -> (Self, String) {
+    pub(crate) fn start(binary: &str, folder: &Path, settings: &str) -> (Self, String) {
         let file = folder.join("longhand.toml");
         std::fs::write(&file, settings).expect("settings are written");
         let mut child = Command::new(binary)

@@ -1,0 +1,172 @@
+//! What reading a session over the protocol costs: whole views, views of which the caller holds all or nearly all, and
+//! the newest messages. Two builds can be measured in turn, so that their figures are of one run.
+
+use crate::fleet::Daemon;
+use longhand::pb;
+use longhand::pb::context_service_client::ContextServiceClient;
+use longhand::pb::message_service_client::MessageServiceClient;
+use longhand::pb::session_service_client::SessionServiceClient;
+use std::time::{Duration, Instant};
+use tonic::transport::Channel;
+
+const BODY_BYTES: usize = 1_024;
+/// Reads of each kind; the builds take turns at each.
+const READS: usize = 200;
+
+/// A daemon with sessions of several lengths.
+struct Build {
+    name: String,
+    _daemon: Daemon,
+    _folder: tempfile::TempDir,
+    contexts: ContextServiceClient<Channel>,
+    messages: MessageServiceClient<Channel>,
+    sessions: SessionServiceClient<Channel>,
+}
+
+/// Which read is measured.
+#[derive(Clone, Copy)]
+enum Read {
+    Whole,
+    Known,
+    Appended,
+    Newest,
+}
+
+const KINDS: [(Read, &str); 4] = [
+    (Read::Whole, "view, whole"),
+    (Read::Known, "view, all of it known"),
+    (Read::Appended, "view behind an append, the rest known"),
+    (Read::Newest, "the newest 50 messages"),
+];
+
+impl Build {
+    async fn start(binary: &str) -> Self {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let (daemon, address) = Daemon::start(binary, folder.path(), "");
+        let channel = Channel::from_shared(address).expect("an address").connect().await;
+        let channel = channel.expect("it listens");
+        Self {
+            name: binary.to_owned(),
+            _daemon: daemon,
+            _folder: folder,
+            contexts: ContextServiceClient::new(channel.clone()).max_decoding_message_size(1 << 30),
+            messages: MessageServiceClient::new(channel.clone()).max_decoding_message_size(1 << 30),
+            sessions: SessionServiceClient::new(channel),
+        }
+    }
+
+    /// A session of so many messages; its id.
+    async fn session(&mut self, count: usize) -> String {
+        let request = pb::CreateSessionRequest::default();
+        let created = self.sessions.create_session(request).await.expect("a session").into_inner();
+        let id = created.session.expect("a session").id;
+        for from in (0..count).step_by(100) {
+            self.append(&id, from, 100.min(count - from)).await;
+        }
+        id
+    }
+
+    async fn append(&mut self, session: &str, from: usize, count: usize) {
+        let message = |index: usize| {
+            let words = format!("message {index}: the quick brown fox looks at src/module_{index}.rs and says ");
+            let text = words.chars().cycle().take(BODY_BYTES).collect();
+            pb::NewMessage {
+                role: if index.is_multiple_of(2) { pb::Role::User } else { pb::Role::Assistant }.into(),
+                kind: pb::MessageKind::Normal.into(),
+                parts: vec![pb::Part {
+                    body: Some(pb::part::Body::Text(pb::TextPart { text })),
+                    ..pb::Part::default()
+                }],
+                finish: Some(pb::Finish::default()),
+                ..pb::NewMessage::default()
+            }
+        };
+        let request = pb::AppendMessagesRequest {
+            session_id: session.to_owned(),
+            messages: (from..from + count).map(message).collect(),
+            ..pb::AppendMessagesRequest::default()
+        };
+        self.messages.append_messages(request).await.expect("appended");
+    }
+
+    /// A view's hash and how many messages of it came.
+    async fn view(&mut self, session: &str, known: Option<Vec<u8>>) -> (Vec<u8>, usize) {
+        let request = pb::GetContextRequest {
+            session_id: session.to_owned(),
+            known_view_hash: known,
+            ..pb::GetContextRequest::default()
+        };
+        let mut stream = self.contexts.get_context(request).await.expect("a view").into_inner();
+        let (mut hash, mut count) = (Vec::new(), 0);
+        while let Some(response) = stream.message().await.expect("a frame") {
+            match response.frame {
+                Some(pb::get_context_response::Frame::Header(header)) => hash = header.view_hash,
+                Some(pb::get_context_response::Frame::Messages(messages)) => count += messages.messages.len(),
+                _ => {}
+            }
+        }
+        (hash, count)
+    }
+
+    /// How long one read takes.
+    async fn read(&mut self, session: &str, read: Read, length: usize, at: usize) -> Duration {
+        let known = match read {
+            Read::Whole | Read::Newest => None,
+            Read::Known | Read::Appended => Some(self.view(session, None).await.0),
+        };
+        if matches!(read, Read::Appended) {
+            self.append(session, length + at, 1).await;
+        }
+        let began = Instant::now();
+        match read {
+            Read::Newest => {
+                let request = pb::ListMessagesRequest {
+                    session_id: session.to_owned(),
+                    page_size: 50,
+                    reverse: true,
+                    ..pb::ListMessagesRequest::default()
+                };
+                self.messages.list_messages(request).await.expect("a page");
+            }
+            Read::Whole | Read::Known | Read::Appended => {
+                let (_, count) = self.view(session, known).await;
+                let expected = match read {
+                    Read::Known => 0,
+                    Read::Appended => 1,
+                    Read::Whole | Read::Newest => length,
+                };
+                assert!(count == expected || matches!(read, Read::Whole), "{count} messages came, not {expected}");
+            }
+        }
+        began.elapsed()
+    }
+}
+
+/// Measures this build's daemon and, beside it, those at the paths.
+pub(crate) async fn run(beside: &[String]) {
+    let mut builds = Vec::new();
+    for binary in std::iter::once(env!("CARGO_BIN_EXE_longhand")).chain(beside.iter().map(String::as_str)) {
+        builds.push(Build::start(binary).await);
+    }
+    for length in [100, 1_000, 10_000] {
+        let mut ids = Vec::new();
+        for build in &mut builds {
+            ids.push(build.session(length).await);
+        }
+        println!("a session of {length} messages of {BODY_BYTES} bytes");
+        for (read, what) in KINDS {
+            let mut times = vec![Vec::with_capacity(READS); builds.len()];
+            let reads = if length > 1_000 { READS / 10 } else { READS };
+            for at in 0..reads {
+                for (index, build) in builds.iter_mut().enumerate() {
+                    times[index].push(build.read(&ids[index], read, length, at).await);
+                }
+            }
+            for (build, mut times) in builds.iter().zip(times) {
+                times.sort_unstable();
+                let [p50, p99] = [times.len() / 2, times.len() * 99 / 100].map(|at| times[at].as_secs_f64() * 1e3);
+                println!("  {what:<40} median {p50:>8.3} ms  p99 {p99:>8.3} ms  {}", build.name);
+            }
+        }
+    }
+}
