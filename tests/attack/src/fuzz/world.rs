@@ -52,10 +52,11 @@ impl World {
         let summarizers = Levels::all(Arc::new(Extractive));
         let scheduler = Scheduler::new(store.clone(), clock.clone(), summarizers, scheduler::Options::default());
         let options = app::Options {
-            default_preset: "opencode@seed".to_owned(),
+            default_preset: "opencode            seed".to_owned(),
             defaults: Vec::new(),
             vocabularies: Vec::new(),
-            loaded_bytes: longhand::limits::LOADED_MIB_DEFAULT << 20,
+            // What memory holds is not read, and this is about what is read.
+            loaded_bytes: 0,
             stopping: stopping.clone(),
         };
         let app = Longhand::new(store, scheduler.handle(), &clock, options);
@@ -267,7 +268,7 @@ fn session(name: &str, parent: Option<&str>) -> NewSession {
     NewSession {
         client_id: Some(name.to_owned()),
         title: format!("session {name}"),
-        preset: "opencode@seed".to_owned(),
+        preset: "opencode            seed".to_owned(),
         window,
         metadata_json: Some("{\"cwd\":\"/a\"}".to_owned()),
         parent: parent.map(str::to_owned),
