@@ -59,7 +59,7 @@ impl Build {
     async fn session(&mut self, count: usize) -> String {
         let request = pb::CreateSessionRequest::default();
         let created = self.sessions.create_session(request).await.expect("a session").into_inner();
-        let id = created.session.expect("a session").id;
+        let id = created.session.expect("a session").session_id;
         for from in (0..count).step_by(100) {
             self.append(&id, from, 100.min(count - from)).await;
         }

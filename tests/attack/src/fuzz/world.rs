@@ -52,7 +52,7 @@ impl World {
         let summarizers = Levels::all(Arc::new(Extractive));
         let scheduler = Scheduler::new(store.clone(), clock.clone(), summarizers, scheduler::Options::default());
         let options = app::Options {
-            default_preset: "opencode            seed".to_owned(),
+            default_preset: "opencode@seed".to_owned(),
             defaults: Vec::new(),
             vocabularies: Vec::new(),
             // What memory holds is not read, and this is about what is read.
@@ -268,7 +268,7 @@ fn session(name: &str, parent: Option<&str>) -> NewSession {
     NewSession {
         client_id: Some(name.to_owned()),
         title: format!("session {name}"),
-        preset: "opencode            seed".to_owned(),
+        preset: "opencode@seed".to_owned(),
         window,
         metadata_json: Some("{\"cwd\":\"/a\"}".to_owned()),
         parent: parent.map(str::to_owned),

@@ -48,7 +48,7 @@ impl Running {
             scheduler::Options { workers: NonZeroUsize::MIN.saturating_add(1), ..scheduler::Options::default() };
         let scheduler = Scheduler::new(store.clone(), clock.clone(), Levels::all(Arc::new(Extractive)), options);
         let options = app::Options {
-            default_preset: "opencode            seed".to_owned(),
+            default_preset: "opencode@seed".to_owned(),
             defaults: Vec::new(),
             vocabularies: Vec::new(),
             // What memory holds is not read, and this is about what is read.
