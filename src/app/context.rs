@@ -166,22 +166,24 @@ impl Longhand {
 
     async fn build(&self, key: SessionKey, request: &ContextRequest) -> Result<Built> {
         let window = |session: &LoadedSession| window_of_call(&session.source.window, request.window.as_ref()).clone();
-        if request.as_of.is_none() {
-            match self.shared.loaded.session(key).await {
-                Ok(Some((session, pending))) => {
-                    return Ok(Built { window: window(&session), session, pending, held: None });
-                }
-                // It is not kept in memory.
-                Ok(None) | Err(store::Error::LimitExceeded { what: store::VIEW_BYTES, .. }) => {}
-                Err(error) => return Err(error.into()),
-            }
+        if request.as_of.is_none()
+            && let Some((session, pending)) = self.shared.loaded.session(key).await?
+        {
+            return Ok(Built { window: window(&session), session, pending, held: None });
         }
         let (source, held) = self.roomy_source(key, request.as_of).await?;
         let pending = source.pending;
         let mut session = self.loaded_from(source).await?;
-        // Nobody keeps it, and the view has its words.
-        session.source.messages = Vec::new();
-        Ok(Built { window: window(&session), session: Arc::new(session), pending, held })
+        let is_kept = request.as_of.is_none() && held.is_none();
+        if !is_kept {
+            // The view has its words.
+            session.source.messages = Vec::new();
+        }
+        let session = Arc::new(session);
+        if is_kept {
+            self.shared.loaded.keep(&session);
+        }
+        Ok(Built { window: window(&session), session, pending, held })
     }
 
     /// Waits until the view fits, nothing is pending any more, or time is up. What is due is pending too: whoever waits

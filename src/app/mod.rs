@@ -52,7 +52,7 @@ struct Shared {
     scheduler: SchedulerHandle,
     default_preset: String,
     defaults: Vec<DefaultPolicy>,
-    vocabularies: Arc<[Arc<Vocabulary>]>,
+    vocabularies: Vec<Arc<Vocabulary>>,
     /// Sessions in memory, for whoever reads views.
     loaded: Loaded,
     start_time: Timestamp,
@@ -119,14 +119,13 @@ impl Longhand {
     /// The API over a store and a scheduler that somebody else runs.
     pub fn new(store: Store, scheduler: SchedulerHandle, clock: &Clock, options: Options) -> Self {
         let (live, _) = broadcast::channel(crate::limits::LIVE_FRAMES_MAX);
-        let vocabularies: Arc<[Arc<Vocabulary>]> = options.vocabularies.into();
         let shared = Shared {
-            loaded: Loaded::new(store.clone(), vocabularies.clone(), options.loaded_bytes),
+            loaded: Loaded::new(store.clone(), options.loaded_bytes),
             store,
             scheduler,
             default_preset: options.default_preset,
             defaults: options.defaults,
-            vocabularies,
+            vocabularies: options.vocabularies,
             start_time: clock.now(),
             clock: clock.clone(),
             live,

@@ -11,24 +11,34 @@ use std::collections::HashMap;
 pub(super) const EMPTY: [u8; 32] = [0; 32];
 
 /// The running hash of a view after each message; the last is the view's. A view that goes on where another ended
-/// therefore contains the other's hash.
-pub(super) fn hashes(messages: &[ViewMessage]) -> Vec<[u8; 32]> {
-    let mut before = EMPTY;
+/// therefore contains the other's hash. `known` are the hashes of the first messages, where somebody has them.
+pub(super) fn hashes(messages: &[ViewMessage], known: &[[u8; 32]]) -> Vec<[u8; 32]> {
+    let mut before = known.last().copied().unwrap_or(EMPTY);
+    let mut hashes = known.to_vec();
     // Messages that pairing took apart carry the same each time, which may be long.
     let mut carried: HashMap<MessageId, [u8; 32]> = HashMap::new();
-    messages
-        .iter()
-        .map(|message| {
-            let mut hasher = Hasher(blake3::Hasher::new());
-            hasher.bytes(&before);
-            hasher.message(message);
-            if let (Some(id), Some(carries)) = (message.source, &message.carried) {
-                hasher.bytes(carried.entry(id).or_insert_with(|| digest_of(carries)));
-            }
-            before = *hasher.0.finalize().as_bytes();
-            before
-        })
-        .collect()
+    hashes.extend(messages[known.len()..].iter().map(|message| {
+        let mut hasher = Hasher(blake3::Hasher::new());
+        hasher.bytes(&before);
+        hasher.message(message);
+        if let (Some(id), Some(carries)) = (message.source, &message.carried) {
+            hasher.bytes(carried.entry(id).or_insert_with(|| digest_of(carries)));
+        }
+        before = *hasher.0.finalize().as_bytes();
+        before
+    }));
+    hashes
+}
+
+/// Whether two messages are the same to a hash: in everything but whose words a summary's are.
+pub(super) fn is_same(one: &ViewMessage, other: &ViewMessage) -> bool {
+    let ViewMessage { source, revision, role, standing, parts, carried, provenance: _ } = one;
+    *source == other.source
+        && *revision == other.revision
+        && *role == other.role
+        && *standing == other.standing
+        && *parts == other.parts
+        && *carried == other.carried
 }
 
 /// The hash of what a message carries of its original.

@@ -96,6 +96,24 @@ fn a_view_that_usage_says_is_smaller_than_its_estimate_loses_no_more_than_that()
 }
 
 #[test]
+fn a_fold_behind_another_is_the_one_from_scratch() {
+    let talk = format!(
+        "{TALK}\na4 10c\n  tool bash#c1 in=4t out=90t done\n  call read#c2\nu6 10c\nt1\n  result c2 out=9t done"
+    );
+    let talk = dsl::parse(&talk);
+    for policy in [presets::pi::v1_5(), presets::opencode::seed()] {
+        for before in 0..=talk.len() {
+            let known = fold(&policy, &talk[..before], 1);
+            for after in before..=talk.len() {
+                let rows = Rows { policy: &policy, messages: &talk[..after], changed_revision: 1 };
+                let (behind, scratch) = (known.behind(rows), Fold::new(rows, None));
+                assert_eq!((&behind.hashes, &behind.view), (&scratch.hashes, &scratch.view), "{before}, {after}");
+            }
+        }
+    }
+}
+
+#[test]
 fn the_hash_runs_along_the_view() {
     let policy = presets::pi::v1_5();
     let messages = dsl::parse(TALK);

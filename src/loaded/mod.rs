@@ -9,9 +9,10 @@ use crate::model::Revision;
 use crate::model::compaction::RevisionRange;
 use crate::model::ids::{CompactionId, MessageId};
 use crate::model::message::MessageKind;
+use crate::model::part::PartBody;
 use crate::model::view::{Provenance, SourceMessage, View};
 use crate::policy::bpe::Vocabulary;
-use crate::policy::{Policy, upgrade};
+use crate::policy::{Policy, tokens, upgrade};
 use crate::store::{self, Error, News, Pending, Result, SessionKey, Source, Store};
 use quick_cache::Weighter;
 use quick_cache::unsync::Cache;
@@ -55,7 +56,10 @@ impl LoadedSession {
             true => Vec::new(),
             false => store.reductions_at(source.session, &marks).await?,
         };
-        let fold = fold(&source, &policy, passages, provenance.as_ref());
+        let mut source = source;
+        count(&policy, &mut source.messages);
+        let mut fold = Fold::new(rows(&source, &policy), passages);
+        provenance::sign(&source.messages, &mut fold.view, provenance.as_ref());
         let empty = empty(&source.messages, &fold.view);
         Ok(Self { source, policy, fold, provenance, omitted_by, empty })
     }
@@ -67,8 +71,10 @@ impl LoadedSession {
         let kept = known.iter().rposition(|source| source.place.is_some() || source.message.revision < from);
         let kept = &known[..kept.map_or(0, |last| last + 1)];
         let messages = kept.iter().cloned().chain(newer.messages).collect();
-        let source = Source { messages, ..newer };
-        let fold = fold(&source, &self.policy, None, self.provenance.as_ref());
+        let mut source = Source { messages, ..newer };
+        count(&self.policy, &mut source.messages);
+        let mut fold = self.fold.behind(rows(&source, &self.policy));
+        provenance::sign(&source.messages, &mut fold.view, self.provenance.as_ref());
         let empty = empty(&source.messages, &fold.view);
         let (policy, provenance, omitted_by) = (self.policy.clone(), self.provenance.clone(), self.omitted_by.clone());
         Self { source, policy, fold, provenance, omitted_by, empty }
@@ -81,11 +87,17 @@ impl LoadedSession {
     }
 }
 
-fn fold(source: &Source, policy: &Policy, passages: Option<Passages>, summary: Option<&Arc<Provenance>>) -> Fold {
-    let rows = Rows { policy, messages: &source.messages, changed_revision: source.changed_revision };
-    let mut fold = Fold::new(rows, passages);
-    provenance::sign(&source.messages, &mut fold.view, summary);
-    fold
+/// Notes what messages weigh, so that it is worked out once. One that is open may still grow.
+fn count(policy: &Policy, messages: &mut [SourceMessage]) {
+    let sealed = |source: &&mut SourceMessage| source.counts.is_none() && source.message.sealed_revision.is_some();
+    for source in messages.iter_mut().filter(sealed) {
+        let bodies: Vec<&PartBody> = source.message.parts.iter().map(|part| &part.body).collect();
+        source.counts = Some(Arc::new(tokens::count(policy, source.message.role, &bodies)));
+    }
+}
+
+fn rows<'a>(source: &'a Source, policy: &'a Policy) -> Rows<'a> {
+    Rows { policy, messages: &source.messages, changed_revision: source.changed_revision }
 }
 
 /// The messages of the layout that the view does not show because nothing of them is left to show. Records are in no view.
@@ -109,7 +121,6 @@ pub fn parse_policy(text: &store::PolicyText, vocabularies: &[Arc<Vocabulary>]) 
 #[derive(Clone)]
 pub struct Loaded {
     store: Store,
-    vocabularies: Arc<[Arc<Vocabulary>]>,
     bytes_max: usize,
     kept: Arc<Mutex<Kept>>,
 }
@@ -134,55 +145,38 @@ impl Weighter<SessionKey, Entry> for Bytes {
 
 impl Loaded {
     /// Sessions of a store, of which about so many bytes are kept; none with 0.
-    pub fn new(store: Store, vocabularies: Arc<[Arc<Vocabulary>]>, bytes_max: usize) -> Self {
+    pub fn new(store: Store, bytes_max: usize) -> Self {
         let kept = Cache::with_weighter(SESSIONS_EXPECTED, bytes_max as u64, Bytes);
-        Self { store, vocabularies, bytes_max, kept: Arc::new(Mutex::new(kept)) }
+        Self { store, bytes_max, kept: Arc::new(Mutex::new(kept)) }
     }
 
-    /// A session at its newest revision, with what is pending for it; none for one that is not kept in memory: because
-    /// its view is large, or brings passages back that are searched for each time.
+    /// A session at its newest revision, with what is pending for it; none where that is not known from what is kept and
+    /// the messages that came behind it.
     pub async fn session(&self, key: SessionKey) -> Result<Option<(Arc<LoadedSession>, Pending)>> {
-        let session = match self.find(key) {
-            Some(known) => match self.store.news(&known.source, limits::LARGE_VIEW_BYTES).await? {
-                News::Nothing(pending) => return Ok(Some((known, pending))),
-                News::Messages { from, source } => known.with_messages(from, *source),
-                News::Whole(source) => match self.load(*source).await? {
-                    Some(session) => session,
-                    None => return Ok(None),
-                },
-            },
-            None if self.bytes_max == 0 => return Ok(None),
-            None => {
-                let source = self.store.source_within(key, None, limits::LARGE_VIEW_BYTES).await?;
-                match self.load(source).await? {
-                    Some(session) => session,
-                    None => return Ok(None),
-                }
+        let Some(known) = self.find(key) else { return Ok(None) };
+        match self.store.news(&known.source, limits::LARGE_VIEW_BYTES).await {
+            Ok(News::Nothing(pending)) => Ok(Some((known, pending))),
+            Ok(News::Messages { from, source }) => {
+                let session = Arc::new(known.with_messages(from, *source));
+                self.keep(&session);
+                let pending = session.source.pending;
+                Ok(Some((session, pending)))
             }
-        };
-        let session = Arc::new(session);
-        self.keep(key, &session);
-        let pending = session.source.pending;
-        Ok(Some((session, pending)))
-    }
-
-    async fn load(&self, source: Source) -> Result<Option<LoadedSession>> {
-        let policy = parse_policy(&source.policy, &self.vocabularies)?;
-        if policy.retrieval.is_some() {
-            return Ok(None);
+            Ok(News::Changed) | Err(Error::LimitExceeded { what: store::VIEW_BYTES, .. }) => Ok(None),
+            Err(error) => Err(error),
         }
-        LoadedSession::new(&self.store, source, Arc::new(policy), None).await.map(Some)
     }
 
     fn find(&self, key: SessionKey) -> Option<Arc<LoadedSession>> {
         self.kept().get(&key).map(|entry| entry.session.clone())
     }
 
-    /// Keeps a session unless a newer state of it is there, or it would take too much of the room.
-    fn keep(&self, key: SessionKey, session: &Arc<LoadedSession>) {
-        let bytes = session.bytes();
+    /// Keeps a session's newest state, unless a newer one is there or it would take too much of the room. One that brings
+    /// passages back is not kept either: they are searched for each time.
+    pub fn keep(&self, session: &Arc<LoadedSession>) {
+        let (key, bytes) = (session.source.session, session.bytes());
         let mut kept = self.kept();
-        if bytes > self.bytes_max / SHARE {
+        if bytes > self.bytes_max / SHARE || session.policy.retrieval.is_some() {
             kept.remove(&key);
         } else if kept.peek(&key).is_none_or(|other| other.session.source.at <= session.source.at) {
             kept.insert(key, Entry { session: session.clone(), bytes });

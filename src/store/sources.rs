@@ -56,8 +56,8 @@ pub enum News {
         /// The newest source, with the messages from there on.
         source: Box<Source>,
     },
-    /// Something else as well: the whole source.
-    Whole(Box<Source>),
+    /// Something else as well: the source is to be read anew.
+    Changed,
 }
 
 impl Store {
@@ -79,7 +79,7 @@ impl Store {
         .await
     }
 
-    /// What was written behind a source of a session's newest revision, unless it holds more bytes than these.
+    /// What was written behind a source of a session's newest revision, unless its messages hold more bytes than these.
     pub async fn news(&self, known: &Source, bytes_max: usize) -> Result<News> {
         let key = known.session.0;
         let (pending, newest) = self.reading(async |reader| jobs::pending(reader, key).await).await?;
@@ -89,10 +89,7 @@ impl Store {
         self.snapshot(async |reader| {
             let lineage = lineage::by_key(reader, key).await?;
             let source = frame(reader, &lineage, lineage.revision).await?;
-            let Some(from) = goes_on_from(known, &source, &lineage) else {
-                let messages = messages::sources(reader, &lineage, &source.layout, source.at, bytes_max).await?;
-                return Ok(News::Whole(Box::new(Source { messages, ..source })));
-            };
+            let Some(from) = goes_on_from(known, &source, &lineage) else { return Ok(News::Changed) };
             let behind = Layout { spans: vec![Span::Inline { first: from, last: None }], ..source.layout.clone() };
             let messages = messages::sources(reader, &lineage, &behind, source.at, bytes_max).await?;
             Ok(News::Messages { from, source: Box::new(Source { messages, ..source }) })
