@@ -45,7 +45,7 @@ pub(super) fn current(
     };
     // Passages come back for the newest request, and are new where that is.
     let newest_request = view.messages.iter().rev().find(|message| message.role == Role::User);
-    let asks_anew = newest_request.is_some_and(|request| came_after(request));
+    let asks_anew = newest_request.is_some_and(&came_after);
     let after = view.messages.iter().filter(|message| match message.standing {
         Standing::Retrieved => asks_anew,
         _ => came_after(message),
