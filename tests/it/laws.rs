@@ -602,7 +602,8 @@ impl Tracked {
     /// How a message ends. Every other reply reports usage, half of these of the view that was read last.
     fn finish(&self, reason: Option<FinishReason>, number: usize) -> (NewFinish, Option<GivenView>) {
         let finish = NewFinish { reason, ..NewFinish::default() };
-        let Some((token, given, tokens)) = self.given.as_ref().filter(|_| reason.is_some() && number % 2 == 0) else {
+        let Some((token, given, tokens)) = self.given.as_ref().filter(|_| reason.is_some() && number.is_multiple_of(2))
+        else {
             return (finish, None);
         };
         // A provider counts a little otherwise.
