@@ -113,7 +113,11 @@ impl Longhand {
         if request.known_hash.as_ref().is_some_and(|hash| hash.len() != 32) {
             return Err(Error::field("known_view_hash", "is not 32 bytes"));
         }
-        let key = self.known(session).await?.key;
+        // Only views of now are of the newest policy.
+        let key = match request.as_of {
+            None => self.known(session).await?.key,
+            Some(_) => self.store().find_session(session).await?,
+        };
         let waits = request.as_of.is_none() && request.action == OverflowAction::Wait;
         let built =
             if waits { self.wait_until_it_fits(key, &request).await? } else { self.build(key, &request).await? };

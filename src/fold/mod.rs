@@ -21,7 +21,7 @@ pub struct Rows<'a> {
     pub policy: &'a Policy,
     /// The messages of the layout, in its order.
     pub messages: &'a [SourceMessage],
-    /// The newest change of layout, prunes, policy or window: usage of a view from before it says nothing.
+    /// The newest mark, policy or window: usage of a view from before it says nothing.
     pub changed_revision: Revision,
 }
 

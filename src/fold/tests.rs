@@ -41,10 +41,28 @@ fn usage_counts_from_the_view_that_it_measured() {
     for (view, changed, expected, why) in cases {
         assert_eq!(tokens(view, changed, |_| ()), expected, "{why}");
     }
-    let late = tokens(Some((3, false)), 1, |messages| messages[1].message.sealed_revision = Some(9));
-    assert_eq!(late, 1_010 + 100 + 100 + 200, "a message that was sealed behind the view came behind it");
+    let late = |messages: &mut [SourceMessage]| {
+        messages[1].message.sealed_revision = Some(9);
+        messages[1].message.parts[0].revision = 9;
+    };
+    let late = tokens(Some((3, false)), 1, late);
+    assert_eq!(late, 1_010 + 100 + 100 + 200, "words that were closed behind the view came behind it");
+    let seen = tokens(Some((3, false)), 1, |messages| messages[1].message.sealed_revision = Some(9));
+    assert_eq!(seen, 1_010 + 100 + 200, "a message whose words the view had, and that was sealed behind it");
+    let open = tokens(Some((3, false)), 1, |messages| messages[5].message.sealed_revision = None);
+    assert_eq!(open, 1_010 + 100 + 200, "words of a message that is still open");
     let none = tokens(Some((3, false)), 1, |messages| messages[3].message.finish.usage = None);
     assert_eq!(none, estimate);
+}
+
+#[test]
+fn results_that_the_model_has_not_read_come_on_top_of_its_usage() {
+    let policy = presets::pi::v1_5();
+    let reply = |parts: &str| dsl::parse(&format!("u1 400c\na1 usage=1000/10\n{parts}"));
+    let context_tokens = |parts| fold(&policy, &reply(parts), 1).context_tokens(&window(60_000));
+    let unread = context_tokens("  tool bash#c1 in=10t out=500t done");
+    assert!((1_510..1_530).contains(&unread), "{unread}");
+    assert_eq!(context_tokens("  tool bash#c1 in=10t out=500t done\n  text 10t"), 1_010, "it went on behind them");
 }
 
 #[test]

@@ -1,9 +1,12 @@
 //! Which reported usage is valid, and what came after the view that it measured.
 
 use crate::model::Revision;
+use crate::model::ids::PartId;
 use crate::model::message::{Message, Role};
-use crate::model::view::{SourceMessage, Standing, View, ViewMessage};
+use crate::model::part::PartBody;
+use crate::model::view::{SourceMessage, Standing, View, ViewMessage, ViewPart};
 use crate::policy::{Policy, tokens};
+use std::borrow::Cow;
 use std::collections::HashMap;
 
 /// Usage of a reply that is valid at a revision.
@@ -11,7 +14,7 @@ use std::collections::HashMap;
 pub(super) struct CurrentUsage {
     /// The tokens that the policy reads in it.
     reported: i64,
-    /// The estimate of what became visible after the view that the reply was given, without the reply.
+    /// The estimate of what became visible after the view that the reply was given, without what the model wrote itself.
     after: i64,
 }
 
@@ -25,7 +28,7 @@ impl CurrentUsage {
 ///
 /// A reply that names its view is valid as long as that view was whole and nothing changed since; whoever wrote behind
 /// the view, and however long ago, is estimated on top. One that names none is valid until the session's first change,
-/// and stands for everything that was sealed before it.
+/// and stands for everything that was there when it was sealed.
 pub(super) fn current(
     policy: &Policy,
     messages: &[SourceMessage],
@@ -34,23 +37,34 @@ pub(super) fn current(
 ) -> Option<CurrentUsage> {
     let replies = messages.iter().filter_map(|source| reply(policy, &source.message, changed_revision));
     let reply = replies.max_by_key(|reply| reply.sealed)?;
-    let sealed: HashMap<_, _> =
-        messages.iter().map(|source| (source.message.id, source.message.sealed_revision)).collect();
-    let came_after = |message: &ViewMessage| match message.source {
-        Some(id) => {
-            let is_own = message.revision == reply.revision;
-            !is_own && sealed.get(&id).copied().flatten().is_some_and(|sealed| sealed > reply.seen)
+    let parts: HashMap<PartId, Revision> =
+        messages.iter().flat_map(|source| &source.message.parts).map(|part| (part.id, part.revision)).collect();
+    let is_after = |message: &ViewMessage, part: &ViewPart| {
+        let Some(id) = part.source else { return false };
+        if message.revision == reply.revision {
+            return reply.unread.contains(&id);
         }
-        None => false,
+        parts.get(&id).is_some_and(|revision| *revision > reply.seen)
     };
     // Passages come back for the newest request, and are new where that is.
     let newest_request = view.messages.iter().rev().find(|message| message.role == Role::User);
-    let asks_anew = newest_request.is_some_and(&came_after);
-    let after = view.messages.iter().filter(|message| match message.standing {
-        Standing::Retrieved => asks_anew,
-        _ => came_after(message),
-    });
-    Some(CurrentUsage { reported: reply.tokens, after: tokens::estimate_messages(policy, after) })
+    let asks_anew = newest_request.is_some_and(|request| request.parts.iter().any(|part| is_after(request, part)));
+    let mut after: Vec<Cow<'_, ViewMessage>> = Vec::new();
+    for message in &view.messages {
+        let count = match message.standing {
+            Standing::Retrieved if asks_anew => message.parts.len(),
+            Standing::Retrieved => 0,
+            _ => message.parts.iter().filter(|part| is_after(message, part)).count(),
+        };
+        if count == message.parts.len() && count > 0 {
+            after.push(Cow::Borrowed(message));
+        } else if count > 0 {
+            let parts = message.parts.iter().filter(|part| is_after(message, part)).cloned().collect();
+            after.push(Cow::Owned(ViewMessage { parts, ..message.clone() }));
+        }
+    }
+    let after = tokens::estimate_view(policy, after.iter().map(AsRef::as_ref), messages);
+    Some(CurrentUsage { reported: reply.tokens, after })
 }
 
 /// A reply with valid usage.
@@ -60,6 +74,8 @@ struct Reply {
     /// The newest revision that the reported tokens stand for.
     seen: Revision,
     tokens: i64,
+    /// Results in the reply itself that the model has not read: it said nothing behind them.
+    unread: Vec<PartId>,
 }
 
 /// The first revision of a session, at which its policy and window begin.
@@ -72,5 +88,15 @@ fn reply(policy: &Policy, message: &Message, changed_revision: Revision) -> Opti
         Some(view) => (!view.shortened && view.revision >= changed_revision).then_some(view.revision)?,
         None => (changed_revision <= FIRST).then_some(sealed)?,
     };
-    (tokens > 0).then_some(Reply { revision: message.revision, sealed, seen, tokens })
+    let trailing = message.parts.iter().rev().take_while(|part| match &part.body {
+        PartBody::ToolResult(_) | PartBody::Step(_) | PartBody::Marker(_) | PartBody::Record(_) => true,
+        PartBody::Text(_)
+        | PartBody::Reasoning(_)
+        | PartBody::ToolCall(_)
+        | PartBody::Media(_)
+        | PartBody::Opaque(_) => false,
+    });
+    let results = trailing.filter(|part| matches!(part.body, PartBody::ToolResult(_)));
+    let unread = results.map(|part| part.id).collect();
+    (tokens > 0).then_some(Reply { revision: message.revision, sealed, seen, tokens, unread })
 }

@@ -22,6 +22,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// The part of the budget that one session may take.
 const SHARE: usize = 4;
 
+/// Bytes of a session without messages, of what stands around a message's words and a part's, both as written and as
+/// shown, and how often a policy's text is counted for the text and what was parsed of it.
+const SESSION_BYTES: usize = 4 * 1_024;
+const MESSAGE_BYTES: usize = 512;
+const PART_BYTES: usize = 256;
+const POLICY_COPIES: usize = 3;
+
 /// Sessions that the budget is expected to hold; it holds more or fewer.
 const SESSIONS_EXPECTED: usize = 1_000;
 
@@ -56,8 +63,6 @@ impl LoadedSession {
             true => Vec::new(),
             false => store.reductions_at(source.session, &marks).await?,
         };
-        let mut source = source;
-        count(&policy, &mut source.messages);
         let mut fold = Fold::new(rows(&source, &policy), passages);
         provenance::sign(&source.messages, &mut fold.view, provenance.as_ref());
         let empty = empty(&source.messages, &fold.view);
@@ -80,17 +85,33 @@ impl LoadedSession {
         Self { source, policy, fold, provenance, omitted_by, empty }
     }
 
-    /// Roughly the bytes that it takes: its words as they were written, and as the view shows them.
+    /// Roughly the bytes that it takes: its words as they were written and as the view shows them, what stands around
+    /// them, and the policy.
     fn bytes(&self) -> usize {
-        let messages = self.source.messages.iter().map(|source| store::weigh_bytes(&source.message));
-        messages.sum::<usize>().saturating_mul(2)
+        let Source { messages, layout, policy, .. } = &self.source;
+        let parts: usize = messages.iter().map(|source| source.message.parts.len()).sum();
+        let around =
+            SESSION_BYTES + MESSAGE_BYTES * messages.len() + PART_BYTES * parts + PART_BYTES * layout.spans.len();
+        content_bytes(messages).saturating_mul(2) + around + POLICY_COPIES * policy.json.len()
     }
 }
 
-/// Notes what messages weigh, so that it is worked out once. One that is open may still grow.
+/// The bytes of messages as limits for views count them.
+fn content_bytes(messages: &[SourceMessage]) -> usize {
+    messages.iter().map(|source| store::weigh_bytes(&source.message)).sum()
+}
+
+/// Notes what messages weigh, so that it is worked out once. One that is open may still grow, and one with a mark on it
+/// weighs what is left of it. Where each text is encoded to be counted, the store keeps counts; nothing is encoded here
+/// that the view does not show.
 fn count(policy: &Policy, messages: &mut [SourceMessage]) {
-    let sealed = |source: &&mut SourceMessage| source.counts.is_none() && source.message.sealed_revision.is_some();
-    for source in messages.iter_mut().filter(sealed) {
+    if tokens::basis(policy).is_some() {
+        return;
+    }
+    let is_settled = |source: &&mut SourceMessage| {
+        source.counts.is_none() && source.pruned.is_empty() && source.message.sealed_revision.is_some()
+    };
+    for source in messages.iter_mut().filter(is_settled) {
         let bodies: Vec<&PartBody> = source.message.parts.iter().map(|part| &part.body).collect();
         source.counts = Some(Arc::new(tokens::count(policy, source.message.role, &bodies)));
     }
@@ -138,8 +159,7 @@ struct Bytes;
 
 impl Weighter<SessionKey, Entry> for Bytes {
     fn weight(&self, _key: &SessionKey, entry: &Entry) -> u64 {
-        // What weighs nothing would never go.
-        (entry.bytes as u64).max(1)
+        entry.bytes as u64
     }
 }
 
@@ -156,6 +176,14 @@ impl Loaded {
         let Some(known) = self.find(key) else { return Ok(None) };
         match self.store.news(&known.source, limits::LARGE_VIEW_BYTES).await {
             Ok(News::Nothing(pending)) => Ok(Some((known, pending))),
+            Ok(News::Messages { source, .. })
+                if content_bytes(&known.source.messages) + content_bytes(&source.messages)
+                    > limits::LARGE_VIEW_BYTES =>
+            {
+                // It has become large: it waits for room, as any large view does.
+                self.kept().remove(&key);
+                Ok(None)
+            }
             Ok(News::Messages { from, source }) => {
                 let session = Arc::new(known.with_messages(from, *source));
                 self.keep(&session);
@@ -175,8 +203,9 @@ impl Loaded {
     /// passages back is not kept either: they are searched for each time.
     pub fn keep(&self, session: &Arc<LoadedSession>) {
         let (key, bytes) = (session.source.session, session.bytes());
+        let is_large = content_bytes(&session.source.messages) > limits::LARGE_VIEW_BYTES;
         let mut kept = self.kept();
-        if bytes > self.bytes_max / SHARE || session.policy.retrieval.is_some() {
+        if is_large || bytes > self.bytes_max / SHARE || session.policy.retrieval.is_some() {
             kept.remove(&key);
         } else if kept.peek(&key).is_none_or(|other| other.session.source.at <= session.source.at) {
             kept.insert(key, Entry { session: session.clone(), bytes });

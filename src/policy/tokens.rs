@@ -268,11 +268,16 @@ pub fn estimate_messages<'a>(policy: &Policy, messages: impl IntoIterator<Item =
 }
 
 /// The same for messages that show these stored ones, whose counts are used where a view shows them as they are.
-pub fn estimate_view(policy: &Policy, messages: &[ViewMessage], sources: &[SourceMessage]) -> i64 {
+pub fn estimate_view<'a>(
+    policy: &Policy,
+    messages: impl IntoIterator<Item = &'a ViewMessage>,
+    sources: &[SourceMessage],
+) -> i64 {
     let counted = counts::by_id(sources);
     let units =
         |message: &ViewMessage| counts::of_view(&counted, message).unwrap_or_else(|| view_units(policy, message));
-    Weights::new(policy, messages.iter().map(units)).tokens(0..messages.len())
+    let weights = Weights::new(policy, messages.into_iter().map(units));
+    weights.tokens(0..weights.before.len() - 1)
 }
 
 /// The tokens of a stored message as a view will show it: pruned and cut, but not paired.

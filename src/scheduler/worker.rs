@@ -456,22 +456,25 @@ impl Worker {
         witness: &dyn Witness,
         accept: impl Fn(&SummaryOutput) -> Result<bool, i64>,
     ) -> Result<SummaryOutput, Refusal> {
-        let mut why = match self.ask(writer.summarizer, input, witness).await {
-            Ok(output) if output.text.trim().is_empty() => failure("SUMMARY_EMPTY", "the summary is empty"),
-            Ok(output) => match accept(&output) {
-                // Words that were paid for are used, even where the view needs a second compaction then.
-                Ok(_) => return Ok(output),
-                Err(gain) => no_gain(gain),
-            },
-            Err(Refusal::Retry(why, _)) if !writer.waits => {
-                tracing::warn!(reason = why.reason, message = why.message, "the built-in summarizer stands in");
-                writer.lost = Some(why.clone());
-                writer.summarizer = &Extractive;
-                why
-            }
-            Err(refusal @ (Refusal::Retry(..) | Refusal::Hook(_))) => return Err(refusal),
-            Err(Refusal::Final(why)) => why,
-        };
+        let mut why = no_gain(0);
+        if writer.summarizer.name() != Extractive.name() {
+            why = match self.ask(writer.summarizer, input, witness).await {
+                Ok(output) if output.text.trim().is_empty() => failure("SUMMARY_EMPTY", "the summary is empty"),
+                Ok(output) => match accept(&output) {
+                    // Words that were paid for are used, even where the view needs a second compaction then.
+                    Ok(_) => return Ok(output),
+                    Err(gain) => no_gain(gain),
+                },
+                Err(Refusal::Retry(why, _)) if !writer.waits => {
+                    tracing::warn!(reason = why.reason, message = why.message, "the built-in summarizer stands in");
+                    writer.lost = Some(why.clone());
+                    writer.summarizer = &Extractive;
+                    why
+                }
+                Err(refusal @ (Refusal::Retry(..) | Refusal::Hook(_))) => return Err(refusal),
+                Err(Refusal::Final(why)) => why,
+            };
+        }
         let mut input = input.clone();
         let mut longest = None;
         for _ in 0..3 {

@@ -71,16 +71,11 @@ const INSERT_MARK: &str = "insert into mark (session_id, revision, kind, body) v
 const VOID_MARK: &str =
     "update mark set voided_revision = $3 where session_id = $1 and revision = $2 and voided_revision is null";
 
-// A pin (kind 5), and what takes one back (kind 6), change no view.
+// A pin counts as well: it brings back what a summary covers.
 const CHANGED: &str = "select max(\
-     coalesce((select m.revision from mark m where m.session_id = $1 and m.revision <= $2 and m.kind <> 5 and not (\
-         m.kind = 6 and exists (select 1 from mark p \
-             where p.session_id = $1 and p.voided_revision = m.revision and p.kind = 5)) \
-         order by m.revision desc limit 1), 0), \
-     coalesce((select p.revision from policy p where p.session_id = $1 and p.revision <= $2 \
-         order by p.revision desc limit 1), 0), \
-     coalesce((select w.revision from window w where w.session_id = $1 and w.revision <= $2 \
-         order by w.revision desc limit 1), 0))";
+     coalesce((select max(m.revision) from mark m where m.session_id = $1 and m.revision <= $2), 0), \
+     coalesce((select max(p.revision) from policy p where p.session_id = $1 and p.revision <= $2), 0), \
+     coalesce((select max(w.revision) from window w where w.session_id = $1 and w.revision <= $2), 0))";
 
 /// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
@@ -107,7 +102,7 @@ pub(crate) async fn lineage_of(tx: &mut Tx<'_>, key: i64) -> Result<Lineage> {
     Ok(lineage)
 }
 
-/// The newest change of a history's layout, prunes, policy or window up to a revision.
+/// The newest mark, policy or window of a history up to a revision.
 pub(crate) async fn changed_revision(reader: &mut Reader<'_>, lineage: &Lineage, at: Revision) -> Result<Revision> {
     let owner = lineage.owner_at(reader, at.max(1)).await?.owner;
     let row = reader.one(sqlx::query(CHANGED).bind(owner).bind(at)).await?;

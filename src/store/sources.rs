@@ -11,7 +11,8 @@ use crate::model::usage::ModelWindow;
 use crate::model::view::SourceMessage;
 use sqlx::Row as _;
 
-const FIRST_OPEN: &str = "select min(revision) from message where session_id = $1 and sealed_revision is null";
+// The plus keeps SQLite from walking the session in the order of revisions instead of reading the few open ones.
+const FIRST_OPEN: &str = "select min(+revision) from message where session_id = $1 and sealed_revision is null";
 
 /// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
@@ -34,7 +35,7 @@ pub struct Source {
     pub policy: PolicyText,
     /// The session's model window that is active there.
     pub window: ModelWindow,
-    /// The newest change of layout, prunes, policy or window up to the revision that was read.
+    /// The newest mark, policy or window up to the revision that was read.
     pub changed_revision: Revision,
     /// The first message of the session's own that is open now; none where all are sealed.
     pub first_open: Option<Revision>,

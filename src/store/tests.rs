@@ -117,3 +117,12 @@ async fn a_walk_would_be_noticed() {
         assert_eq!(steps.iter().any(|step| walks(step, &partial)), expected, "{statement}: {steps:?}");
     }
 }
+
+#[tokio::test]
+async fn open_messages_are_found_without_looking_at_sealed_ones() {
+    let (_directory, mut database) = database().await;
+    for sql in super::sources::STATEMENTS {
+        let steps = plan(&mut database, sql).await;
+        assert!(steps.iter().any(|step| step.contains("message_open")), "{sql}: {steps:?}");
+    }
+}
