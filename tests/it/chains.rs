@@ -136,6 +136,8 @@ async fn no_preset_loops_when_the_overhead_alone_fills_the_window() {
         let session = session_of(&test, &policy, &window).await;
         for turn in 1..=8 {
             test.append(&session, &format!("u{turn} 200c")).await;
+            // A reply to a view from before a compaction would measure nothing.
+            test.settled().await;
             let view = test.context(&session).await;
             let mut reply = conversation(&format!("a{turn} 200c"));
             reply[0].finish = Some(Finish {
