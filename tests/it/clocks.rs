@@ -95,9 +95,14 @@ async fn a_job_that_is_stamped_in_the_future_does_not_block_its_session_after_a_
     let stamped = alter(directory.path(), stamped).await;
     assert_eq!(stamped, 1);
     let test = TestApp::reopen(directory, script.clone()).await;
-    script.held().await;
+    // Not by the script: an answer that it held before the stop may still count as held.
+    soon("a job that runs", async {
+        while test.app.store().job_counts().await.expect("read") != (0, 1) {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
     assert!(test.context(&third).await.pending.is_some());
-    assert_eq!(test.number("select count(*) from job where state = 2").await, 1, "it runs");
 }
 
 #[tokio::test]

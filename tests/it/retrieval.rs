@@ -362,9 +362,14 @@ async fn cost(test: &TestApp, count: usize) -> u64 {
     let first = test.context(&session).await;
     assert!(recalled(&first).iter().any(|found| found.contains("module 17 ")), "{:?}", recalled(&first));
     test.settled().await;
-    let before = test.app.store().rows_read();
-    assert_eq!(test.context(&session).await.hash, first.hash);
-    test.app.store().rows_read() - before
+    let mut costs = Vec::new();
+    for _ in 0..5 {
+        let before = test.app.store().rows_read();
+        assert_eq!(test.context(&session).await.hash, first.hash);
+        costs.push(test.app.store().rows_read() - before);
+    }
+    // The store counts for everybody: the scheduler's heartbeat may fall into one of them.
+    costs.into_iter().min().expect("five of them")
 }
 
 #[tokio::test]
