@@ -114,7 +114,6 @@ struct Subject<'a> {
     /// What ids in the view bring back.
     expandable: String,
     preset: &'a Preset,
-    input: SummaryInput,
     /// What stays beside the summary's words: attachments and retained messages.
     beside: String,
 }
@@ -165,6 +164,13 @@ impl Evaluation<'_> {
             let policy = preset.policy();
             let Some(rule) = policy.summarize(Level::Auto) else { continue };
             let sizes = if sizes.is_empty() { vec![rule.summary.max_tokens] } else { sizes.clone() };
+            let subject = Subject {
+                cut: cut.clone(),
+                history: history.clone(),
+                expandable: expandable.clone(),
+                preset,
+                beside: String::new(),
+            };
             for budget_tokens in sizes {
                 let input = SummaryInput {
                     messages: before.iter().map(source).collect(),
@@ -176,15 +182,7 @@ impl Evaluation<'_> {
                     instructions: String::new(),
                     budget_tokens,
                 };
-                let subject = Subject {
-                    cut: cut.clone(),
-                    history: history.clone(),
-                    expandable: expandable.clone(),
-                    preset,
-                    input,
-                    beside: String::new(),
-                };
-                self.measure(subject, &mut rows).await?;
+                self.measure(&subject, &input, &mut rows).await?;
             }
         }
         Ok(rows)
@@ -224,7 +222,7 @@ impl Evaluation<'_> {
             let beside = attached.map(str::to_owned).chain((!retained.is_empty()).then(|| words_of(&retained)));
             let beside = beside.collect::<Vec<_>>().join("\n");
             let history = History::of(&first.before, after);
-            let expandable = words_of(&first.expandable);
+            let subject = Subject { cut, history, expandable: words_of(&first.expandable), preset, beside };
             let sizes = self.arguments.tokens.iter().copied().map(Some);
             let sizes: Vec<Option<i64>> = if self.arguments.tokens.is_empty() { vec![None] } else { sizes.collect() };
             for size in sizes {
@@ -232,29 +230,20 @@ impl Evaluation<'_> {
                 if let Some(tokens) = size {
                     (input.counting, input.budget_tokens) = (by_characters(), tokens);
                 }
-                let subject = Subject {
-                    cut: cut.clone(),
-                    history: history.clone(),
-                    expandable: expandable.clone(),
-                    preset,
-                    input,
-                    beside: beside.clone(),
-                };
-                self.measure(subject, &mut rows).await?;
+                self.measure(&subject, &input, &mut rows).await?;
             }
         }
         Ok(rows)
     }
 
     /// Has the summary written by each summarizer, and measures it; last the end of the history at the same size.
-    async fn measure(&self, subject: Subject<'_>, rows: &mut Vec<Row>) -> anyhow::Result<()> {
+    async fn measure(&self, subject: &Subject<'_>, whole: &SummaryInput, rows: &mut Vec<Row>) -> anyhow::Result<()> {
         let preset = Some(subject.preset.name);
         for summarizer in self.summarizers {
-            let mut previous = subject.input.previous.clone();
+            let mut previous = whole.previous.clone();
             let mut writer = String::new();
-            for messages in pieces(&subject.input.messages, self.arguments.pieces) {
-                let input =
-                    SummaryInput { messages: messages.to_vec(), previous: previous.take(), ..subject.input.clone() };
+            for messages in pieces(&whole.messages, self.arguments.pieces) {
+                let input = SummaryInput { messages: messages.to_vec(), previous: previous.take(), ..whole.clone() };
                 let summary = summarizer.summarize(&input).await;
                 let summary = summary.with_context(|| format!("{} for {}", summarizer.name(), subject.preset.name))?;
                 let summary = summary.completed(&input);
@@ -264,7 +253,7 @@ impl Evaluation<'_> {
             let text = [summary.as_str(), &subject.beside].join("\n").trim_end().to_owned();
             rows.push(Row::of(&subject.cut, preset, (writer, text), &subject.history, Some(&subject.expandable)));
         }
-        let tail = subject.history.tail(subject.input.budget_tokens);
+        let tail = subject.history.tail(whole.budget_tokens);
         let written = ("last words".to_owned(), tail);
         rows.push(Row::of(&subject.cut, preset, written, &subject.history, Some(&subject.expandable)));
         Ok(())
