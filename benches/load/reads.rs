@@ -1,4 +1,4 @@
-//! What reading a session over the protocol costs: whole views, views of which the caller holds all or nearly all, and
+//! The cost of reading a session over the protocol: whole views, views of which the caller holds all or nearly all, and
 //! the newest messages. Two builds can be measured in turn, so that their figures are of one run.
 
 use crate::fleet::Daemon;
@@ -108,7 +108,7 @@ impl Build {
         (hash, count)
     }
 
-    /// How long one read takes.
+    /// The duration of one read.
     async fn read(&mut self, session: &str, read: Read, length: usize, at: usize) -> Duration {
         let known = match read {
             Read::Whole | Read::Newest => None,

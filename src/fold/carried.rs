@@ -1,4 +1,4 @@
-//! What a view's messages carry of their originals beside their words.
+//! Metadata, times and names of originals, beside their words in a view.
 
 use crate::model::ids::{MessageId, PartId};
 use crate::model::message::Message;
@@ -29,7 +29,7 @@ pub(super) fn carry(sources: &[SourceMessage], view: &mut View) {
 }
 
 fn carry_part(part: &Part, shown: &mut ViewPart) {
-    // A result without its call is told as words, and its media behind them: none of these is the part.
+    // A result without its call is shown as words, and its media behind them: none of these is the part.
     let is_itself = discriminant(&shown.body) == discriminant(&part.body);
     shown.client_id = part.client_id.clone().filter(|_| is_itself);
     let has_its_words = shown.shortened.is_none() || matches!(part.body, PartBody::ToolResult(_));

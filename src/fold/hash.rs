@@ -30,7 +30,7 @@ pub(super) fn hashes(messages: &[ViewMessage], known: &[[u8; 32]]) -> Vec<[u8; 3
     hashes
 }
 
-/// Whether two messages are the same to a hash: in everything but whose words a summary's are.
+/// True for two messages with the same contribution to a hash, which leaves out the author of a summary alone.
 pub(super) fn is_same(one: &ViewMessage, other: &ViewMessage) -> bool {
     let ViewMessage { source, revision, role, standing, parts, carried, provenance: _ } = one;
     *source == other.source

@@ -1,4 +1,4 @@
-//! The fold: what follows from a session's rows, as one pure function of them. A view, its running hash, its estimate, and
+//! The fold: everything that follows from a session's rows, as one pure function of them. A view, its running hash, its estimate, and
 //! the context usage that a request with the view has are the same wherever they are asked for, and at any revision.
 
 mod carried;
@@ -34,7 +34,7 @@ pub struct Passages {
     pub message: ViewMessage,
 }
 
-/// What follows from a session's rows at one revision.
+/// The fold of a session's rows at one revision.
 #[derive(Debug, Clone)]
 pub struct Fold {
     /// The view.
@@ -80,7 +80,7 @@ impl Fold {
         self.usage.map_or(self.view.estimated_tokens + window.overhead, |usage| usage.tokens())
     }
 
-    /// Whether a request with the view leaves room for a reply in this window. An unknown window has room for anything.
+    /// True where a request with the view leaves room for a reply in this window. An unknown window has room for anything.
     pub fn fits(&self, window: &ModelWindow) -> bool {
         overflow::room(window).is_none_or(|room| self.context_tokens(window) <= room)
     }
@@ -102,7 +102,7 @@ impl Fold {
     }
 }
 
-/// How many real tokens an estimate stands for.
+/// The ratio of real tokens to an estimate.
 #[derive(Clone, Copy)]
 struct Scale {
     estimated: i64,
@@ -132,7 +132,7 @@ pub struct Shortened {
     pub hashes: Vec<[u8; 32]>,
     /// Tokens of a request with it.
     pub context_tokens: i64,
-    /// Whether that leaves room for a reply.
+    /// True where that leaves room for a reply.
     pub fits: bool,
     /// The revisions of the messages that were left out, ascending.
     pub omitted: Vec<Revision>,

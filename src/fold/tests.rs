@@ -16,7 +16,7 @@ fn fold(policy: &Policy, messages: &[SourceMessage], changed_revision: Revision)
     Fold::new(Rows { policy, messages, changed_revision }, None)
 }
 
-/// What `TALK` counts as when its reply was given a view.
+/// The context tokens of `TALK` when its reply was given a view.
 fn tokens(view: Option<(Revision, bool)>, changed_revision: Revision, alter: impl FnOnce(&mut [SourceMessage])) -> i64 {
     let mut messages = dsl::parse(TALK);
     messages[3].message.finish.view =

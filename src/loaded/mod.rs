@@ -2,6 +2,8 @@
 //! somebody asks for it. What is kept follows from the rows alone and may go at any time.
 
 mod provenance;
+#[cfg(test)]
+mod tests;
 
 use crate::fold::{Fold, Passages, Rows};
 use crate::limits;
@@ -41,7 +43,7 @@ pub struct LoadedSession {
     pub policy: Arc<Policy>,
     /// The fold of the rows.
     pub fold: Fold,
-    /// Whose words the active summary's are.
+    /// The author of the active summary.
     pub provenance: Option<Arc<Provenance>>,
     /// For each omission of the layout the compaction that made it; none for a rewind or an edit.
     pub omitted_by: Vec<Option<CompactionId>>,
@@ -59,10 +61,8 @@ impl LoadedSession {
     ) -> Result<LoadedSession> {
         let provenance = provenance::of_summary(store, &source).await?.map(Arc::new);
         let marks: Vec<Revision> = source.layout.omitted.iter().map(|omitted| omitted.mark).collect();
-        let omitted_by = match marks.is_empty() {
-            true => Vec::new(),
-            false => store.reductions_at(source.session, &marks).await?,
-        };
+        let omitted_by =
+            if marks.is_empty() { Vec::new() } else { store.reductions_at(source.session, &marks).await? };
         let mut fold = Fold::new(rows(&source, &policy), passages);
         provenance::sign(&source.messages, &mut fold.view, provenance.as_ref());
         let empty = empty(&source.messages, &fold.view);
@@ -72,7 +72,7 @@ impl LoadedSession {
     /// The same session with newer messages from a revision on, where nothing else has changed.
     fn with_messages(&self, from: Revision, newer: Source) -> Self {
         let known = &self.source.messages;
-        // What stands at its own place is in order, behind everything that does not.
+        // Messages at their own positions are in order, behind all others.
         let kept = known.iter().rposition(|source| source.place.is_some() || source.message.revision < from);
         let kept = &known[..kept.map_or(0, |last| last + 1)];
         let messages = kept.iter().cloned().chain(newer.messages).collect();
@@ -101,9 +101,8 @@ fn content_bytes(messages: &[SourceMessage]) -> usize {
     messages.iter().map(|source| store::weigh_bytes(&source.message)).sum()
 }
 
-/// Notes what messages weigh, so that it is worked out once. One that is open may still grow, and one with a mark on it
-/// weighs what is left of it. Where each text is encoded to be counted, the store keeps counts; nothing is encoded here
-/// that the view does not show.
+/// Keeps the counts of messages, so that each is estimated once. An open message may still grow, and of a pruned one the
+/// view shows less. Where each text is encoded to be counted, nothing is kept: that would encode more than views show.
 fn count(policy: &Policy, messages: &mut [SourceMessage]) {
     if tokens::basis(policy).is_some() {
         return;

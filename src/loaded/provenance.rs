@@ -1,4 +1,4 @@
-//! Whose words a summary's are: said beside every view that shows one.
+//! The authors of summaries, beside every view that shows one.
 
 use crate::config::BUILT_IN;
 use crate::model::event::EventBody;
@@ -7,7 +7,7 @@ use crate::model::view::{Author, Provenance, SourceMessage, Standing, View};
 use crate::store::{Error, Result, Source, Store};
 use std::sync::Arc;
 
-/// Who has this name, if it is no client's.
+/// The author of this name, where it is no client's.
 fn asked(summarizer: &str) -> Author {
     if summarizer == BUILT_IN { Author::BuiltIn } else { Author::Model }
 }
@@ -28,13 +28,13 @@ pub(super) fn sign(sources: &[SourceMessage], view: &mut View, summary: Option<&
     }
 }
 
-/// Whose words the summary's are that stands for covered history. It is told by the event that put the summary in force,
-/// which is under the hash of the chain like everything else that a view shows.
+/// The author of the active summary. The event of its compaction has it, which is under the hash of the chain like
+/// everything else that a view shows.
 pub(super) async fn of_summary(store: &Store, source: &Source) -> Result<Option<Provenance>> {
     let Some(covered) = &source.layout.covered else { return Ok(None) };
     let event = store.event_at(source.session, covered.mark).await?;
     let Some(EventBody::Compacted { trigger, outcome, .. }) = event.map(|event| event.body) else {
-        return Err(Error::corrupt("event", "the mark of a summary has no event that tells of it"));
+        return Err(Error::corrupt("event", "the mark of a summary has no event of its compaction"));
     };
     Ok(Some(Provenance {
         compaction: Some(covered.compaction),

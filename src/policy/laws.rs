@@ -15,8 +15,8 @@ use uuid::Uuid;
 use crate::model::Revision;
 use crate::model::compaction::Level;
 use crate::model::cut::Cuts;
-use crate::model::fold;
 use crate::model::ids::{CompactionId, MessageId};
+use crate::model::layouts;
 use crate::model::mark::{Mark, MarkBody};
 use crate::model::message::{FinishReason, MessageKind, Role};
 use crate::model::part::PartBody;
@@ -269,7 +269,7 @@ impl Session<'_> {
         let mut marks = self.world.marks.clone();
         let mut at = self.world.revision;
         for earlier in burst.iter().rev().skip(1) {
-            let mark = fold::newest_change(&marks, at).expect("a reduction to take back").target;
+            let mark = layouts::newest_change(&marks, at).expect("a reduction to take back").target;
             at += 1;
             marks.push(Mark { revision: at, body: MarkBody::Undone { mark } });
             assert_eq!(self.world.picture(&marks, at).view, earlier.view, "the view as it was before");
@@ -285,7 +285,7 @@ impl Session<'_> {
 
     /// Without any reduction the view is what was written.
     fn undo_everything(&mut self) {
-        while let Some(found) = fold::newest_change(&self.world.marks, self.world.revision) {
+        while let Some(found) = layouts::newest_change(&self.world.marks, self.world.revision) {
             self.world.mark(MarkBody::Undone { mark: found.target });
         }
         let whole = self.world.picture(&[], self.world.revision);

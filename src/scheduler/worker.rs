@@ -8,6 +8,7 @@ use super::{Error, counts, guard, recover, rule, totals};
 use crate::clock::Clock;
 use crate::config::Hooks;
 use crate::limits;
+use crate::loaded;
 use crate::model::Revision;
 use crate::model::changes::{Changes, ContinuationChange, ReplayChange};
 use crate::model::compaction::{Bounds, Compaction, CompactionRequest, Failure, Level, Trigger};
@@ -18,7 +19,7 @@ use crate::policy::bpe::Vocabulary;
 use crate::policy::overhead::{is_filled, overhead};
 use crate::policy::plan::{self, Scene, SummaryPlan, Work, Written};
 use crate::policy::replay::Overflow;
-use crate::policy::{Notice, Policy, Rung, continuing, overflow, replay, tokens, upgrade};
+use crate::policy::{Notice, Policy, Rung, continuing, overflow, replay, tokens};
 use crate::store::{
     self, Breaker, Caller, Claim, Commit, Committed, Condition, DueSession, Evaluation, Loss, Planned, RoutineTotals,
     SessionKey, Source, Store,
@@ -83,11 +84,6 @@ impl<'a> Writer<'a> {
     }
 }
 
-/// Reads a stored policy.
-fn policy_of(source: &Source) -> Result<Policy, Error> {
-    upgrade::parse(&source.policy.json).map_err(|error| Error::Store(store::Error::corrupt("policy_text", error)))
-}
-
 fn breaker(policy: &Policy) -> Breaker {
     Breaker {
         failures_max: i64::from(policy.guards.breaker_failures),
@@ -117,7 +113,7 @@ impl Worker {
     /// What a decision is about, with what its messages weigh, and the policy in force.
     async fn source(&self, session: SessionKey, at: Revision) -> Result<(Source, Policy), Error> {
         let mut source = self.store.source(session, Some(at)).await?;
-        let policy = policy_of(&source)?.with_vocabularies(&self.vocabularies);
+        let policy = loaded::parse_policy(&source.policy, &self.vocabularies).map_err(Error::Store)?;
         counts::fill(&self.store, &policy, &mut source.messages).await?;
         Ok((source, policy))
     }

@@ -11,8 +11,8 @@ use super::tx::{Caller, Tx};
 use crate::model::Revision;
 use crate::model::compaction::{CompactionRequest, CompactionState, Failure, RevisionRange};
 use crate::model::event::EventBody;
-use crate::model::fold;
 use crate::model::ids::CompactionId;
+use crate::model::layouts;
 use crate::model::mark::Mark;
 use crate::model::session::SessionState;
 use crate::model::time::Timestamp;
@@ -272,7 +272,7 @@ pub(super) async fn recheck(tx: &mut Tx<'_>, key: i64, caller: &Caller, all: &[M
     let Planned { covered, tail_start } = planned.clone();
     let newest = all.last().map_or(0, |mark| mark.revision);
     let now = tx.loaded(key)?.revision.max(newest);
-    if fold::still_applies(all, base, &covered, tail_start, now) {
+    if layouts::still_applies(all, base, &covered, tail_start, now) {
         return Ok(());
     }
     give_up(tx, caller, &job, CompactionState::Superseded, history_changed()).await?;

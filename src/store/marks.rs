@@ -17,9 +17,9 @@ use super::tx::{Caller, MessageInput, PartInput, Tx};
 use crate::clock::fresh_id;
 use crate::model::Revision;
 use crate::model::event::EventBody;
-use crate::model::fold;
 use crate::model::ids::MessageId;
 use crate::model::layout::Layout;
+use crate::model::layouts;
 use crate::model::mark::{Mark, MarkBody};
 use crate::model::message::{Finish, Message, MessageKind, Role};
 use crate::model::part::{NewPart, PartBody};
@@ -120,13 +120,13 @@ pub(crate) async fn write(
     body: MarkBody,
 ) -> Result<Layout> {
     let revision = tx.next_revision(key)?;
-    let before = fold::fold(marks, revision);
+    let before = layouts::layout_at(marks, revision);
     insert(tx, digest, key, revision, &body).await?;
     if let MarkBody::Undone { mark } = body {
         sqlx::query(VOID_MARK).bind(key).bind(mark).bind(revision).execute(&mut *tx.conn).await?;
     }
     marks.push(Mark { revision, body });
-    let after = fold::fold(marks, revision);
+    let after = layouts::layout_at(marks, revision);
     if after != before {
         write_layout(tx.conn, digest, key, revision, &after).await?;
     }
@@ -145,7 +145,7 @@ pub(crate) async fn write_fork_point(
     let body = MarkBody::Rewound { after, told: false, of_fork: true };
     insert(tx, digest, key, at, &body).await?;
     marks.push(Mark { revision: at, body });
-    Ok(fold::fold(marks, at))
+    Ok(layouts::layout_at(marks, at))
 }
 
 async fn insert(tx: &mut Tx<'_>, digest: &mut Digest, key: i64, revision: Revision, body: &MarkBody) -> Result<()> {
@@ -321,7 +321,7 @@ async fn pin(tx: &mut Tx<'_>, lineage: &Lineage, caller: &Caller, marks: &mut Ve
         return Err(Error::BoundaryInvalid("a summary stands only as long as what it stands for does"));
     }
     let target = located.position.first;
-    if fold::pin(marks, lineage.revision, target).is_some() {
+    if layouts::pin(marks, lineage.revision, target).is_some() {
         return Ok(Vec::new());
     }
     let mut digest = Digest::default();
@@ -340,7 +340,7 @@ async fn unpin(
     message: &str,
 ) -> Result<Ids> {
     let located = sealed(tx, lineage, marks, message).await?;
-    let Some(mark) = fold::pin(marks, lineage.revision, located.position.first) else { return Ok(Vec::new()) };
+    let Some(mark) = layouts::pin(marks, lineage.revision, located.position.first) else { return Ok(Vec::new()) };
     let mut digest = Digest::default();
     write(tx, &mut digest, lineage.key, marks, MarkBody::Undone { mark }).await?;
     let at = tx.event(lineage.key, caller, &EventBody::MessageUnpinned { message: located.message.id }, &digest)?;

@@ -5,9 +5,9 @@ use super::error::{Error, Result};
 use super::lineage::{self, Lineage, Reader};
 use super::{SessionKey, Store, marks, messages, sessions, windows};
 use crate::model::Revision;
-use crate::model::fold;
 use crate::model::ids::MessageId;
 use crate::model::layout::Layout;
+use crate::model::layouts;
 use crate::model::mark::{Mark, MarkBody};
 use crate::model::message::Message;
 use sqlx::Row as _;
@@ -27,7 +27,7 @@ pub(crate) struct Located {
     /// The message, without its parts.
     pub(crate) message: Message,
     /// Where it stands in the conversation of now.
-    pub(crate) position: fold::Position,
+    pub(crate) position: layouts::Position,
 }
 
 impl Located {
@@ -48,7 +48,7 @@ impl Located {
 /// Finds the message of a history that an id names: its own, its client's, or that of one of its parts.
 pub(crate) async fn locate(reader: &mut Reader<'_>, lineage: &Lineage, marks: &[Mark], id: &str) -> Result<Located> {
     let message = messages::named(reader, lineage, id).await?;
-    let position = fold::position(marks, lineage.revision, message.revision);
+    let position = layouts::position(marks, lineage.revision, message.revision);
     Ok(Located { message, position })
 }
 
@@ -77,7 +77,7 @@ pub(crate) async fn fork_behind(
     let mut now = lineage.revision;
     while let Some(rewind) = position.left_by {
         now = rewind - 1;
-        position = fold::position(marks, now, message.revision);
+        position = layouts::position(marks, now, message.revision);
     }
     if sealed > now {
         return Err(Error::BoundaryInvalid("the message was sealed only after a rewind had left it out"));
@@ -148,7 +148,7 @@ impl Store {
             let lineage = lineage::by_key(reader, session.0).await?;
             let marks = marks::all(reader, &lineage).await?;
             let located = locate(reader, &lineage, &marks, id).await?.in_conversation()?;
-            let fold::Position { first, last, shown, .. } = located.position;
+            let layouts::Position { first, last, shown, .. } = located.position;
             let is_itself = shown == located.message.revision;
             let message = if is_itself { located.message.id } else { messages::id_at(reader, &lineage, shown).await? };
             Ok(Place { message, first, last })
@@ -163,7 +163,7 @@ impl Store {
             let mut marks = marks::all(reader, &lineage).await?;
             let revision = lineage.revision + 1;
             marks.push(Mark { revision, body: MarkBody::Rewound { after, told: false, of_fork: false } });
-            Ok(fold::fold(&marks, revision))
+            Ok(layouts::layout_at(&marks, revision))
         })
         .await
     }

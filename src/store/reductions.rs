@@ -18,8 +18,8 @@ use crate::model::changes::{self, Changes, Row, SummaryChange};
 use crate::model::compaction::{CompactionKind, CompactionState, Level, Outcome, Trigger};
 use crate::model::cut::Cut;
 use crate::model::event::EventBody;
-use crate::model::fold;
 use crate::model::ids::{CompactionId, MessageId, PartId};
+use crate::model::layouts;
 use crate::model::mark::{Mark, MarkBody};
 use crate::model::message::MessageKind;
 use crate::model::time::Timestamp;
@@ -132,7 +132,7 @@ impl Commit {
         let caller = Caller::default();
         if let Some(summary) = &self.changes.summary {
             let (base, tail) = (self.claim.base, summary.tail_start);
-            if !fold::still_applies(&all_marks, base, &summary.covered, tail, lineage.revision) {
+            if !layouts::still_applies(&all_marks, base, &summary.covered, tail, lineage.revision) {
                 return self.supersede(tx, &caller).await;
             }
         }

@@ -10,8 +10,8 @@ use super::messages;
 use super::tx::{Caller, Tx};
 use crate::model::Revision;
 use crate::model::event::{EventBody, Rewrite};
-use crate::model::fold::{self, Redo, Reversal};
 use crate::model::ids::CompactionId;
+use crate::model::layouts::{self, Redo, Reversal};
 use crate::model::mark::{Mark, MarkBody};
 
 /// What a mark changed.
@@ -22,7 +22,7 @@ enum Change {
 
 /// Takes back the newest change that is in force.
 pub(super) async fn undo(tx: &mut Tx<'_>, lineage: &Lineage, caller: &Caller, marks: &mut Vec<Mark>) -> Result<Ids> {
-    let reversal = fold::newest_change(marks, lineage.revision).ok_or(Error::NothingToUndo)?;
+    let reversal = layouts::newest_change(marks, lineage.revision).ok_or(Error::NothingToUndo)?;
     let (body, compaction) = match change(tx, lineage, marks, reversal.change).await? {
         Change::Reduction(compaction) => (EventBody::CompactionUndone { compaction }, Some(compaction)),
         Change::Rewrite(rewrite) => (EventBody::RewriteUndone(rewrite), None),
@@ -41,7 +41,7 @@ pub(super) async fn undo(tx: &mut Tx<'_>, lineage: &Lineage, caller: &Caller, ma
 
 /// Brings back what was taken back last.
 pub(super) async fn redo(tx: &mut Tx<'_>, lineage: &Lineage, caller: &Caller, marks: &mut Vec<Mark>) -> Result<Ids> {
-    let reversal = match fold::newest_undone(marks, lineage.revision) {
+    let reversal = match layouts::newest_undone(marks, lineage.revision) {
         Redo::Possible(reversal) => reversal,
         Redo::Overtaken(by) => return Err(Error::RedoOvertaken(by)),
         Redo::Nothing => return Err(Error::NothingToRedo),
@@ -60,7 +60,7 @@ pub(super) async fn redo(tx: &mut Tx<'_>, lineage: &Lineage, caller: &Caller, ma
         jobs::undone(tx, lineage.key, compaction, None).await?;
     }
     // With nothing left that was taken back, nothing is left to wait for.
-    let is_last = fold::newest_undone(marks, at) == Redo::Nothing;
+    let is_last = layouts::newest_undone(marks, at) == Redo::Nothing;
     let head = tx.loaded(lineage.key)?;
     if is_last && head.held_by_undo() {
         head.hold_turns = 0;

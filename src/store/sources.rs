@@ -1,4 +1,4 @@
-//! What views are made of, read in one snapshot.
+//! The rows of views, read in one snapshot.
 
 use super::error::Result;
 use super::lineage::{self, Lineage, Reader};
@@ -27,11 +27,9 @@ pub struct Source {
     pub id: SessionId,
     /// The revision that was read.
     pub at: Revision,
-    /// The newest revision.
-    pub newest: Revision,
-    /// The layout in force.
+    /// The layout that is active there.
     pub layout: Layout,
-    /// The policy in force.
+    /// The policy that is active there.
     pub policy: PolicyText,
     /// The session's model window that is active there.
     pub window: ModelWindow,
@@ -39,16 +37,16 @@ pub struct Source {
     pub changed_revision: Revision,
     /// The first message of the session's own that is open now; none where all are sealed.
     pub first_open: Option<Revision>,
-    /// What may still change the newest view.
+    /// Pending changes of the newest view.
     pub pending: Pending,
-    /// What the layout shows.
+    /// The messages of the layout, in its order.
     pub messages: Vec<SourceMessage>,
 }
 
-/// What was written behind a source that somebody holds.
+/// The changes behind a source that somebody holds.
 #[derive(Debug)]
 pub enum News {
-    /// Nothing. What is pending may be something else.
+    /// None. Something else may be pending.
     Nothing(Pending),
     /// Messages alone: those of the source take the place of all that stand at `from` or behind it.
     Messages {
@@ -62,12 +60,12 @@ pub enum News {
 }
 
 impl Store {
-    /// What a view at a revision is made of; none for the newest.
+    /// The rows of a view at a revision; none for the newest.
     pub async fn source(&self, session: SessionKey, at: Option<Revision>) -> Result<Source> {
         self.source_within(session, at, limits::VIEW_BYTES_MAX).await
     }
 
-    /// The same, unless it holds more bytes than these.
+    /// The same. Fails where the messages hold more bytes than these.
     pub async fn source_within(&self, session: SessionKey, at: Option<Revision>, bytes_max: usize) -> Result<Source> {
         self.snapshot(async |reader| {
             let lineage = lineage::by_key(reader, session.0).await?;
@@ -80,7 +78,7 @@ impl Store {
         .await
     }
 
-    /// What was written behind a source of a session's newest revision, unless its messages hold more bytes than these.
+    /// The changes behind a source of a session's newest revision. Fails where new messages hold more bytes than these.
     pub async fn news(&self, known: &Source, bytes_max: usize) -> Result<News> {
         let key = known.session.0;
         let (pending, newest) = self.reading(async |reader| jobs::pending(reader, key).await).await?;
@@ -106,7 +104,6 @@ async fn frame(reader: &mut Reader<'_>, lineage: &Lineage, at: Revision) -> Resu
         session: lineage.session(),
         id: lineage::public_id(reader.conn, lineage.key).await?,
         at,
-        newest: lineage.revision,
         layout: messages::layout_at(reader, lineage, at).await?,
         policy: sessions::policy_in(reader, lineage, at).await?,
         window: windows::window_in(reader, lineage, at).await?,

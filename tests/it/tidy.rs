@@ -22,7 +22,7 @@ const LAYERS: [(&str, &str); 19] = [
     ("bus", "model limits clock config telemetry store"),
     ("loaded", "model policy fold limits config store"),
     ("summarizer", "model policy limits clock config telemetry"),
-    ("scheduler", "model policy limits clock config telemetry store bus summarizer"),
+    ("scheduler", "model policy limits clock config telemetry store bus loaded summarizer"),
     ("app", "model policy fold limits clock config telemetry store bus loaded summarizer scheduler"),
     ("interop", "model limits"),
     ("pb", ""),

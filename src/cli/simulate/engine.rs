@@ -1,6 +1,6 @@
 //! One conversation under one policy, message by message: what a daemon would decide, without a daemon.
 //!
-//! The view is the real one: decisions become marks, `model::fold` makes the layout, and `policy` renders it. Summaries
+//! The view is the real one: decisions become marks, `model::layouts` makes the layout, and `policy` renders it. Summaries
 //! are written by the built-in summarizer, and are refused for the reasons for which the scheduler refuses them. Only
 //! time is simpler: a reduction is in force before the next message comes.
 
@@ -9,9 +9,9 @@ use crate::model::Revision;
 use crate::model::changes::{self, Row};
 use crate::model::compaction::{CompactionKind, Level};
 use crate::model::cut::Cuts;
-use crate::model::fold::fold;
 use crate::model::ids::{CompactionId, MessageId, PartId, SessionId};
 use crate::model::layout::{Layout, Place, Span};
+use crate::model::layouts;
 use crate::model::mark::Mark;
 use crate::model::message::{Finish, Message, MessageKind, NewMessage, Role};
 use crate::model::part::{NewPart, Part};
@@ -561,7 +561,7 @@ impl<'a> Session<'a> {
                 }
             }
         }
-        self.layout = fold(&self.marks, self.revision);
+        self.layout = layouts::layout_at(&self.marks, self.revision);
         self.sources = self.shown_by_layout();
     }
 

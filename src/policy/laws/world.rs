@@ -7,9 +7,9 @@ use uuid::Uuid;
 
 use crate::model::Revision;
 use crate::model::cut::Cuts;
-use crate::model::fold::{self, fold};
 use crate::model::ids::{CompactionId, MessageId, PartId, SessionId};
 use crate::model::layout::{Layout, Place, Span};
+use crate::model::layouts;
 use crate::model::mark::{CompactedMark, Mark, MarkBody};
 use crate::model::message::{Finish, FinishReason, Message, MessageKind, Role};
 use crate::model::part::{
@@ -306,7 +306,7 @@ impl World {
                 self.mark(MarkBody::Pinned { target });
             }
             Step::Undo => {
-                let Some(found) = fold::newest_change(&self.marks, self.revision) else { return false };
+                let Some(found) = layouts::newest_change(&self.marks, self.revision) else { return false };
                 self.mark(MarkBody::Undone { mark: found.target });
                 return false;
             }
@@ -340,7 +340,7 @@ impl World {
 
     /// What a view at a revision is made of under some marks.
     pub(super) fn picture(&self, marks: &[Mark], at: Revision) -> Picture {
-        let layout = fold(marks, at);
+        let layout = layouts::layout_at(marks, at);
         let is_made = |mark: &Mark| mark.revision <= at && layout.undone_prunes.binary_search(&mark.revision).is_err();
         let prunes: BTreeSet<Revision> = marks.iter().filter(|mark| is_made(mark)).map(|mark| mark.revision).collect();
         let mut sources = Vec::new();
@@ -413,7 +413,7 @@ impl World {
             }
         }
         let Some((planned, text)) = summary else { return };
-        assert!(fold::still_applies(&self.marks, picture.at, &planned.covered, planned.tail_start, self.revision));
+        assert!(layouts::still_applies(&self.marks, picture.at, &planned.covered, planned.tail_start, self.revision));
         let sealed = || Some(Finish::default());
         let marker = plan::marker_text(&self.policy).map(|text| {
             let body = PartBody::Marker(Marker { name: "compaction".to_owned(), text });

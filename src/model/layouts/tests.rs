@@ -112,7 +112,7 @@ type Case = (&'static str, Vec<Mark>, &'static str, &'static str);
 
 fn check(cases: Vec<Case>) {
     for (name, marks, expected, left_out) in cases {
-        let layout = fold(&marks, 100);
+        let layout = layout_at(&marks, 100);
         assert_eq!(sketch(&layout), expected, "{name}");
         assert_eq!(omissions(&layout), left_out, "{name}");
     }
@@ -311,9 +311,9 @@ fn marks_that_a_summary_was_written_from() {
 #[test]
 fn an_undone_prune_is_listed_and_a_live_one_is_not() {
     let marks = [pruned(5), pruned(9), undo(11, 5), undo(12, 9), undo(13, 12)];
-    assert_eq!(fold(&marks, 10).undone_prunes, Vec::<Revision>::new());
-    assert_eq!(fold(&marks, 12).undone_prunes, [5, 9]);
-    assert_eq!(fold(&marks, 13).undone_prunes, [5]);
+    assert_eq!(layout_at(&marks, 10).undone_prunes, Vec::<Revision>::new());
+    assert_eq!(layout_at(&marks, 12).undone_prunes, [5, 9]);
+    assert_eq!(layout_at(&marks, 13).undone_prunes, [5]);
 }
 
 #[test]
@@ -459,22 +459,22 @@ proptest! {
     fn every_message_is_accounted_for(steps in oracle::steps()) {
         let world = World::play(&steps);
         for at in 0..=world.revision {
-            let layout = fold(&world.marks, at);
+            let layout = layout_at(&world.marks, at);
             prop_assert_eq!(world.shown_by(&layout, at), world.view(at), "what is shown at {}", at);
             world.check_accounts(&layout, at)?;
         }
     }
 
     #[test]
-    fn a_summary_may_be_committed_exactly_when_the_fold_would_show_it(steps in oracle::steps()) {
+    fn a_summary_may_be_committed_exactly_when_the_layout_would_show_it(steps in oracle::steps()) {
         let world = World::play(&steps);
         for (applied, mark) in &world.attempts {
             let marks: Vec<Mark> = world.marks.iter().filter(|other| other.revision < mark.revision).cloned().collect();
-            let before = fold(&marks, mark.revision);
-            let shown = fold(&[marks, vec![mark.clone()]].concat(), mark.revision);
+            let before = layout_at(&marks, mark.revision);
+            let shown = layout_at(&[marks, vec![mark.clone()]].concat(), mark.revision);
             let would_show = shown.covered.map(|covered| covered.mark) == Some(mark.revision);
             let MarkBody::Compacted(compacted) = &mark.body else { unreachable!("attempts are compactions") };
-            let base = fold(&world.marks, compacted.base);
+            let base = layout_at(&world.marks, compacted.base);
             let same_ground = before.covered.map(|covered| covered.mark) == base.covered.map(|covered| covered.mark);
             prop_assert_eq!(*applied, would_show && same_ground);
         }
@@ -483,11 +483,11 @@ proptest! {
     #[test]
     fn undoing_the_newest_reduction_gives_the_layout_before_it(steps in oracle::steps(), prune in any::<bool>()) {
         let mut world = World::play(&steps);
-        let before = fold(&world.marks, world.revision);
+        let before = layout_at(&world.marks, world.revision);
         let made = if prune { Some(world.prune()) } else { world.compact(2) };
         if let Some(made) = made {
             prop_assert_eq!(newest_change(&world.marks, made).map(|found| found.target), Some(made));
-            let mut after = fold(&[world.marks, vec![undo(made + 1, made)]].concat(), made + 1);
+            let mut after = layout_at(&[world.marks, vec![undo(made + 1, made)]].concat(), made + 1);
             if prune {
                 prop_assert_eq!(after.undone_prunes.pop(), Some(made));
             }
@@ -498,10 +498,10 @@ proptest! {
     #[test]
     fn undone_to_the_start_everything_is_as_it_was_written_and_redone_as_it_was_changed(steps in oracle::steps()) {
         let mut world = World::play(&steps);
-        let mut layouts = vec![fold(&world.marks, world.revision)];
+        let mut layouts = vec![layout_at(&world.marks, world.revision)];
         while let Some(found) = newest_change(&world.marks, world.revision) {
             world.reverse(found.target);
-            layouts.push(fold(&world.marks, world.revision));
+            layouts.push(layout_at(&world.marks, world.revision));
         }
         let whole = layouts.pop().expect("one at least");
         prop_assert_eq!(world.shown_by(&whole, world.revision), world.written());
@@ -510,26 +510,26 @@ proptest! {
                 return Err(TestCaseError::fail("what was taken back can be brought back"));
             };
             world.reverse(found.target);
-            prop_assert_eq!(&fold(&world.marks, world.revision), before);
+            prop_assert_eq!(&layout_at(&world.marks, world.revision), before);
         }
         for before in layouts.iter().skip(1) {
             let found = newest_change(&world.marks, world.revision).expect("what was brought back is in force");
             world.reverse(found.target);
-            prop_assert_eq!(&fold(&world.marks, world.revision).spans, &before.spans);
+            prop_assert_eq!(&layout_at(&world.marks, world.revision).spans, &before.spans);
         }
     }
 
     #[test]
     fn a_layout_depends_on_nothing_later(marks in any_marks(), at in 0_i64..60) {
         let earlier: Vec<Mark> = marks.iter().filter(|mark| mark.revision <= at).cloned().collect();
-        prop_assert_eq!(fold(&marks, at), fold(&earlier, Revision::MAX));
+        prop_assert_eq!(layout_at(&marks, at), layout_at(&earlier, Revision::MAX));
         prop_assert_eq!(newest_change(&marks, at), newest_change(&earlier, Revision::MAX));
         prop_assert_eq!(newest_undone(&marks, at), newest_undone(&earlier, Revision::MAX));
     }
 
     #[test]
     fn any_marks_give_an_ordered_open_layout(marks in any_marks()) {
-        let layout = fold(&marks, 100);
+        let layout = layout_at(&marks, 100);
         let open = layout.spans.iter().filter(|span| matches!(span, Span::Inline { last: None, .. })).count();
         prop_assert_eq!(open, 1);
         let last_is_open = matches!(layout.spans.last(), Some(Span::Inline { last: None, .. }));

@@ -1,8 +1,8 @@
-//! From marks to a layout: what a view shows once every rewind, edit, pin, undo and compaction is taken into account.
+//! From marks to a layout: the messages of a view once every rewind, edit, pin, undo and compaction is taken into account.
 //!
-//! The fold looks only at marks, never at messages, so its cost does not grow with the history. A summary stands as
-//! long as the conversation in front of its tail is the one it was written from; the fold therefore compares what the
-//! marks said at the summary's base with what they say now, instead of asking which kind of mark came in between.
+//! A layout is derived from marks alone, never from messages, so its cost does not grow with the history. A summary stands as
+//! long as the conversation in front of its tail is the one it was written from; the state of the marks at the summary's
+//! base is therefore compared with their state now, instead of asking which kind of mark came in between.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,8 +19,8 @@ mod tests;
 pub use position::{Position, pin, position};
 pub use reversal::{Redo, Reversal, newest_change, newest_undone};
 
-/// The layout in force at revision `at`; later marks are ignored. `marks` are ascending by revision.
-pub fn fold(marks: &[Mark], at: Revision) -> Layout {
+/// The layout that is active at revision `at`; later marks are ignored. `marks` are ascending by revision.
+pub fn layout_at(marks: &[Mark], at: Revision) -> Layout {
     let state = State::at(marks, at);
     let summary = newest_summary(&state);
     let instead = |target: &Revision| state.edits.get(target).and_then(|edit| edit.replacement);

@@ -319,7 +319,7 @@ impl World {
     /// Whether the ground of a summary is still the conversation.
     fn stands(&self, it: &CompactedMark, at: Revision) -> bool {
         let is_covered = |revision| it.covered.iter().any(|range| range.contains(revision));
-        // Revisions that are no message count too when they come and go: the fold knows no messages.
+        // Revisions that are no message count too when they come and go: a layout knows no messages.
         let comes_or_goes = |revision| match (self.is_rewound(revision, it.base), self.is_rewound(revision, at)) {
             (true, false) => true,
             (false, true) => is_covered(revision) && !self.stands_elsewhere(revision),
