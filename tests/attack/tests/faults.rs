@@ -70,8 +70,9 @@ async fn a_call_that_fails_makes_nobody_believe_what_is_not_so() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_write_that_is_taken_for_done_without_being_done_is_found_out() {
     let _alone = alone().await;
-    let findings =
-        faults::drawn(SEED, 3, &[(Call::Write, Failure::Lie)], &[Stage::Living]).await.expect("the experiment works");
+    let findings = faults::drawn(SEED, 3, &[(Call::Write, Failure::Lie)], &[Stage::Compacting])
+        .await
+        .expect("the experiment works");
     assert!(!findings.is_empty());
 }
 

@@ -1,7 +1,7 @@
 //! I/O faults: the i-th call of a kind fails, for every i, until a life passes in which there is no i-th call.
 
 use super::check::{Findings, Promise, check};
-use super::client::{Client, Told, nothing_was_written};
+use super::client::{Client, Entry, Told, nothing_was_written};
 use super::running::Running;
 use super::script::{Ending, Script};
 use crate::seed;
@@ -17,18 +17,40 @@ use tempfile::TempDir;
 use tokio::task::JoinSet;
 
 /// Which part of a store's life is disturbed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum)]
 pub enum Stage {
     /// A store that is made, with its migrations.
     Making,
-    /// A store that was made before: the scripted workload, with a restart in the middle.
-    Living,
+    /// A store that was made before: the first sessions, messages with usage, a blob.
+    Talking,
+    /// A reply as it is streamed.
+    Streaming,
+    /// Compactions: automatic ones, one by hand, a prune.
+    Compacting,
+    /// The log folded by another connection, and a restart.
+    Restarting,
+    /// Marks of every kind, a fork, an archived session.
+    Rewriting,
+    /// A summary of a client, and a view with retrieval.
+    Searching,
+    /// Many requests at once.
+    Crowding,
     /// A store that was killed with a long log: it recovers that, and folds it into the database a little later.
     Folding,
 }
 
-/// Every part.
-pub const STAGES: [Stage; 3] = [Stage::Making, Stage::Living, Stage::Folding];
+/// Every part, in the order of a life: each begins where the one before it ended, but for the first two and the last.
+pub const STAGES: [Stage; 9] = [
+    Stage::Making,
+    Stage::Talking,
+    Stage::Streaming,
+    Stage::Compacting,
+    Stage::Restarting,
+    Stage::Rewriting,
+    Stage::Searching,
+    Stage::Crowding,
+    Stage::Folding,
+];
 /// Lives of one row in which the store folds its log: there are thousands of calls, and each life is long.
 const FOLDING_LIVES: u64 = 24;
 
@@ -120,50 +142,78 @@ impl Row {
     }
 }
 
-/// What lives begin with.
-struct Templates {
-    /// A store that was made and closed.
-    made: TempDir,
-    /// One that was killed with a long log, and what a client knows of it, for those lives that begin with it.
-    swollen: Option<(TempDir, Client)>,
-}
+/// For each stage the files that it begins with, and what a client knows of them. So every life is short, and a run
+/// over every call of a long life costs little more than its length.
+struct Templates(BTreeMap<Stage, (TempDir, Client)>);
 
 impl Templates {
     async fn new(seed: u64, stages: &[Stage]) -> Result<Self> {
-        let made = scratch()?;
-        let Ok(store) = Running::open(&data(made.path()), Durability::Full).await? else {
-            bail!("a store on a sound disk does not open");
-        };
-        store.stop().await?;
-        if !stages.contains(&Stage::Folding) {
-            return Ok(Self { made, swollen: None });
+        let mut templates = BTreeMap::new();
+        // No files at all.
+        let mut last = (scratch()?, Client::default());
+        for stage in STAGES {
+            let after = match stage {
+                Stage::Folding => break,
+                // The others begin with a store that has nothing in it.
+                Stage::Making => made().await?,
+                _ => stage_after(seed, stage, &last).await?,
+            };
+            templates.insert(stage, std::mem::replace(&mut last, after));
         }
-        let (root, swollen) = (scratch()?, scratch()?);
-        let disk = Disk::over(root.path())?;
-        let directory = data(root.path());
-        let mut script = Script::new(&disk, &directory, Durability::Full, seed, 1);
-        let Ending::Finished(store) = script.swell().await? else { bail!("a store on a sound disk does not open") };
-        let client = script.client;
-        copy_files(&directory, &data(swollen.path()))?;
-        store.stop().await?;
-        Ok(Self { made, swollen: Some((swollen, client.as_of_before())) })
+        if stages.contains(&Stage::Folding) {
+            templates.insert(Stage::Folding, swollen(seed).await?);
+        }
+        Ok(Self(templates))
     }
 
     /// The files that a life of a stage begins with, and what the client knows of them.
     fn begin(&self, stage: Stage) -> Result<(TempDir, Client)> {
-        let root = scratch()?;
-        let mut client = Client::default();
-        match (stage, &self.swollen) {
-            (Stage::Making, _) => {}
-            (Stage::Living, _) => copy_files(&data(self.made.path()), &data(root.path()))?,
-            (Stage::Folding, Some((swollen, known))) => {
-                copy_files(&data(swollen.path()), &data(root.path()))?;
-                client = known.clone();
-            }
-            (Stage::Folding, None) => bail!("no store with a long log was made"),
-        }
-        Ok((root, client))
+        let (files, known) = self.0.get(&stage).with_context(|| format!("nothing to begin {stage:?} with"))?;
+        copied(files, known)
     }
+}
+
+fn copied(files: &TempDir, known: &Client) -> Result<(TempDir, Client)> {
+    let root = scratch()?;
+    if data(files.path()).exists() {
+        copy_files(&data(files.path()), &data(root.path()))?;
+    }
+    Ok((root, known.clone()))
+}
+
+/// The files of a store that was made and stopped.
+async fn made() -> Result<(TempDir, Client)> {
+    let root = scratch()?;
+    let Ok(store) = Running::open(&data(root.path()), Durability::Full).await? else {
+        bail!("a store on a sound disk does not open");
+    };
+    store.stop().await?;
+    Ok((root, Client::default()))
+}
+
+/// The files that an undisturbed stage leaves, with a store that was stopped.
+async fn stage_after(seed: u64, stage: Stage, (files, known): &(TempDir, Client)) -> Result<(TempDir, Client)> {
+    let (root, before) = copied(files, known)?;
+    let disk = Disk::over(root.path())?;
+    let mut script = Script::new(&disk, &data(root.path()), Durability::Full, seed, 1).behind(before);
+    let Ending::Finished(store) = script.of(stage).await? else { bail!("a store on a sound disk does not open") };
+    store.stop().await?;
+    let client = script.client.as_of_before();
+    drop(disk);
+    Ok((root, client))
+}
+
+/// The files of a store that was killed with a long log.
+async fn swollen(seed: u64) -> Result<(TempDir, Client)> {
+    let (root, swollen) = (scratch()?, scratch()?);
+    let disk = Disk::over(root.path())?;
+    let directory = data(root.path());
+    let mut script = Script::new(&disk, &directory, Durability::Full, seed, 1);
+    let Ending::Finished(store) = script.swell().await? else { bail!("a store on a sound disk does not open") };
+    let client = script.client;
+    copy_files(&directory, &data(swollen.path()))?;
+    store.stop().await?;
+    Ok((swollen, client.as_of_before()))
 }
 
 /// Fails calls, and tells each row when it is complete.
@@ -181,7 +231,7 @@ pub async fn run(options: &Options, mut told: impl FnMut(&Row)) -> Result<Vec<Ro
             let numbers = match (options.nth, stage) {
                 (Some(nth), _) => vec![nth],
                 (None, Stage::Folding) => spread(calls.get(call).copied().unwrap_or_default()),
-                (None, Stage::Making | Stage::Living) => Vec::new(),
+                (None, _) => Vec::new(),
             };
             for lasting in [false, true] {
                 let fault = Fault { call: *call, nth: 1, lasting, failure: *failure };
@@ -330,7 +380,8 @@ async fn disturbed(templates: &Templates, stage: Stage, fault: Fault, seed: u64,
     let (root, before) = templates.begin(stage)?;
     let disk = Disk::over(root.path())?;
     let directory = data(root.path());
-    let mut script = Script::new(&disk, &directory, Durability::Full, seed, 1).behind(before);
+    let known = before.entries.len();
+    let mut script = Script::new(&disk, &directory, Durability::Full, seed, 1).behind(before).impatient();
     disk.arm(fault);
     let ending = script.of(stage).await?;
     let struck = disk.struck();
@@ -355,7 +406,7 @@ async fn disturbed(templates: &Templates, stage: Stage, fault: Fault, seed: u64,
             copy
         }
     };
-    count(&script.client, life);
+    count(&script.client.entries[known..], life);
     let directory = left.as_ref().map_or_else(|| script.directory().to_owned(), |copy| data(copy.path()));
     let client = script.client;
     drop(disk);
@@ -398,8 +449,8 @@ async fn still_there(
 }
 
 /// Counts what the client was told, and finds acknowledgements behind a failed sync.
-fn count(client: &Client, life: &mut Life) {
-    for entry in &client.entries {
+fn count(entries: &[Entry], life: &mut Life) {
+    for entry in entries {
         match &entry.told {
             Some((_, Told::Done(_))) => {
                 life.done += 1;

@@ -19,8 +19,10 @@ use sqlx::{Connection as _, SqliteConnection};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// How long the workload waits for compactions that a fault may hold up for longer; without one they end at once.
-const PATIENCE: Duration = Duration::from_millis(1_500);
+/// How long the workload waits for compactions, which end at once on a sound disk.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// The same on a disk that may be broken, where they may never end.
+const PATIENCE_WITH_FAULTS: Duration = Duration::from_millis(250);
 
 /// Brings old dialogue back, which needs the index of words.
 const LOOKS_UP: &str = r#"{"trigger": {"auto": false}, "retrieval": {"budget_tokens": 60, "passage_tokens": 30,
@@ -47,6 +49,7 @@ pub struct Script<'a> {
     keys: usize,
     /// How much is said: 1 for a short life, `LONG` for one in which the store folds its log.
     scale: usize,
+    patience: Duration,
     /// What the client was told.
     pub client: Client,
 }
@@ -64,7 +67,7 @@ impl<'a> Script<'a> {
     pub fn new(disk: &'a Disk, directory: &Path, durability: Durability, seed: u64, scale: usize) -> Self {
         let chance = seed::generator(seed, "script");
         let directory = directory.to_owned();
-        Self { disk, directory, durability, chance, keys: 0, scale, client: Client::default() }
+        Self { disk, directory, durability, chance, keys: 0, scale, patience: PATIENCE, client: Client::default() }
     }
 
     /// Goes on behind another client's record.
@@ -75,9 +78,20 @@ impl<'a> Script<'a> {
         self
     }
 
+    /// Does not wait long for what a fault may hold up.
+    #[must_use]
+    pub fn impatient(mut self) -> Self {
+        self.patience = PATIENCE_WITH_FAULTS;
+        self
+    }
+
+    async fn open(&self) -> Result<std::result::Result<Running, longhand::store::Error>> {
+        Running::open(&self.directory, self.durability).await
+    }
+
     /// Lives the script from opening to the last request. Whatever is refused is noted, and the script goes on.
     pub async fn live(&mut self) -> Result<Ending> {
-        let running = match Running::open(&self.directory, self.durability).await? {
+        let running = match self.open().await? {
             Ok(running) => running,
             Err(error) => return Ok(Ending::Closed(error)),
         };
@@ -90,15 +104,12 @@ impl<'a> Script<'a> {
             self.fold().await;
         }
         self.compact(&running).await?;
-        self.stop(running).await?;
-        let running = match Running::open(&self.directory, self.durability).await? {
+        let running = match self.restart(running).await? {
             Ok(running) => running,
             Err(error) => return Ok(Ending::Closed(error)),
         };
-        // What failed while the store was closed is known to whoever opens it: it begins with what the disk has.
-        self.client.unheard_syncs = self.disk.struck_syncs();
         self.rewrite(&running).await?;
-        self.look_up(&running).await?;
+        self.search(&running).await?;
         self.fold().await;
         self.crowd(&running).await?;
         Ok(Ending::Finished(Box::new(running)))
@@ -106,16 +117,46 @@ impl<'a> Script<'a> {
 
     /// Lives the part of the script that belongs to a stage.
     pub async fn of(&mut self, stage: Stage) -> Result<Ending> {
+        let running = match self.open().await? {
+            Ok(running) => running,
+            Err(error) => return Ok(Ending::Closed(error)),
+        };
         match stage {
-            Stage::Making => self.begin().await,
-            Stage::Living => self.live().await,
-            Stage::Folding => self.outgrow().await,
+            Stage::Making => self.begin(&running).await?,
+            Stage::Talking => self.talk(&running).await?,
+            Stage::Streaming => self.stream(&running).await?,
+            Stage::Compacting => self.compact(&running).await?,
+            Stage::Restarting => {
+                self.say_more(&running, "work").await?;
+                self.fold().await;
+                let running = match self.restart(running).await? {
+                    Ok(running) => running,
+                    Err(error) => return Ok(Ending::Closed(error)),
+                };
+                self.say_more(&running, "work").await?;
+                self.look(&running, "work").await?;
+                return Ok(Ending::Finished(Box::new(running)));
+            }
+            Stage::Rewriting => self.rewrite(&running).await?,
+            Stage::Searching => self.search(&running).await?,
+            Stage::Crowding => self.crowd(&running).await?,
+            Stage::Folding => self.outgrow(&running).await?,
         }
+        Ok(Ending::Finished(Box::new(running)))
+    }
+
+    /// Stops the store and opens it again.
+    async fn restart(&mut self, running: Running) -> Result<std::result::Result<Running, longhand::store::Error>> {
+        self.stop(running).await?;
+        let opened = self.open().await?;
+        // What failed while the store was closed is known to whoever opens it: it begins with what the disk has.
+        self.client.unheard_syncs = self.disk.struck_syncs();
+        Ok(opened)
     }
 
     /// Lives up to where the store is about to fold its log.
     pub async fn swell(&mut self) -> Result<Ending> {
-        let running = match Running::open(&self.directory, self.durability).await? {
+        let running = match self.open().await? {
             Ok(running) => running,
             Err(error) => return Ok(Ending::Closed(error)),
         };
@@ -126,18 +167,13 @@ impl<'a> Script<'a> {
     }
 
     /// Goes on from there, over the fold and behind it.
-    async fn outgrow(&mut self) -> Result<Ending> {
-        let running = match Running::open(&self.directory, self.durability).await? {
-            Ok(running) => running,
-            Err(error) => return Ok(Ending::Closed(error)),
-        };
-        self.fill(&running, BULK_BEYOND).await?;
+    async fn outgrow(&mut self, running: &Running) -> Result<()> {
+        self.fill(running, BULK_BEYOND).await?;
         for turn in 1..=3 {
             let turn = self.turn(&format!("w{turn}"), 300, None);
-            self.ask(&running, "work", Act::Append(turn)).await?;
+            self.ask(running, "work", Act::Append(turn)).await?;
         }
-        self.look(&running, "work").await?;
-        Ok(Ending::Finished(Box::new(running)))
+        self.look(running, "work").await
     }
 
     async fn fill(&mut self, running: &Running, messages: usize) -> Result<()> {
@@ -156,15 +192,11 @@ impl<'a> Script<'a> {
     }
 
     /// Lives the beginning only: the store is made, and the first session with it.
-    pub async fn begin(&mut self) -> Result<Ending> {
-        let running = match Running::open(&self.directory, self.durability).await? {
-            Ok(running) => running,
-            Err(error) => return Ok(Ending::Closed(error)),
-        };
-        self.create(&running, "work", ModelWindow::default(), "").await?;
+    async fn begin(&mut self, running: &Running) -> Result<()> {
+        self.create(running, "work", ModelWindow::default(), "").await?;
         let turn = self.turn("w1", 100, None);
-        self.ask(&running, "work", Act::Append(turn)).await?;
-        Ok(Ending::Finished(Box::new(running)))
+        self.ask(running, "work", Act::Append(turn)).await?;
+        Ok(())
     }
 
     /// Stops the store. One that serves reads only leaves its files as they are, and would keep them open as long as the
@@ -253,17 +285,17 @@ impl<'a> Script<'a> {
             let turn = self.turn(&format!("w{turn}"), 2_400, None);
             self.ask(running, "work", Act::Append(turn)).await?;
         }
-        running.settle(PATIENCE).await;
+        running.settle(self.patience).await;
         self.look(running, "work").await?;
         self.ask(running, "work", Act::Compact(CompactionKind::Summary)).await?;
-        running.settle(PATIENCE).await;
+        running.settle(self.patience).await;
         let mut old = Vec::new();
         for turn in 1..=5 {
             old.extend(self.tool_turn(&format!("p{turn}"), "The same line again.\n".repeat(4_000)));
         }
         self.ask(running, "quiet", Act::Append(old)).await?;
         self.ask(running, "quiet", Act::Compact(CompactionKind::Prune)).await?;
-        running.settle(PATIENCE).await;
+        running.settle(self.patience).await;
         self.look(running, "quiet").await
     }
 
@@ -291,7 +323,7 @@ impl<'a> Script<'a> {
     }
 
     /// A summary that a client brings, and a question about what it covers.
-    async fn look_up(&mut self, running: &Running) -> Result<()> {
+    async fn search(&mut self, running: &Running) -> Result<()> {
         let talk = vec![
             say("k1", Role::User, "The deploy key is stored in vault seven."),
             say("k2", Role::Assistant, "Noted: vault seven."),
@@ -316,7 +348,7 @@ impl<'a> Script<'a> {
             }
             self.client.send_together(self.disk, running, requests).await?;
         }
-        running.settle(PATIENCE).await;
+        running.settle(self.patience).await;
         self.look(running, "work").await?;
         self.look(running, "quiet").await
     }
