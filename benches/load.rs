@@ -178,14 +178,13 @@ async fn main() {
         store.clone(),
         clock.clone(),
         Levels::all(Arc::new(Extractive)),
-        Options { workers, ..Options::default() },
+        Options { workers, loaded_bytes: longhand::limits::LOADED_MIB_DEFAULT << 20, ..Options::default() },
     );
     let stopping = CancellationToken::new();
     let options = app::Options {
         default_preset: "opencode@seed".to_owned(),
         defaults: Vec::new(),
         vocabularies: Vec::new(),
-        loaded_bytes: longhand::limits::LOADED_MIB_DEFAULT << 20,
         stopping: stopping.clone(),
     };
     let app = Longhand::new(store.clone(), scheduler.handle(), &clock, options);

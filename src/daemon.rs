@@ -108,13 +108,13 @@ pub async fn run_with(
             vocabularies: vocabularies.clone(),
             client_wait: Duration::from_secs(config.summarizer.client_wait_seconds),
             hooks: config.hooks.clone(),
+            loaded_bytes: config.loaded_mib << 20,
         },
     );
     let options = app::Options {
         default_preset: config.default_preset.clone(),
         defaults: config.policies.iter().map(default_policy).collect(),
         vocabularies,
-        loaded_bytes: config.loaded_mib << 20,
         stopping: stopping.clone(),
     };
     let app = Longhand::new(store.clone(), scheduler.handle(), &clock, options);

@@ -241,9 +241,9 @@ pub const POLICY_WAIT_MS_MAX: i64 = 30 * 24 * 60 * 60 * 1_000;
 pub const SESSION_COMPACTIONS_WAITING_MAX: usize = 16;
 /// Jobs that wait between the scheduler and its workers.
 pub const JOB_QUEUE_MAX: usize = 256;
-/// After a summary failed, the next automatic one waits until the view has grown by the window divided by this, and by
-/// twice as much while the breaker holds.
-pub const RETRY_GROWTH_PARTS: i64 = 20;
+/// Ended compactions that guards of a session are folded from, the newest ones: at least as many as a breaker may count
+/// (`policy::validate::BREAKER_FAILURES_MAX`).
+pub const GUARD_COMPACTIONS: i64 = 32;
 /// Sessions that are marked due together because they have been idle; the others follow at once.
 pub const IDLE_SESSIONS_MAX: i64 = 256;
 /// The longest wait before a scheduler that cannot read the store at its start tries again; it begins with

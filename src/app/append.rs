@@ -3,6 +3,7 @@
 use super::error::{Error, Reason, Result};
 use super::events::LiveDelta;
 use super::{Known, Longhand, check_caller, cursor, page_size, validate, view_token, window_of_call};
+use crate::fold::usage;
 use crate::model::ids::{CompactionId, MessageId, PartId};
 use crate::model::message::{GivenView, Message, MessageKind, NewFinish, NewMessage, Role};
 use crate::model::part::{NewPart, PartBody};
@@ -90,12 +91,14 @@ fn weigh(policy: &Policy, role: Role, kind: MessageKind, parts: &[&PartBody]) ->
     if kind != MessageKind::Normal {
         return Weight::default();
     }
-    weight(tokens::weigh_new(policy, role, parts))
+    weight(policy, role, tokens::weigh_new(policy, role, parts), parts)
 }
 
-fn weight(weight: tokens::Weight) -> Weight {
+fn weight(policy: &Policy, role: Role, weight: tokens::Weight, parts: &[&PartBody]) -> Weight {
     let tokens::Weight { tokens, output_tokens, routine_count } = weight;
-    Weight { tokens, output_tokens, routine_count }
+    let unread = if role == Role::Assistant { usage::unread_results(parts.iter().copied()) } else { Vec::new() };
+    let unread_tokens = if unread.is_empty() { 0 } else { tokens::weigh_new(policy, role, &unread).tokens };
+    Weight { tokens, unread_tokens, speaks: usage::speaks(parts.iter().copied()), output_tokens, routine_count }
 }
 
 /// What a message weighs under a policy, and the counts to keep of it. One that is still open is counted later.
@@ -104,7 +107,8 @@ fn weigh_message(known: &Known, message: &NewMessage) -> (Weight, Option<Counted
     match &known.counting {
         Some(counting) if message.kind == MessageKind::Normal && message.finish.is_some() => {
             let counts = tokens::count(&known.policy, message.role, &bodies);
-            let weight = weight(tokens::weigh_counted(&known.policy, &counts, &bodies));
+            let weighed = tokens::weigh_counted(&known.policy, &counts, &bodies);
+            let weight = weight(&known.policy, message.role, weighed, &bodies);
             (weight, Some(Counted { counting: counting.clone(), counts }))
         }
         _ => (weigh(&known.policy, message.role, message.kind, &bodies), None),

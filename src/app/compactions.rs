@@ -16,7 +16,7 @@ use crate::policy::overflow_errors::{ProviderError, is_overflow};
 use crate::policy::plan::{self, Boundary, Scene};
 use crate::policy::{Policy, Rung, Step, replay};
 use crate::scheduler::totals;
-use crate::store::{Caller, Condition, Evaluation, Receipt, SessionKey, Source, SuppliedSummary};
+use crate::store::{Caller, Condition, Receipt, SessionKey, Source, SuppliedSummary};
 
 /// What somebody who asks for a reduction by hand wants.
 #[derive(Debug, Clone)]
@@ -254,14 +254,6 @@ impl Longhand {
         let before = plan::view(&policy, &source.messages);
         let boundary = Boundary { tail_start, retained: &[], retained_first: false };
         let after = plan::with_summary(&policy, &source.layout, &source.messages, &boundary, &new.text, &[]);
-        let evaluation = Evaluation {
-            at: source.at,
-            appended_tokens: 0,
-            view_tokens: plan::view(&policy, &after).estimated_tokens,
-            routine: totals(&policy, &after),
-            quiet_tokens: None,
-            held: false,
-        };
         let summary = SummaryChange {
             text: new.text,
             marker_text: plan::marker_text(&policy),
@@ -284,8 +276,10 @@ impl Longhand {
             summary,
             boundary_is_safe,
             until,
-            evaluation,
+            measured_at: source.at,
             tokens_before: before.estimated_tokens,
+            tokens_after: plan::view(&policy, &after).estimated_tokens,
+            routine: totals(&policy, &after),
         };
         let receipt = self.store().supply(supplied).await?;
         let compaction = Error::answer(self.store().compaction(from_receipt(&receipt)?).await)?;

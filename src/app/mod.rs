@@ -109,8 +109,6 @@ pub struct Options {
     pub defaults: Vec<DefaultPolicy>,
     /// Vocabularies that policies may name.
     pub vocabularies: Vec<Arc<Vocabulary>>,
-    /// Bytes of sessions that are kept in memory.
-    pub loaded_bytes: usize,
     /// Ends event streams and waits when the daemon stops.
     pub stopping: CancellationToken,
 }
@@ -120,7 +118,7 @@ impl Longhand {
     pub fn new(store: Store, scheduler: SchedulerHandle, clock: &Clock, options: Options) -> Self {
         let (live, _) = broadcast::channel(crate::limits::LIVE_FRAMES_MAX);
         let shared = Shared {
-            loaded: Loaded::new(store.clone(), options.loaded_bytes),
+            loaded: scheduler.loaded().clone(),
             store,
             scheduler,
             default_preset: options.default_preset,

@@ -413,7 +413,11 @@ mod tests {
             ..pb::SummarySpending::default()
         });
         let mut failed = compaction(pb::CompactionState::Failed);
-        failed.failure = Some(pb::CompactionFailure { reason: "NO_GAIN".into(), message: "nothing won".into() });
+        failed.failure = Some(pb::CompactionFailure {
+            reason: "NO_GAIN".into(),
+            message: "nothing won".into(),
+            ..pb::CompactionFailure::default()
+        });
         let lines = table(&[done, failed]).lines();
         assert!(lines[1].contains("done, undone at 12") && lines[1].contains("9 → 4 tokens"), "{lines:?}");
         let words: Vec<&str> = lines[1].split_whitespace().collect();

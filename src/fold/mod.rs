@@ -2,16 +2,18 @@
 //! the context usage that a request with the view has are the same wherever they are asked for, and at any revision.
 
 mod carried;
+pub mod guards;
 mod hash;
 #[cfg(test)]
 mod tests;
-mod usage;
+pub mod usage;
 
 use crate::model::Revision;
 use crate::model::ids::MessageId;
-use crate::model::usage::ModelWindow;
+use crate::model::usage::{ModelWindow, UsageSample};
 use crate::model::view::{SourceMessage, View, ViewMessage};
-use crate::policy::{Policy, overflow, plan, recall, shorten};
+use crate::policy::plan::{self, Scene};
+use crate::policy::{Policy, overflow, recall, shorten};
 use usage::CurrentUsage;
 
 /// A session's rows at one revision.
@@ -78,6 +80,17 @@ impl Fold {
     /// estimate of what became visible after the view that it measured; else the estimate and the window's overhead.
     pub fn context_tokens(&self, window: &ModelWindow) -> i64 {
         self.usage.map_or(self.view.estimated_tokens + window.overhead, |usage| usage.tokens())
+    }
+
+    /// The context usage beside the estimate of the view, where usage is valid.
+    pub fn usage_sample(&self) -> Option<UsageSample> {
+        let usage = self.usage?;
+        Some(UsageSample { usage_tokens: usage.tokens(), view_tokens: self.view.estimated_tokens })
+    }
+
+    /// The estimate of what joined the view behind a revision, as far as it stands at its own place.
+    pub fn growth_since(&self, scene: Scene<'_>, revision: Revision) -> i64 {
+        usage::growth(scene.policy, scene.sources, &self.view, revision)
     }
 
     /// True where a request with the view leaves room for a reply in this window. An unknown window has room for anything.

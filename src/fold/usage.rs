@@ -1,13 +1,13 @@
 //! Which reported usage is valid, and what came after the view that it measured.
 
-use crate::model::Revision;
 use crate::model::ids::PartId;
 use crate::model::message::{Message, Role};
 use crate::model::part::PartBody;
 use crate::model::view::{SourceMessage, Standing, View, ViewMessage, ViewPart};
+use crate::model::{FIRST_REVISION, Revision};
 use crate::policy::{Policy, tokens};
 use std::borrow::Cow;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// Usage of a reply that is valid at a revision.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,22 +49,42 @@ pub(super) fn current(
     // Passages come back for the newest request, and are new where that is.
     let newest_request = view.messages.iter().rev().find(|message| message.role == Role::User);
     let asks_anew = newest_request.is_some_and(|request| request.parts.iter().any(|part| is_after(request, part)));
-    let mut after: Vec<Cow<'_, ViewMessage>> = Vec::new();
+    let is_counted = |message: &ViewMessage, part: &ViewPart| match message.standing {
+        Standing::Retrieved => asks_anew,
+        _ => is_after(message, part),
+    };
+    Some(CurrentUsage { reported: reply.tokens, after: estimate(policy, messages, view, is_counted) })
+}
+
+/// The estimate of the parts that came behind a revision, as far as the view shows them at their own places.
+pub(super) fn growth(policy: &Policy, messages: &[SourceMessage], view: &View, revision: Revision) -> i64 {
+    let own = messages.iter().filter(|source| source.place.is_none() && !source.message.kind.is_derived());
+    let parts = own.flat_map(|source| &source.message.parts).filter(|part| part.revision > revision);
+    let newer: HashSet<PartId> = parts.map(|part| part.id).collect();
+    if newer.is_empty() {
+        return 0;
+    }
+    estimate(policy, messages, view, |_, part| part.source.is_some_and(|id| newer.contains(&id)))
+}
+
+/// The estimate of some of a view's parts.
+fn estimate(
+    policy: &Policy,
+    messages: &[SourceMessage],
+    view: &View,
+    is_counted: impl Fn(&ViewMessage, &ViewPart) -> bool,
+) -> i64 {
+    let mut counted: Vec<Cow<'_, ViewMessage>> = Vec::new();
     for message in &view.messages {
-        let count = match message.standing {
-            Standing::Retrieved if asks_anew => message.parts.len(),
-            Standing::Retrieved => 0,
-            _ => message.parts.iter().filter(|part| is_after(message, part)).count(),
-        };
+        let count = message.parts.iter().filter(|part| is_counted(message, part)).count();
         if count == message.parts.len() && count > 0 {
-            after.push(Cow::Borrowed(message));
+            counted.push(Cow::Borrowed(message));
         } else if count > 0 {
-            let parts = message.parts.iter().filter(|part| is_after(message, part)).cloned().collect();
-            after.push(Cow::Owned(ViewMessage { parts, ..message.clone() }));
+            let parts = message.parts.iter().filter(|part| is_counted(message, part)).cloned().collect();
+            counted.push(Cow::Owned(ViewMessage { parts, ..message.clone() }));
         }
     }
-    let after = tokens::estimate_view(policy, after.iter().map(AsRef::as_ref), messages);
-    Some(CurrentUsage { reported: reply.tokens, after })
+    tokens::estimate_view(policy, counted.iter().map(AsRef::as_ref), messages)
 }
 
 /// A reply with valid usage.
@@ -78,25 +98,38 @@ struct Reply {
     unread: Vec<PartId>,
 }
 
-/// The first revision of a session, at which its policy and window begin.
-const FIRST: Revision = 1;
-
 fn reply(policy: &Policy, message: &Message, changed_revision: Revision) -> Option<Reply> {
     let sealed = message.sealed_revision?;
     let tokens = policy.counting.usage.tokens(message.finish.usage.as_ref()?);
     let seen = match &message.finish.view {
         Some(view) => (!view.shortened && view.revision >= changed_revision).then_some(view.revision)?,
-        None => (changed_revision <= FIRST).then_some(sealed)?,
+        None => (changed_revision <= FIRST_REVISION).then_some(sealed)?,
     };
-    let trailing = message.parts.iter().rev().take_while(|part| match &part.body {
-        PartBody::ToolResult(_) | PartBody::Step(_) | PartBody::Marker(_) | PartBody::Record(_) => true,
+    let trailing = message.parts.iter().rev().take_while(|part| !is_speech(&part.body));
+    let results = trailing.filter(|part| matches!(part.body, PartBody::ToolResult(_)));
+    let unread = results.map(|part| part.id).collect();
+    (tokens > 0).then_some(Reply { revision: message.revision, sealed, seen, tokens, unread })
+}
+
+/// True for what a model says itself.
+fn is_speech(body: &PartBody) -> bool {
+    match body {
+        PartBody::ToolResult(_) | PartBody::Step(_) | PartBody::Marker(_) | PartBody::Record(_) => false,
         PartBody::Text(_)
         | PartBody::Reasoning(_)
         | PartBody::ToolCall(_)
         | PartBody::Media(_)
-        | PartBody::Opaque(_) => false,
-    });
-    let results = trailing.filter(|part| matches!(part.body, PartBody::ToolResult(_)));
-    let unread = results.map(|part| part.id).collect();
-    (tokens > 0).then_some(Reply { revision: message.revision, sealed, seen, tokens, unread })
+        | PartBody::Opaque(_) => true,
+    }
+}
+
+/// True where parts of a reply hold something that the model says itself.
+pub fn speaks<'a>(mut parts: impl Iterator<Item = &'a PartBody>) -> bool {
+    parts.any(is_speech)
+}
+
+/// The results at the end of a reply's parts: its model said nothing behind them, so its usage does not count them.
+pub fn unread_results<'a>(parts: impl DoubleEndedIterator<Item = &'a PartBody>) -> Vec<&'a PartBody> {
+    let trailing = parts.rev().take_while(|body| !is_speech(body));
+    trailing.filter(|body| matches!(body, PartBody::ToolResult(_))).collect()
 }

@@ -48,14 +48,17 @@ impl Served {
         let options = store::Options { directory: directory.path().join("store"), durability };
         let (store, writer) = Store::open(options, clock.clone()).await.expect("the store opens");
         tokio::spawn(writer);
-        let workers = scheduler::Options { workers: NonZeroUsize::MIN, ..scheduler::Options::default() };
+        let workers = scheduler::Options {
+            workers: NonZeroUsize::MIN,
+            loaded_bytes: crate::limits::LOADED_MIB_DEFAULT << 20,
+            ..scheduler::Options::default()
+        };
         let scheduler = Scheduler::new(store.clone(), clock.clone(), Levels::all(Arc::new(Extractive)), workers);
         let stopping = CancellationToken::new();
         let options = app::Options {
             default_preset: "opencode@seed".to_owned(),
             defaults: Vec::new(),
             vocabularies: Vec::new(),
-            loaded_bytes: crate::limits::LOADED_MIB_DEFAULT << 20,
             stopping: stopping.clone(),
         };
         let (routes, health) = router(Longhand::new(store, scheduler.handle(), &clock, options)).await;

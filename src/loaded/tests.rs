@@ -34,7 +34,6 @@ impl World {
             default_preset: "opencode@seed".to_owned(),
             defaults: Vec::new(),
             vocabularies: Vec::new(),
-            loaded_bytes: 0,
             stopping: CancellationToken::new(),
         };
         let app = Longhand::new(store.clone(), scheduler.handle(), &clock, options);

@@ -168,6 +168,11 @@ pub struct Outcome {
     pub tokens_before: i64,
     /// Tokens of the view after, by the same estimate.
     pub tokens_after: i64,
+    /// Context usage before, where reported usage was valid.
+    pub usage_before: Option<i64>,
+    /// Tokens of every request that no view shows, as far as usage and the window told before: they stay, whatever a
+    /// compaction takes away.
+    pub overhead_tokens: i64,
     /// Index of the first view message that changed: what stood before it is still in a provider's cache.
     pub first_changed_index: i64,
     /// Tokens of the view before from that message on, by the policy's estimate: what a provider's cache held of it for
@@ -200,6 +205,15 @@ pub struct Failure {
     pub reason: String,
     /// A sentence fragment.
     pub message: String,
+    /// Where what no compaction takes away fills the window: its tokens.
+    pub overhead_tokens: Option<i64>,
+}
+
+impl Failure {
+    /// A failure that says no more than its reason.
+    pub fn new(reason: &str, message: impl Into<String>) -> Self {
+        Self { reason: reason.to_owned(), message: message.into(), overhead_tokens: None }
+    }
 }
 
 /// A reduction from request to end.

@@ -24,5 +24,8 @@ pub mod view;
 /// A fork goes on counting where it left its parent, so one axis runs through a whole lineage.
 pub type Revision = i64;
 
+/// The first revision of a session, at which its policy and its window begin.
+pub const FIRST_REVISION: Revision = 1;
+
 /// The dense number of one event in its store, in commit order.
 pub type Seq = i64;

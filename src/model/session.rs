@@ -14,7 +14,7 @@ pub enum SessionState {
     Archived,
 }
 
-/// What keeps a session's automatic reductions from going on without end, as it stands now.
+/// What holds a session's automatic compactions back, as of its newest decision.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Guards {
     /// Reductions in a row that failed or freed too little.
@@ -27,6 +27,13 @@ pub struct Guards {
     pub cool_until: Option<Timestamp>,
     /// What no reduction takes away, once it was found to fill the window.
     pub overhead_tokens: Option<i64>,
+}
+
+impl Guards {
+    /// True where automatic compactions wait for an event or a time.
+    pub fn hold(&self) -> bool {
+        self.hold_turns > 0 || self.cool_until.is_some() || self.overhead_tokens.is_some()
+    }
 }
 
 /// One conversation, as it stands now.

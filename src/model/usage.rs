@@ -94,7 +94,7 @@ impl ModelWindow {
 
 /// How large a context was once, by what a reply reported and by what the policy estimates of its view.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Reading {
+pub struct UsageSample {
     /// Trusted usage plus the estimate of what came after it.
     pub usage_tokens: i64,
     /// The estimate of the whole view.

@@ -440,7 +440,7 @@ pub enum SummaryRole {
 pub struct Guards {
     /// A summary must free at least this many tokens of the view, or it is refused.
     pub minimum_gain_tokens: i64,
-    /// After this many reductions in a row that failed or freed too little, automatic ones stop …
+    /// After this many reductions in a row that failed or freed too little (1 to 32), automatic ones stop …
     pub breaker_failures: u32,
     /// … until this many user messages were written.
     pub breaker_turns: u32,

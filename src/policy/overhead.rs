@@ -5,7 +5,7 @@ use super::{Policy, Rung, overflow, tokens};
 use crate::model::compaction::Level;
 use crate::model::layout::Place;
 use crate::model::part::PartBody;
-use crate::model::usage::{ModelWindow, Reading};
+use crate::model::usage::{ModelWindow, UsageSample};
 use crate::model::view::SourceMessage;
 
 /// What no reduction takes away, in tokens.
@@ -36,7 +36,7 @@ const FALL_PARTS: i64 = 4;
 /// Usage that exceeds an estimate can be a poor estimate as well as a system prompt, so one reading counts only for what
 /// no poor estimate explains. A reading before a reduction tells the two apart: what was estimated poorly shrank with
 /// the view, and the overhead did not.
-pub fn overhead(scene: Scene<'_>, before: Option<Reading>, now: Option<Reading>) -> Overhead {
+pub fn overhead(scene: Scene<'_>, before: Option<UsageSample>, now: Option<UsageSample>) -> Overhead {
     let unseen = now.map_or(0, |now| {
         let alone = if scene.sources.iter().any(is_hard_to_weigh) { 0 } else { beyond_estimate(now) };
         let since = before.map_or(0, |before| intercept(before, now));
@@ -66,12 +66,12 @@ pub fn is_filled(policy: &Policy, window: &ModelWindow, level: Level, overhead_t
 }
 
 /// What the worst estimate of the view does not explain.
-fn beyond_estimate(now: Reading) -> i64 {
+fn beyond_estimate(now: UsageSample) -> i64 {
     now.usage_tokens.saturating_sub(now.view_tokens.saturating_mul(UNDERESTIMATE_MAX))
 }
 
 /// What the line through both readings leaves of an empty view; 0 when they tell nothing.
-fn intercept(before: Reading, now: Reading) -> i64 {
+fn intercept(before: UsageSample, now: UsageSample) -> i64 {
     let fell = before.view_tokens.saturating_sub(now.view_tokens);
     let usage_fell = before.usage_tokens.saturating_sub(now.usage_tokens);
     // With usage that rose while the view shrank, something else changed, and the line means nothing.
@@ -96,7 +96,7 @@ mod tests {
 
     fn unseen(before: Option<(i64, i64)>, now: Option<(i64, i64)>) -> i64 {
         let policy = presets::opencode::seed();
-        let reading = |(usage_tokens, view_tokens)| Reading { usage_tokens, view_tokens };
+        let reading = |(usage_tokens, view_tokens)| UsageSample { usage_tokens, view_tokens };
         let (window, layout) = (ModelWindow::default(), Layout::everything());
         let scene = Scene {
             policy: &policy,
@@ -119,7 +119,7 @@ mod tests {
         let now = Timestamp::default();
         let scene = Scene { policy: &policy, window: &window, layout: &layout, sources: &[], base: 1, now };
         let unseen = |now: Option<(i64, i64)>| {
-            let reading = |(usage_tokens, view_tokens)| Reading { usage_tokens, view_tokens };
+            let reading = |(usage_tokens, view_tokens)| UsageSample { usage_tokens, view_tokens };
             overhead(scene, None, now.map(reading)).unseen_tokens
         };
         assert_eq!(unseen(None), 5_000);

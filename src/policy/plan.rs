@@ -217,14 +217,6 @@ fn climb_somehow(scene: Scene<'_>, rung: &Rung, context_tokens: i64) -> Option<W
     works.find(|work| !work.is_empty())
 }
 
-/// Until how many tokens it is of no use to look again, when the rungs that so many tokens reach have nothing to do: a
-/// twentieth of the window more, or the next rung, whichever comes first.
-pub fn quiet_until(policy: &Policy, window: &ModelWindow, context_tokens: i64) -> i64 {
-    let step = (window.context / QUIET_PARTS).max(QUIET_TOKENS_MIN);
-    let next = policy.ladder().filter_map(|(_, rung)| rung.threshold.due_at(window));
-    next.filter(|due| *due > context_tokens).fold(context_tokens.saturating_add(step), i64::min)
-}
-
 /// The rung that takes most away from a view which is too large for somebody, whatever the thresholds say: the highest
 /// of those that are reached and have something to do, or else the lowest of the others.
 pub fn relief(scene: Scene<'_>, context_tokens: i64) -> Option<(Level, CompactionKind)> {
@@ -527,12 +519,6 @@ fn summary_of(
 fn attached(policy: &Policy, rules: &Summary, head: &[SourceMessage]) -> Vec<PartBody> {
     rules.attachments.as_ref().map_or_else(Vec::new, |rules| attachments::attachments(rules, policy, head))
 }
-
-/// A view must grow by the window divided by this before rungs that had nothing to do are looked at again …
-const QUIET_PARTS: i64 = 20;
-
-/// … and by this many tokens at least.
-const QUIET_TOKENS_MIN: i64 = 200;
 
 /// How often a tail is halved for a summary that would free too little.
 const NARROWER_MAX: usize = 5;

@@ -6,7 +6,6 @@ use super::overflow_errors;
 use super::plan::{self, Scene};
 use super::render;
 use super::turns::is_request;
-use crate::model::Revision;
 use crate::model::compaction::{Bounds, Compaction, CompactionKind, CompactionRequest, CompactionState, Trigger};
 use crate::model::cut::Cuts;
 use crate::model::ids::{CompactionId, MessageId};
@@ -15,6 +14,7 @@ use crate::model::message::{Finish, FinishReason, MessageKind};
 use crate::model::part::{Part, PartBody};
 use crate::model::usage::ModelWindow;
 use crate::model::view::SourceMessage;
+use crate::model::{FIRST_REVISION, Revision};
 use uuid::Uuid;
 
 /// A request as it can be sent once more.
@@ -71,7 +71,9 @@ pub fn answer(scene: Scene<'_>, reductions: &[Compaction], changed_revision: Rev
     let found = last.and_then(|reply| Some((reply, overflow(policy, window, &reply.finish)?)));
     let Some((reply, overflow)) = found else { return Answer::Nothing };
     let is_told = reply.finish.reason == Some(FinishReason::Error);
-    if !is_told && reply.finish.given_revision().unwrap_or(0) < changed_revision {
+    // One that does not name its view may have been given any of them.
+    let seen = reply.finish.given_revision().unwrap_or(FIRST_REVISION);
+    if !is_told && seen < changed_revision {
         return Answer::Nothing;
     }
     let given = reply.finish.given_revision().unwrap_or(reply.revision);
@@ -229,7 +231,9 @@ mod tests {
         let done = reductions.iter().filter(|reduction| reduction.state == CompactionState::Done);
         let changed =
             done.filter_map(|reduction| reduction.end_revision).chain(layout.covered.iter().map(|it| it.mark));
-        answer(scene, reductions, changed.max().unwrap_or(0))
+        // Nothing can come in front of what a session begins with.
+        let changed = changed.map(|revision| revision.max(FIRST_REVISION + 1));
+        answer(scene, reductions, changed.max().unwrap_or(FIRST_REVISION))
     }
 
     /// A layout under a summary with such a mark.

@@ -8,6 +8,9 @@ use super::{
 use crate::model::usage::ModelWindow;
 use std::collections::HashSet;
 
+/// The most failures that a breaker may count.
+pub const BREAKER_FAILURES_MAX: u32 = 32;
+
 /// A value that a policy may not have.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Violation {
@@ -40,7 +43,8 @@ pub fn validate(policy: &Policy) -> Vec<Violation> {
     let says_something = policy.auto_continue.as_ref().is_none_or(|words| !words.trim().is_empty());
     check.that(says_something, "auto_continue", "must have words in it");
     check.not_negative(policy.guards.minimum_gain_tokens, "guards.minimum_gain_tokens");
-    check.that(policy.guards.breaker_failures >= 1, "guards.breaker_failures", "must be at least 1");
+    let breaker = 1..=BREAKER_FAILURES_MAX;
+    check.that(breaker.contains(&policy.guards.breaker_failures), "guards.breaker_failures", "must be from 1 to 32");
     check.that(policy.guards.attempts_max >= 1, "guards.attempts_max", "must be at least 1");
     check.share(policy.guards.rearm_ratio, "guards.rearm_ratio");
     check.violations
@@ -306,6 +310,7 @@ mod tests {
         check("opencode@seed", |policy| policy.auto_continue = Some(" ".into()), &["auto_continue"]);
         check("pi@1.5", |policy| policy.guards.attempts_max = 0, &["guards.attempts_max"]);
         check("pi@1.5", |policy| policy.guards.breaker_failures = 0, &["guards.breaker_failures"]);
+        check("pi@1.5", |policy| policy.guards.breaker_failures = 33, &["guards.breaker_failures"]);
         check("pi@1.5", |policy| policy.auto.as_mut().expect("a rung").steps.clear(), &["auto.steps"]);
         check(
             "opencode@seed",

@@ -6,7 +6,6 @@
 mod books;
 mod client;
 mod counts;
-mod guard;
 mod health;
 mod hooks;
 mod index;
@@ -23,6 +22,7 @@ mod worker;
 use crate::clock::{Clock, fresh_id};
 use crate::config::Hooks;
 use crate::limits;
+use crate::loaded::Loaded;
 use crate::model::time::Timestamp;
 use crate::policy::bpe::Vocabulary;
 use crate::store::{self, Store};
@@ -67,16 +67,19 @@ pub struct Options {
     pub client_wait: Duration,
     /// Programs that are told of compactions.
     pub hooks: Hooks,
+    /// Bytes of sessions that are kept in memory, for decisions and for whoever has the handle.
+    pub loaded_bytes: usize,
 }
 
 impl Default for Options {
-    /// One worker, and nobody is asked for anything.
+    /// One worker; nobody is asked for anything, and no session is kept in memory.
     fn default() -> Self {
         Self {
             workers: NonZeroUsize::MIN,
             vocabularies: Vec::new(),
             client_wait: Duration::ZERO,
             hooks: Hooks::default(),
+            loaded_bytes: 0,
         }
     }
 }
@@ -99,12 +102,18 @@ pub struct SchedulerHandle {
     reports: health::Reports,
     tasks: Tasks,
     summarizers: Levels,
+    loaded: Loaded,
 }
 
 impl SchedulerHandle {
     /// There may be work.
     pub fn wake(&self) {
         self.woken.notify_one();
+    }
+
+    /// The sessions in memory.
+    pub fn loaded(&self) -> &Loaded {
+        &self.loaded
     }
 
     /// Who writes summaries.
@@ -128,6 +137,7 @@ impl Scheduler {
             reports: health::Reports::default(),
             tasks: Tasks::new(options.client_wait),
             summarizers: summarizers.clone(),
+            loaded: Loaded::new(store.clone(), options.loaded_bytes),
         };
         Self { store, clock, summarizers, options, handle }
     }
@@ -195,6 +205,7 @@ impl Scheduler {
             store: self.store.clone(),
             clock: self.clock.clone(),
             summarizers: self.summarizers.clone(),
+            loaded: self.handle.loaded.clone(),
             vocabularies: self.options.vocabularies.clone().into(),
             owner: fresh_id(),
             live: self.handle.live.clone(),
@@ -342,7 +353,7 @@ async fn carry_out(worker: Worker, work: Work, cancel: CancellationToken) -> Res
     match work {
         Work::Evaluate(due) => tokio::select! {
             () = cancel.cancelled() => Ok(()),
-            done = worker.evaluate(&due) => done,
+            done = worker.evaluate(due) => done,
         },
         Work::Run { job, .. } => worker.run(job, &cancel).await,
     }

@@ -4,7 +4,7 @@
 //! The model knows what every job has to look like after each action. At the end all faults cease, and everything that
 //! was due must have been done.
 
-use super::recover::{self, NO_BREAKER};
+use super::recover;
 use super::step::{Input, State, Work, step};
 use crate::clock::{Clock, fresh_id};
 use crate::limits;
@@ -15,15 +15,16 @@ use crate::model::event::EventBody;
 use crate::model::ids::CompactionId;
 use crate::model::message::{Finish, MessageKind, NewMessage, Role};
 use crate::model::part::{NewPart, PartBody};
+use crate::model::session::Guards;
 use crate::model::time::Timestamp;
 use crate::model::usage::ModelWindow;
 use crate::policy::plan;
 use crate::store::{
-    self, Caller, Claim, Commit, Committed, Condition, CreateSession, DueSession, Durability, EventFilter, Loss,
-    PolicyText, RoutineTotals, Rule, SessionKey, Store, Weighed, Weight,
+    self, Caller, Claim, Commit, Committed, Condition, CreateSession, Durability, EventFilter, Loss, PolicyText,
+    RoutineTotals, Rule, RunningTotals, SessionKey, Store, Weighed, Weight,
 };
 use proptest::prelude::*;
-use std::collections::{BTreeMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 
 const SESSIONS: usize = 3;
 const WORKERS: usize = 2;
@@ -111,6 +112,8 @@ struct World {
     store: Store,
     writer: tokio::task::JoinHandle<()>,
     sessions: Vec<SessionKey>,
+    /// The revision and the running totals at which each due session was listed.
+    looked_at: HashMap<SessionKey, (Revision, RunningTotals)>,
     state: State,
     queue: VecDeque<Work>,
     hands: [Option<Hands>; WORKERS],
@@ -137,7 +140,7 @@ fn rule() -> Rule {
 }
 
 fn failure() -> Failure {
-    Failure { reason: "TEST".to_owned(), message: "the model says so".to_owned() }
+    Failure::new("TEST", "the model says so")
 }
 
 impl World {
@@ -165,6 +168,7 @@ impl World {
             store,
             writer,
             sessions,
+            looked_at: HashMap::new(),
             state,
             queue,
             hands,
@@ -234,7 +238,7 @@ impl World {
             origin_time: None,
             metadata_json: None,
         };
-        let weight = Weight { tokens: 10, output_tokens: 10, routine_count: 1 };
+        let weight = Weight { tokens: 10, output_tokens: 10, routine_count: 1, ..Weight::default() };
         let message = Weighed { message, weight, counted: None, overflow: false };
         let key = self.sessions[session];
         let receipt = self.store.append(key, Caller::default(), None, rule(), vec![message]).await.expect("appended");
@@ -338,8 +342,13 @@ impl World {
                 (next.queued, next.run_at) = (false, now);
             }
         }
-        if state != CompactionState::Done && self.live(session).is_none() && self.missed.remove(&session) {
-            self.due.insert(session);
+        if self.live(session).is_none() {
+            let is_missed = state != CompactionState::Done && self.missed.remove(&session);
+            // Guards follow from how it ended, so that the session is decided about anew.
+            let is_told = matches!(state, CompactionState::Done | CompactionState::Failed | CompactionState::Dead);
+            if is_missed || is_told {
+                self.due.insert(session);
+            }
         }
     }
 
@@ -347,8 +356,13 @@ impl World {
         let many = i64::try_from(1 + self.state.passed_over()).expect("few");
         let due = self.store.due_sessions(many).await.expect("due");
         let ready = self.store.ready_jobs(self.clock.now(), many).await.expect("ready");
-        let is_new = |key: &SessionKey| !self.in_hand().contains(key);
-        let expected = usize::from(due.iter().any(|due| is_new(&due.session)));
+        let in_hand = self.in_hand();
+        let is_new = |key: &SessionKey| !in_hand.contains(key);
+        let expected = usize::from(due.iter().any(is_new));
+        for key in due.iter().filter(|key| is_new(key)) {
+            let source = self.store.source(*key, None).await.expect("a session");
+            self.looked_at.insert(*key, (source.at, source.totals));
+        }
         let effects = step(&mut self.state, Input::Found { due, ready, now: tokio::time::Instant::now() });
         assert!(effects.len() >= expected, "what is in hand never hides what is not");
         self.queue.extend(effects);
@@ -364,9 +378,9 @@ impl World {
         let Some(free) = self.hands.iter().position(Option::is_none) else { return };
         let Some(work) = self.queue.pop_front() else { return };
         match &work {
-            Work::Evaluate(due) => {
-                let due = due.clone();
-                self.evaluate(&due).await;
+            Work::Evaluate(key) => {
+                let key = *key;
+                self.evaluate(key).await;
                 step(&mut self.state, Input::Finished(work));
             }
             Work::Run { job, .. } => {
@@ -397,25 +411,26 @@ impl World {
         assert_eq!((claim.attempt, claim.epoch, claim.lost), (job.attempt, job.epoch, job.lost));
     }
 
-    async fn evaluate(&mut self, due: &DueSession) {
-        let session = self.sessions.iter().position(|key| *key == due.session).expect("one of ours");
-        self.enqueue(session, Self::request("", Trigger::Threshold), Condition::Due { at: due.revision }).await;
+    async fn evaluate(&mut self, due: SessionKey) {
+        let session = self.sessions.iter().position(|key| *key == due).expect("one of ours");
+        let (at, totals) = self.looked_at[&due];
+        self.enqueue(session, Self::request("", Trigger::Threshold), Condition::Due { at }).await;
         let found = store::Evaluation {
-            at: due.revision,
-            appended_tokens: due.appended_tokens,
-            view_tokens: due.appended_tokens,
+            at,
+            totals,
+            view_tokens: totals.appended_tokens,
             routine: RoutineTotals::default(),
-            quiet_tokens: None,
-            held: due.held,
+            usage_tokens: None,
+            guards: Guards::default(),
         };
-        self.store.evaluated(due.session, found).await.expect("evaluated");
+        self.store.evaluated(due, found).await.expect("evaluated");
         // What came after the look is looked at again; the mark of it is behind the revision that was read.
         let still = self.store.due_sessions(i64::MAX).await.expect("due");
-        let is_left = still.iter().any(|left| left.session == due.session);
+        let is_left = still.contains(&due);
         if !is_left && self.due.remove(&session) && self.live(session).is_some() {
             self.missed.insert(session);
         }
-        if self.reduced[session] <= due.revision {
+        if self.reduced[session] <= at {
             self.output_tokens[session] = 0;
         }
     }
@@ -476,9 +491,9 @@ impl World {
             routine: RoutineTotals::default(),
             first_changed_index: 0,
             invalidated_tokens: 0,
-            progress: true,
-            cool_until: None,
-            breaker: NO_BREAKER,
+            usage_before: None,
+            overhead_tokens: 0,
+            stopped: None,
         };
         let done = self.store.commit(commit).await;
         if self.holds(claim) {
@@ -499,7 +514,7 @@ impl World {
     }
 
     async fn nothing(&mut self, claim: &Claim) {
-        let done = self.store.nothing_to_do(claim.clone(), failure(), NO_BREAKER).await;
+        let done = self.store.nothing_to_do(claim.clone(), failure()).await;
         if self.holds(claim) {
             done.expect("the claim holds");
             self.end(claim.compaction, CompactionState::Cancelled);
@@ -512,7 +527,7 @@ impl World {
         let at = self.clock.now().plus_millis(rest_seconds * 1_000);
         let last = claim.attempt >= ATTEMPTS_MAX;
         let done = if last {
-            self.store.fail_job(claim.clone(), failure(), true, NO_BREAKER).await
+            self.store.fail_job(claim.clone(), failure(), true).await
         } else {
             self.store.retry_job(claim.clone(), failure(), at, Loss::None).await
         };
@@ -663,8 +678,7 @@ impl World {
 
 fn session_of(work: &Work) -> SessionKey {
     match work {
-        Work::Evaluate(due) => due.session,
-        Work::Run { session, .. } => *session,
+        Work::Evaluate(session) | Work::Run { session, .. } => *session,
     }
 }
 
@@ -693,14 +707,8 @@ proptest! {
         let mut state = State::default();
         let mut out: Vec<Work> = Vec::new();
         for (found, finished) in rounds {
-            let window = Some(ModelWindow::default());
-            let due = |key: i64| DueSession {
-                session: SessionKey(key), revision: 1, appended_tokens: 0, usage_tokens: None, held: false,
-                cool_until: None, overhead_tokens: None, reduced: None, rest_tokens: None, reduction_revision: 0,
-                window: window.clone(),
-            };
             let ready: Vec<_> = found.iter().filter(|(_, is_job)| *is_job).map(|(key, _)| (100 + key, SessionKey(*key))).collect();
-            let due: Vec<_> = found.iter().filter(|(_, is_job)| !is_job).map(|(key, _)| due(*key)).collect();
+            let due: Vec<_> = found.iter().filter(|(_, is_job)| !is_job).map(|(key, _)| SessionKey(*key)).collect();
             let all: HashSet<SessionKey> = found.iter().map(|(key, _)| SessionKey(*key)).collect();
             out.extend(step(&mut state, Input::Found { due, ready, now: tokio::time::Instant::now() }));
             let hands: Vec<SessionKey> = out.iter().map(session_of).collect();
@@ -750,20 +758,24 @@ fn what_was_decided_about_a_view_that_changed_since_is_not_asked_for() {
         let mut world = World::new().await;
         world.append(0).await;
         let (key, store) = (world.sessions[0], world.store.clone());
-        let due = async || store.due_sessions(1).await.expect("due").remove(0);
+        let due = async || {
+            let due = store.due_sessions(1).await.expect("due").remove(0);
+            store.source(due, None).await.expect("a session").at
+        };
         let ask = async |at: Revision| {
             let request = World::request("", Trigger::Threshold);
             let (window, condition) = (ModelWindow::default(), Condition::Due { at });
             store.enqueue(key, Caller::default(), request, window, condition, None).await.expect("the store answers")
         };
-        let before = due().await.revision;
+        let before = due().await;
         store.rewind(key, Caller::default(), None, None, None).await.expect("rewound");
         assert_eq!(ask(before).await, None, "the view changed");
+        let before = due().await;
         store.undo(key, Caller::default(), None).await.expect("undone");
-        let after = due().await;
-        assert!(after.held);
-        assert_eq!(ask(after.revision).await, None, "somebody took a change back");
+        assert_eq!(ask(before).await, None, "somebody took a change back");
+        let before = due().await;
         store.redo(key, Caller::default(), None).await.expect("redone");
-        assert!(ask(due().await.revision).await.is_some(), "nothing is in the way any more");
+        assert_eq!(ask(before).await, None, "and brought it back");
+        assert!(ask(due().await).await.is_some(), "nothing is in the way any more");
     });
 }

@@ -4,11 +4,8 @@ use super::Error;
 use crate::clock::Clock;
 use crate::limits;
 use crate::model::compaction::Failure;
-use crate::store::{self, Breaker, Loss, Store};
+use crate::store::{self, Loss, Store};
 use std::time::Duration;
-
-/// Where nobody reads the policy, nobody counts failures towards its breaker.
-pub(super) const NO_BREAKER: Breaker = Breaker { failures_max: i64::MAX, hold_turns: 0 };
 
 /// Releases the claims of an earlier daemon: only one daemon has the store, so whatever runs now runs nowhere.
 pub(super) async fn take_up(store: &Store, clock: &Clock) -> Result<(), Error> {
@@ -71,7 +68,7 @@ async fn release(store: &Store, clock: &Clock, job: i64) -> Result<(), Error> {
     let compaction = claim.compaction;
     if claim.lost + 1 >= limits::LOST_MAX {
         let poison = failure("POISON", format!("the daemon or the worker stopped {} times over it", claim.lost + 1));
-        taken(store.fail_job(claim, poison, true, NO_BREAKER).await)?;
+        taken(store.fail_job(claim, poison, true).await)?;
         tracing::error!(%compaction, "a reduction that was lost again and again is not tried any more");
     } else {
         let lost = failure("WORKER_LOST", "the daemon or the worker stopped while it ran");
@@ -90,5 +87,5 @@ fn taken(done: store::Result<()>) -> Result<(), Error> {
 }
 
 fn failure(reason: &str, message: impl Into<String>) -> Failure {
-    Failure { reason: reason.to_owned(), message: message.into() }
+    Failure::new(reason, message)
 }

@@ -23,9 +23,7 @@ pub fn rule(policy: &Policy, window: &ModelWindow) -> Rule {
         view_count: watch.messages,
         routine_tokens: watch.tokens,
         idle_ms: watch.idle_seconds.map(|seconds| i64::from(seconds).saturating_mul(1_000)),
-        room_tokens: overflow::room(window),
         rounding_tokens: 1,
-        rearm_tokens: overflow::rearm_tokens(policy, window),
         usage: match policy.counting.usage {
             UsageCount::Total => UsageReading::All,
             UsageCount::Prompt => UsageReading::Prompt,

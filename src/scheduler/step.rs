@@ -1,7 +1,7 @@
 //! What the scheduler does next: a pure function of what it knows and what it was told.
 
 use crate::limits;
-use crate::store::{DueSession, SessionKey};
+use crate::store::SessionKey;
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 use tokio::time::Instant;
@@ -31,7 +31,7 @@ pub(super) enum Input {
     /// This is due, and these jobs' time has come. The list may name what is under way already.
     Found {
         /// Sessions whose due mark is set.
-        due: Vec<DueSession>,
+        due: Vec<SessionKey>,
         /// Jobs that are ready, with their sessions.
         ready: Vec<(i64, SessionKey)>,
         /// When it was found.
@@ -49,7 +49,7 @@ pub(super) enum Input {
 #[derive(Debug, Clone)]
 pub(super) enum Work {
     /// Look at a due session.
-    Evaluate(DueSession),
+    Evaluate(SessionKey),
     /// Carry out a job.
     Run {
         /// The job's row.
@@ -72,10 +72,10 @@ pub(super) fn step(state: &mut State, input: Input) -> Vec<Work> {
                     effects.push(Work::Run { job, session });
                 }
             }
-            for due in due {
-                if state.is_free(due.session, now) {
-                    state.sessions.insert(due.session);
-                    effects.push(Work::Evaluate(due));
+            for session in due {
+                if state.is_free(session, now) {
+                    state.sessions.insert(session);
+                    effects.push(Work::Evaluate(session));
                 }
             }
         }
@@ -118,7 +118,7 @@ impl State {
     /// Takes work out of its worker's hands; whose session it is.
     fn release(&mut self, work: &Work) -> SessionKey {
         let session = match work {
-            Work::Evaluate(due) => due.session,
+            Work::Evaluate(session) => *session,
             Work::Run { job, session } => {
                 self.jobs.remove(job);
                 *session
@@ -141,10 +141,8 @@ impl State {
     }
 
     /// Forgets sessions whose time aside is over and that want nothing any more.
-    fn take_back(&mut self, due: &[DueSession], ready: &[(i64, SessionKey)], now: Instant) {
-        let wants = |key: SessionKey| {
-            due.iter().any(|due| due.session == key) || ready.iter().any(|(_, session)| *session == key)
-        };
+    fn take_back(&mut self, due: &[SessionKey], ready: &[(i64, SessionKey)], now: Instant) {
+        let wants = |key: SessionKey| due.contains(&key) || ready.iter().any(|(_, session)| *session == key);
         self.put_aside.retain(|session, aside| aside.until > now || wants(*session));
     }
 }
@@ -152,27 +150,14 @@ impl State {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::usage::ModelWindow;
 
-    fn due(session: i64) -> DueSession {
-        DueSession {
-            session: SessionKey(session),
-            revision: 1,
-            appended_tokens: 0,
-            usage_tokens: None,
-            held: false,
-            cool_until: None,
-            overhead_tokens: None,
-            reduced: None,
-            rest_tokens: None,
-            reduction_revision: 0,
-            window: Some(ModelWindow::default()),
-        }
+    fn due(session: i64) -> SessionKey {
+        SessionKey(session)
     }
 
     fn names(work: &[Work]) -> Vec<String> {
         let name = |work: &Work| match work {
-            Work::Evaluate(due) => format!("evaluate {}", due.session.0),
+            Work::Evaluate(due) => format!("evaluate {}", due.0),
             Work::Run { job, session } => format!("run {job} of {}", session.0),
         };
         work.iter().map(name).collect()

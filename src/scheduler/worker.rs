@@ -4,11 +4,13 @@ use super::books::Books;
 use super::client::{Answer, Assignment};
 use super::live::{Live, Teller};
 use super::patience::{is_held, patiently};
-use super::{Error, counts, guard, recover, rule, totals};
+use super::{Error, counts, rule, totals};
 use crate::clock::Clock;
 use crate::config::Hooks;
+use crate::fold::guards::{self, Guards, Past};
+use crate::fold::{Fold, Rows};
 use crate::limits;
-use crate::loaded;
+use crate::loaded::{self, Loaded, LoadedSession};
 use crate::model::Revision;
 use crate::model::changes::{Changes, ContinuationChange, ReplayChange};
 use crate::model::compaction::{Bounds, Compaction, CompactionRequest, Failure, Level, Trigger};
@@ -16,13 +18,12 @@ use crate::model::cut::Cuts;
 use crate::model::time::Timestamp;
 use crate::model::usage::ModelWindow;
 use crate::policy::bpe::Vocabulary;
-use crate::policy::overhead::{is_filled, overhead};
 use crate::policy::plan::{self, Scene, SummaryPlan, Work, Written};
 use crate::policy::replay::Overflow;
 use crate::policy::{Notice, Policy, Rung, continuing, overflow, replay, tokens};
 use crate::store::{
-    self, Breaker, Caller, Claim, Commit, Committed, Condition, DueSession, Evaluation, Loss, Planned, RoutineTotals,
-    SessionKey, Source, Store,
+    self, Caller, Claim, Commit, Committed, Condition, Evaluation, GuardRows, Loss, Planned, RoutineTotals, SessionKey,
+    Source, Store,
 };
 use crate::summarizer::{self, Extractive, Levels, Summarizer, SummaryInput, SummaryOutput, Tasks, Witness};
 use crate::telemetry::failpoint;
@@ -37,6 +38,8 @@ pub(super) struct Worker {
     pub(super) store: Store,
     pub(super) clock: Clock,
     pub(super) summarizers: Levels,
+    /// The sessions in memory.
+    pub(super) loaded: Loaded,
     /// Vocabularies that policies may name.
     pub(super) vocabularies: Arc<[Arc<Vocabulary>]>,
     /// Names this start of the daemon in leases.
@@ -62,7 +65,7 @@ pub(super) enum Refusal {
 }
 
 pub(super) fn failure(reason: &str, message: impl Into<String>) -> Failure {
-    Failure { reason: reason.to_owned(), message: message.into() }
+    Failure::new(reason, message)
 }
 
 /// Who writes the summaries of an attempt.
@@ -84,29 +87,42 @@ impl<'a> Writer<'a> {
     }
 }
 
-fn breaker(policy: &Policy) -> Breaker {
-    Breaker {
-        failures_max: i64::from(policy.guards.breaker_failures),
-        hold_turns: i64::from(policy.guards.breaker_turns),
-    }
-}
-
-/// How often a job is tried, and what ends a loop.
-#[derive(Clone, Copy)]
+/// How often a job is tried, and why automatic compactions stop behind one that fails, if they do.
+#[derive(Clone)]
 struct Terms {
     attempts_max: i64,
-    breaker: Breaker,
+    stopped: Option<Failure>,
 }
 
 impl Terms {
-    fn of(policy: &Policy) -> Self {
-        Self { attempts_max: i64::from(policy.guards.attempts_max), breaker: breaker(policy) }
-    }
-
     /// For a job whose policy could not be read.
     fn unknown() -> Self {
-        Self { attempts_max: limits::ATTEMPTS_UNKNOWN_MAX, breaker: recover::NO_BREAKER }
+        Self { attempts_max: limits::ATTEMPTS_UNKNOWN_MAX, stopped: None }
     }
+}
+
+/// One attempt of a job: the claim, and what is known of the session at its base.
+struct Attempt<'a> {
+    claim: &'a Claim,
+    scene: Scene<'a>,
+    fold: Fold,
+    guards: Guards,
+}
+
+impl Attempt<'_> {
+    fn terms(&self) -> Terms {
+        let policy = self.scene.policy;
+        Terms { attempts_max: i64::from(policy.guards.attempts_max), stopped: self.guards.stopped_by_one_more(policy) }
+    }
+}
+
+/// A session's fold without passages of hidden messages: what decisions go by.
+fn fold_of(policy: &Policy, source: &Source) -> Fold {
+    Fold::new(Rows { policy, messages: &source.messages, changed_revision: source.changed_revision }, None)
+}
+
+fn past(rows: &GuardRows) -> Past<'_> {
+    Past { ended: &rows.ended, changed_revision: rows.guard_revision, undo_revision: rows.undo_revision }
 }
 
 impl Worker {
@@ -118,50 +134,50 @@ impl Worker {
         Ok((source, policy))
     }
 
-    /// Looks at a due session: asks for the reduction that its policy wants, or finds that nothing is to be done.
-    pub(super) async fn evaluate(&self, due: &DueSession) -> Result<(), Error> {
-        let window = due.window.as_ref().ok_or_else(|| store::Error::Corrupt {
-            table: "session",
-            row: due.session.0.to_string(),
-            detail: "the window by which a session is judged cannot be read".to_owned(),
-        })?;
-        let (source, policy) = self.source(due.session, due.revision).await?;
-        let now = self.clock.now();
-        let scene = scene(&policy, window, &source, now);
-        let estimated = plan::view(&policy, &source.messages).estimated_tokens;
-        let tokens = due.usage_tokens.unwrap_or(estimated + window.overhead);
-        // A view that does not fit its window does not wait until the ladder has rested.
-        let exceeds = overflow::room(window).is_some_and(|room| tokens > room);
-        let cools = due.cool_until.is_some_and(|until| now < until);
-        let rearm_tokens = overflow::rearm_tokens(&policy, window);
-        let rests = (cools || due.rest_tokens.is_some_and(|rest| estimated < rest + rearm_tokens)) && !exceeds;
-        // What was found to be filled by what no reduction takes away is not tried again; what is found now is told.
-        let allowed = |level| !rests && !is_filled(&policy, window, level, due.overhead_tokens);
-        self.relieve(due, scene, tokens, allowed).await?;
-        let filled = guard::filled(scene, due, estimated, allowed).filter(|_| !due.held);
-        let decision = if due.held { None } else { filled.or_else(|| plan::decide(scene, tokens, allowed)) };
-        let (acts, climbs) = (decision.is_some(), decision.is_some_and(|decision| decision.level().is_some()));
-        if let Some(decision) = decision {
-            let (request, confirm_until) = request(&policy, decision.level(), percent(tokens, window), now);
-            // Nobody is asked to agree to what cannot be done.
-            let confirm_until = confirm_until.filter(|_| filled.is_none());
-            let condition = Condition::Due { at: due.revision };
-            self.store
-                .enqueue(due.session, Caller::default(), request, window.clone(), condition, confirm_until)
-                .await?;
+    /// A session at its newest revision, from memory where it is there, with the counts of its messages. Passages of hidden
+    /// messages are not in its view.
+    async fn newest(&self, key: SessionKey) -> Result<Arc<LoadedSession>, Error> {
+        if let Some((session, _)) = self.loaded.session(key).await?
+            && tokens::basis(&session.policy).is_none()
+        {
+            return Ok(session);
         }
-        let is_reached = overflow::reached(&policy, window, tokens).next().is_some();
-        let is_full = rule(&policy, window).routine_tokens.is_some_and(|least| tokens > least);
-        let quiet = ((is_reached && !climbs) || (is_full && !acts)) && !rests && !due.held;
+        let mut source = self.store.source(key, None).await?;
+        let policy = loaded::parse_policy(&source.policy, &self.vocabularies)?;
+        counts::fill(&self.store, &policy, &mut source.messages).await?;
+        let session = Arc::new(LoadedSession::new(&self.store, source, Arc::new(policy), None).await?);
+        self.loaded.keep(&session);
+        Ok(session)
+    }
+
+    /// Decides about a due session: asks for the compaction that its policy wants, or finds that nothing is to be done.
+    pub(super) async fn evaluate(&self, key: SessionKey) -> Result<(), Error> {
+        let session = self.newest(key).await?;
+        // Behind the session: whatever comes in between makes it due again.
+        let rows = self.store.guard_rows(key).await?;
+        let LoadedSession { source, policy, fold, .. } = &*session;
+        let (window, now) = (&source.window, self.clock.now());
+        let scene = scene(policy, window, source, now);
+        let tokens = fold.context_tokens(window);
+        let guards = Guards::new(scene, fold, past(&rows));
+        self.relieve(source, scene, tokens, |level| guards.allow(scene, level)).await?;
+        if let Some(decision) = guards::decide(scene, fold, &guards) {
+            let (request, confirm_until) = request(policy, decision.level(), percent(tokens, window), now);
+            // Nobody is asked to agree to what cannot be done.
+            let fails = decision.level().is_some_and(|level| guards.is_filled(scene, level));
+            let confirm_until = confirm_until.filter(|_| !fails);
+            let condition = Condition::Due { at: source.at };
+            self.store.enqueue(key, Caller::default(), request, window.clone(), condition, confirm_until).await?;
+        }
         let evaluation = Evaluation {
-            at: due.revision,
-            appended_tokens: due.appended_tokens,
-            view_tokens: estimated,
-            routine: totals(&policy, &source.messages),
-            quiet_tokens: quiet.then(|| plan::quiet_until(&policy, window, tokens)),
-            held: due.held,
+            at: source.at,
+            totals: source.totals,
+            view_tokens: fold.view.estimated_tokens,
+            usage_tokens: fold.usage_sample().map(|sample| sample.usage_tokens),
+            routine: totals(policy, &source.messages),
+            guards: guards.stated(scene),
         };
-        self.store.evaluated(due.session, evaluation).await?;
+        self.store.evaluated(key, evaluation).await?;
         Ok(())
     }
 
@@ -169,7 +185,7 @@ impl Worker {
     /// rest holds that up when the session cannot go on without it. What cannot be helped then fails, and so tells of it.
     async fn relieve(
         &self,
-        due: &DueSession,
+        source: &Source,
         scene: Scene<'_>,
         tokens: i64,
         allowed: impl Fn(Level) -> bool,
@@ -177,8 +193,8 @@ impl Worker {
         if !scene.policy.trigger.auto {
             return Ok(());
         }
-        let before = self.reductions(due.session).await?;
-        let (request, condition) = match replay::answer(scene, &before, due.reduction_revision) {
+        let before = self.reductions(source.session).await?;
+        let (request, condition) = match replay::answer(scene, &before, source.changed_revision) {
             replay::Answer::Nothing => return Ok(()),
             replay::Answer::Relief(Overflow::Unanswered) => {
                 (replay::relief(scene, tokens).unwrap_or_else(replay::of_media), Condition::Possible(true))
@@ -187,14 +203,14 @@ impl Worker {
             // asks first is left to the threshold at which it asks.
             replay::Answer::Relief(Overflow::Answered) => match replay::relief(scene, tokens) {
                 Some(request) if request.level.is_none_or(|level| allowed(level) && !asks(scene.policy, level)) => {
-                    (request, Condition::Due { at: due.revision })
+                    (request, Condition::Due { at: source.at })
                 }
                 Some(_) | None => return Ok(()),
             },
             replay::Answer::GiveUp => (replay::of_media(), Condition::Possible(true)),
         };
         let window = scene.window.clone();
-        match self.store.enqueue(due.session, Caller::default(), request, window, condition, None).await {
+        match self.store.enqueue(source.session, Caller::default(), request, window, condition, None).await {
             Ok(_) | Err(store::Error::Archived) => Ok(()),
             Err(error) => Err(error.into()),
         }
@@ -281,58 +297,61 @@ impl Worker {
             Ok(()) | Err(Error::Store(store::Error::LeaseLost)) => Ok(()),
             Err(Error::Store(error)) => {
                 let why = Refusal::Retry(failure("STORE", error.to_string()), None);
-                self.end(claim, terms, why).await
+                self.end(claim, &terms, why).await
             }
         }
     }
 
     async fn carry_out(&self, claim: &Claim, terms: &mut Terms) -> Result<(), Error> {
+        let rows = self.store.guard_rows(claim.session).await?;
         let (source, policy) = self.source(claim.session, claim.base).await?;
-        *terms = Terms::of(&policy);
+        let scene = scene(&policy, &claim.window, &source, self.clock.now());
+        let fold = fold_of(&policy, &source);
+        let guards = Guards::new(scene, &fold, past(&rows));
+        let attempt = Attempt { claim, scene, fold, guards };
+        *terms = attempt.terms();
         let is_overflow = claim.request.trigger == Trigger::Overflow;
         if is_overflow && replay::is_answered(&source.messages, &self.reductions(claim.session).await?) {
             let why = failure("OVERFLOW_AGAIN", "the view was reduced for this request before, and is still too large");
-            return self.end(claim, *terms, Refusal::Final(why)).await;
+            return self.end(claim, terms, Refusal::Final(why)).await;
         }
         let rung = claim.request.level.and_then(|level| policy.rung(level));
         match rung {
-            Some(rung) => self.climb(claim, &policy, &source, rung).await,
-            None => self.clear(claim, &policy, &source).await,
+            Some(rung) => self.climb(&attempt, rung).await,
+            None => self.clear(&attempt).await,
         }
     }
 
-    async fn nothing(&self, claim: &Claim, policy: &Policy) -> Result<(), Error> {
+    async fn nothing(&self, claim: &Claim) -> Result<(), Error> {
         let why = failure("NOTHING_TO_COMPACT", "nothing in the view can be taken away");
-        Ok(patiently(|| self.store.nothing_to_do(claim.clone(), why.clone(), breaker(policy))).await?)
+        Ok(patiently(|| self.store.nothing_to_do(claim.clone(), why.clone())).await?)
     }
 
     /// Clears what the routine clears, or by hand everything that any step of the policy would clear.
-    async fn clear(&self, claim: &Claim, policy: &Policy, source: &Source) -> Result<(), Error> {
-        let scene = scene(policy, &claim.window, source, self.clock.now());
+    async fn clear(&self, attempt: &Attempt<'_>) -> Result<(), Error> {
+        let Attempt { claim, scene, .. } = *attempt;
         let work = match claim.request.trigger {
             Trigger::Manual => plan::clear_all(scene),
             Trigger::Overflow => Work { cuts: plan::without_media(scene), summary: None },
             Trigger::Threshold | Trigger::Routine | Trigger::Supplied => plan::routine(scene),
         };
         match Draft::of(scene, &work.cuts, None) {
-            Some(draft) => self.commit(draft.commit(claim, scene, None)).await,
-            None => self.nothing(claim, policy).await,
+            Some(draft) => self.commit(draft.commit(attempt)).await,
+            None => self.nothing(claim).await,
         }
     }
 
     /// Takes a rung's steps. A summary that would free too little is tried with a smaller tail; when none can be made,
     /// the policy's fallback stands in, or what the other steps have cut.
-    async fn climb(&self, claim: &Claim, policy: &Policy, source: &Source, rung: &Rung) -> Result<(), Error> {
-        let now = self.clock.now();
-        let scene = scene(policy, &claim.window, source, now);
-        let by_hand = claim.request.trigger == Trigger::Manual;
-        let estimated = plan::view(policy, &source.messages).estimated_tokens;
+    async fn climb(&self, attempt: &Attempt<'_>, rung: &Rung) -> Result<(), Error> {
+        let Attempt { claim, scene, .. } = *attempt;
+        let (policy, by_hand) = (scene.policy, claim.request.trigger == Trigger::Manual);
         if claim.request.trigger == Trigger::Threshold
-            && let Some((why, overhead)) = guard::overhead_failure(claim, scene, rung, estimated)
+            && let Some(why) = guards::overhead_failure(rung, scene.window, &attempt.guards)
         {
-            let found = || self.store.overhead_found(claim.clone(), why.clone(), overhead, breaker(policy));
-            return Ok(patiently(found).await?);
+            return Ok(patiently(|| self.store.fail_job(claim.clone(), why.clone(), false)).await?);
         }
+        let estimated = attempt.fold.view.estimated_tokens;
         let tokens = estimated.max(claim.context_tokens);
         let rungs = if by_hand { vec![plan::by_hand(rung)] } else { plan::narrowings(rung) };
         // What a provider refused is reduced as if its media were gone, and loses them in the same reduction.
@@ -340,7 +359,7 @@ impl Worker {
             Trigger::Overflow => plan::without_media(scene),
             Trigger::Threshold | Trigger::Routine | Trigger::Manual | Trigger::Supplied => Cuts::default(),
         };
-        let stripped = plan::with_cuts(&source.messages, &media, claim.compaction);
+        let stripped = plan::with_cuts(scene.sources, &media, claim.compaction);
         let (mut refused, mut stand_in, mut vetoed) = (None, None, false);
         let mut writer = Writer::of(self.summarizers.of(claim.request.level), claim, policy, tokens);
         for (at, narrowed) in rungs.into_iter().enumerate() {
@@ -356,7 +375,7 @@ impl Worker {
             work.cuts = cuts;
             match self.propose(claim, scene, &work, &mut writer, (at == 0).then_some(&mut vetoed)).await {
                 Ok(Some(draft)) => {
-                    let mut commit = draft.commit(claim, scene, Some(rung));
+                    let mut commit = draft.commit(attempt);
                     if !vetoed {
                         commit.changes.continuation = self.continuation(&commit, policy).await?;
                     }
@@ -364,9 +383,9 @@ impl Worker {
                 }
                 Ok(None) => {}
                 Err(why @ Refusal::Retry(..)) if claim.attempt < i64::from(policy.guards.attempts_max) => {
-                    return self.end(claim, Terms::of(policy), why).await;
+                    return self.end(claim, &attempt.terms(), why).await;
                 }
-                Err(why @ Refusal::Hook(_)) => return self.end(claim, Terms::of(policy), why).await,
+                Err(why @ Refusal::Hook(_)) => return self.end(claim, &attempt.terms(), why).await,
                 Err(why) => {
                     stand_in = stand_in.or_else(|| instead(scene, &work));
                     let is_lost = matches!(why, Refusal::Retry(..));
@@ -378,14 +397,14 @@ impl Worker {
             }
         }
         match (stand_in, refused) {
-            (Some(draft), _) => self.commit(draft.commit(claim, scene, Some(rung))).await,
+            (Some(draft), _) => self.commit(draft.commit(attempt)).await,
             (None, Some(why)) => {
                 // Not even the built-in summarizer was of use: the other one may be back by the next attempt, which
                 // does not wait as long as a provider may ask for.
                 let why = writer.lost.map_or(why, |lost| Refusal::Retry(lost, None));
-                self.end(claim, Terms::of(policy), why).await
+                self.end(claim, &attempt.terms(), why).await
             }
-            (None, None) => self.nothing(claim, policy).await,
+            (None, None) => self.nothing(claim).await,
         }
     }
 
@@ -531,14 +550,21 @@ impl Worker {
     }
 
     /// Ends a job without effect, or puts it back.
-    async fn end(&self, claim: &Claim, terms: Terms, why: Refusal) -> Result<(), Error> {
-        let Terms { attempts_max, breaker } = terms;
+    async fn end(&self, claim: &Claim, terms: &Terms, why: Refusal) -> Result<(), Error> {
+        let attempts_max = terms.attempts_max;
+        // Whoever reads why this one failed learns why no other follows.
+        let failed = |why: Failure| match &terms.stopped {
+            Some(stopped) => Failure { message: format!("{}; {}", why.message, stopped.message), ..why },
+            None => why,
+        };
         match why {
             Refusal::Final(why) | Refusal::Hook(why) => {
-                patiently(|| self.store.fail_job(claim.clone(), why.clone(), false, breaker)).await?;
+                let why = failed(why);
+                patiently(|| self.store.fail_job(claim.clone(), why.clone(), false)).await?;
             }
             Refusal::Retry(why, _) if claim.attempt >= attempts_max => {
-                patiently(|| self.store.fail_job(claim.clone(), why.clone(), true, breaker)).await?;
+                let why = failed(why);
+                patiently(|| self.store.fail_job(claim.clone(), why.clone(), true)).await?;
             }
             Refusal::Retry(why, after) => {
                 let wait = after.unwrap_or(0).max(backoff(claim.attempt));
@@ -672,26 +698,27 @@ impl Draft {
         self
     }
 
-    /// Its commit, under a claim, for the rung that asked for it if one did.
-    fn commit(self, claim: &Claim, scene: Scene<'_>, rung: Option<&Rung>) -> Commit {
-        let Scene { policy, window, now, .. } = scene;
-        let due = rung.and_then(|rung| rung.threshold.due_at(window));
-        let unseen = overhead(scene, claim.reduced, guard::reading(claim, self.tokens_before)).unseen_tokens;
-        let rests = policy.trigger.cool_down_seconds > 0 && claim.request.trigger == Trigger::Threshold;
-        let cool_until = rests.then(|| now.plus_millis(i64::from(policy.trigger.cool_down_seconds) * 1_000));
+    /// Its commit.
+    fn commit(self, attempt: &Attempt<'_>) -> Commit {
+        let Attempt { claim, scene, guards, .. } = attempt;
+        let Scene { policy, window, .. } = *scene;
+        let overhead_tokens = guards.overhead.unseen_tokens;
+        let is_by_hand = claim.request.trigger == Trigger::Manual;
+        let helps = is_by_hand
+            || guards::helps(policy, window, &claim.request, self.tokens_after.saturating_add(overhead_tokens));
         Commit {
-            claim: claim.clone(),
+            claim: (*claim).clone(),
             rule: rule(policy, window),
             tokens_before: self.tokens_before,
             tokens_after: self.tokens_after,
             routine: self.routine,
             first_changed_index: self.first_changed_index,
             invalidated_tokens: self.invalidated_tokens,
-            progress: due.is_none_or(|due| self.tokens_after.saturating_add(unseen) < due),
-            cool_until,
-            breaker: breaker(policy),
+            usage_before: guards.usage_tokens,
+            overhead_tokens,
+            stopped: if helps { None } else { guards.stopped_by_one_more(policy) },
             changes: match claim.request.trigger {
-                Trigger::Overflow => with_replay(self.changes, scene),
+                Trigger::Overflow => with_replay(self.changes, *scene),
                 Trigger::Threshold | Trigger::Routine | Trigger::Manual | Trigger::Supplied => self.changes,
             },
         }

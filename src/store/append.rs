@@ -25,6 +25,10 @@ use uuid::Uuid;
 pub struct Weight {
     /// Tokens that it adds to a view.
     pub tokens: i64,
+    /// Those of them in results at the end of a reply, which its usage does not count.
+    pub unread_tokens: i64,
+    /// True where a model says something itself in it: it has read the results in front of that.
+    pub speaks: bool,
     /// Those of them that a prune could take away later.
     pub output_tokens: i64,
     /// How many of the parts the routine could act on.
@@ -327,6 +331,9 @@ fn append_one(tx: &mut Tx<'_>, key: i64, caller: &Caller, rule: &Rule, message: 
         tx.loaded(key)?.weigh(weight.tokens, weight.output_tokens, weight.routine_count);
     }
     let (id, _) = tx.message(key, caller, input)?;
+    if let Some(open) = tx.loaded(key)?.open.get_mut(&id) {
+        open.unread_tokens = weight.unread_tokens;
+    }
     if let Some(counted) = counted {
         tx.counted(MessageId(id), counted);
     }
@@ -341,18 +348,23 @@ fn append_one(tx: &mut Tx<'_>, key: i64, caller: &Caller, rule: &Rule, message: 
             head.spoke(rule, now);
         }
         if original.role == Role::User && !are_notes(original.parts.iter().map(|part| &part.body)) {
-            head.hold_turns = (head.hold_turns - 1).max(0);
-            if head.hold_breaker && head.hold_turns == 0 {
-                head.hold_breaker = false;
-                head.failed_tokens = None;
-            }
+            head.user_spoke();
         }
         if let Some(finish) = finish {
-            let reply = Reply { id: MessageId(id), finish: &finish, own_tokens: weight.tokens, seen };
+            if original.role == Role::Assistant {
+                tx.loaded(key)?.finish_turn(&finish);
+            }
+            let reply = Reply {
+                id: MessageId(id),
+                finish: &finish,
+                own_tokens: weight.tokens,
+                unread_tokens: weight.unread_tokens,
+                seen,
+            };
             record_usage(tx, key, caller, rule, &reply)?;
         }
         let head = tx.loaded(key)?;
-        head.judge(rule, now);
+        head.judge(rule);
         if overflow {
             head.overflow();
         }
@@ -364,20 +376,21 @@ fn append_one(tx: &mut Tx<'_>, key: i64, caller: &Caller, rule: &Rule, message: 
 struct Reply<'a> {
     id: MessageId,
     finish: &'a Finish,
-    /// What it weighs itself.
+    /// What it weighs itself, …
     own_tokens: i64,
+    /// … and the results at its end, which its usage does not count.
+    unread_tokens: i64,
     /// The running total at the revision of its view, where that is known.
     seen: Option<i64>,
 }
 
 /// Takes over a reply's usage where it counts, with an event that keeps what the reply said.
 fn record_usage(tx: &mut Tx<'_>, key: i64, caller: &Caller, rule: &Rule, reply: &Reply<'_>) -> Result<()> {
-    let Reply { id, finish, own_tokens, seen } = *reply;
+    let Reply { id, finish, own_tokens, unread_tokens, seen } = *reply;
     let Some(usage) = finish.usage else { return Ok(()) };
-    let now = tx.now;
     let head = tx.loaded(key)?;
-    head.take_usage(rule.tokens_of(&usage), finish.view.as_ref(), seen, own_tokens);
-    head.judge(rule, now);
+    head.take_usage(rule.tokens_of(&usage), finish.view.as_ref(), seen, (own_tokens, unread_tokens));
+    head.judge(rule);
     let window = finish.view.as_ref().map_or(&head.window, |view| &view.window).clone();
     let body = EventBody::UsageRecorded { message: id, usage, window };
     tx.event(key, caller, &body, &Digest::default())?;
@@ -464,6 +477,7 @@ fn close_parts(
     open.next_position += i64::try_from(parts.len()).unwrap_or(i64::MAX);
     for (part, weight) in &parts {
         open.tokens += weight.tokens;
+        open.unread_tokens = weight.unread_tokens + if weight.speaks { 0 } else { open.unread_tokens };
         open.bytes += part.encoded.bytes();
     }
     for (_, weight) in &parts {
@@ -540,9 +554,8 @@ impl AppendParts {
             let parts = settle_parts(tx, key, self.message, parts).await?;
             close_parts(tx, key, &self.caller, self.message, parts)?;
         }
-        let now = tx.now;
         let head = tx.loaded(key)?;
-        head.judge(&self.rule, now);
+        head.judge(&self.rule);
         receipt.context = head.context_usage();
         tx.end_mutation(key, &self.caller, receipt)
     }
@@ -637,13 +650,13 @@ impl FinishMessage {
         let body = EventBody::MessageFinished { message: self.message, reason: self.seal.finish.reason };
         tx.event(key, &self.caller, &body, &digest)?;
         let open = tx.loaded(key)?.open.remove(&self.message.0);
-        let own = open.map_or(0, |open| open.tokens);
+        let (own_tokens, unread_tokens) = open.map_or((0, 0), |open| (open.tokens, open.unread_tokens));
         let Seal { finish, overflow } = &self.seal;
-        let reply = Reply { id: self.message, finish, own_tokens: own, seen };
+        let reply = Reply { id: self.message, finish, own_tokens, unread_tokens, seen };
         record_usage(tx, key, &self.caller, &self.rule, &reply)?;
-        let now = tx.now;
         let head = tx.loaded(key)?;
-        head.judge(&self.rule, now);
+        head.finish_turn(finish);
+        head.judge(&self.rule);
         if *overflow {
             head.overflow();
         }

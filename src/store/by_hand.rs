@@ -52,7 +52,7 @@ pub(crate) async fn cancel(tx: &mut Tx<'_>, id: CompactionId, caller: &Caller) -
     }
     let key = job.session;
     tx.head(key).await?;
-    let failure = Failure { reason: "REQUESTED".to_owned(), message: "it was cancelled on request".to_owned() };
+    let failure = Failure::new("REQUESTED", "it was cancelled on request");
     give_up(tx, caller, &job, CompactionState::Cancelled, failure).await?;
     let head = tx.loaded(key)?;
     // Whoever refuses what a threshold asked for is not asked the same again before the session goes on.

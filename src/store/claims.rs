@@ -16,7 +16,7 @@ use crate::model::layouts;
 use crate::model::mark::Mark;
 use crate::model::session::SessionState;
 use crate::model::time::Timestamp;
-use crate::model::usage::{ModelWindow, Reading};
+use crate::model::usage::ModelWindow;
 use std::collections::HashMap;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
@@ -53,10 +53,6 @@ pub struct Claim {
     pub window: ModelWindow,
     /// Tokens of a request with the view at `base`, as `Session::context_tokens` counts them.
     pub context_tokens: i64,
-    /// Whether usage is trusted there, or all of it is an estimate.
-    pub measured: bool,
-    /// How large the context was before the newest reduction that trusted usage measured.
-    pub reduced: Option<Reading>,
     /// The session's running total at `base`, to measure what came since.
     pub(crate) appended_at_base: i64,
     /// What the routine could act on at `base` as the session counts it, for the same end.
@@ -135,7 +131,6 @@ pub(crate) async fn claim(tx: &mut Tx<'_>, row: i64, owner: Uuid, until: Timesta
     let head = tx.loaded(key)?;
     let (base, appended_at_base, context_tokens) =
         (head.revision, head.appended_tokens, head.context_tokens(&job.window));
-    let (measured, reduced) = (head.usage_tokens.is_some(), head.reduced);
     let counted_at_base = head.counted();
     let claimed = sqlx::query(CLAIM)
         .bind(row)
@@ -174,8 +169,6 @@ pub(crate) async fn claim(tx: &mut Tx<'_>, row: i64, owner: Uuid, until: Timesta
         lost: job.lost,
         window: job.window,
         context_tokens,
-        measured,
-        reduced,
         appended_at_base,
         counted_at_base,
         start_time: job.start_time.unwrap_or(now),
@@ -218,8 +211,6 @@ pub(crate) async fn lost_claim(tx: &mut Tx<'_>, row: i64) -> Result<Claim> {
         lost: job.lost,
         window: job.window,
         context_tokens: 0,
-        measured: false,
-        reduced: None,
         appended_at_base: 0,
         counted_at_base: RoutineTotals::default(),
         start_time: job.start_time.unwrap_or_default(),
@@ -298,10 +289,10 @@ pub(super) fn history_changed() -> Failure {
 }
 
 fn superseded(message: &str) -> Failure {
-    Failure { reason: "SUPERSEDED".to_owned(), message: message.to_owned() }
+    Failure::new("SUPERSEDED", message)
 }
 
 /// Why a reduction ends whose session is archived.
 pub(super) fn archived() -> Failure {
-    Failure { reason: "SESSION_ARCHIVED".to_owned(), message: "the session was archived".to_owned() }
+    Failure::new("SESSION_ARCHIVED", "the session was archived")
 }

@@ -5,11 +5,12 @@ use super::error::{Error, Kind, Result};
 use super::lineage::Reader;
 use crate::limits;
 use crate::model::ids::{CompactionId, SessionId};
-use crate::model::message::GivenView;
-use crate::model::session::SessionState;
+use crate::model::message::{Finish, FinishReason, GivenView};
+use crate::model::session::{Guards, SessionState};
 use crate::model::time::Timestamp;
-use crate::model::usage::{ModelWindow, Reading, Usage};
+use crate::model::usage::{ModelWindow, Usage};
 use crate::model::{Revision, Seq};
+use sqlx::sqlite::SqliteRow;
 use sqlx::{Row as _, SqliteConnection};
 use std::collections::HashMap;
 use uuid::Uuid;
@@ -37,13 +38,9 @@ pub struct Rule {
     pub routine_tokens: Option<i64>,
     /// For how many milliseconds the model must have said nothing before the routine is worth a look for that.
     pub idle_ms: Option<i64>,
-    /// What the window has room for beside a reply: with more than that in it no rung waits for its cool-down.
-    pub room_tokens: Option<i64>,
     /// The tokens by which the running estimate of a view may be too low for each of its messages. Whoever is that close to a
     /// threshold is measured.
     pub rounding_tokens: i64,
-    /// By how many tokens the view must have grown since a rung's reduction before one asks again.
-    pub rearm_tokens: i64,
     /// What of reported usage counts.
     pub usage: UsageReading,
 }
@@ -80,6 +77,15 @@ pub struct RoutineTotals {
     pub routine_count: i64,
     /// Messages at their own places.
     pub view_count: i64,
+}
+
+/// What was counted in a session so far, to tell what came behind a revision.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct RunningTotals {
+    /// Tokens of everything that was appended.
+    pub appended_tokens: i64,
+    /// What the routine could act on, as the session counts it.
+    pub counted: RoutineTotals,
 }
 
 impl RoutineTotals {
@@ -131,6 +137,8 @@ pub(crate) struct OpenMessage {
     pub(crate) next_position: i64,
     /// What its parts weigh so far.
     pub(crate) tokens: i64,
+    /// Those of them in results behind all that its model said.
+    pub(crate) unread_tokens: i64,
     /// Bytes of its parts so far, drafts aside.
     pub(crate) bytes: i64,
 }
@@ -162,16 +170,14 @@ pub(crate) struct Head {
     pub(crate) due_time: Option<Timestamp>,
     /// Something became due while a reduction was live. On disk that is a time without a mark.
     pub(crate) missed: bool,
-    pub(crate) failures: i64,
-    pub(crate) hold_turns: i64,
-    /// Whether the breaker holds them, rather than an undo.
-    pub(crate) hold_breaker: bool,
-    /// What the view weighed when a summary last failed. The same view would fail the same way.
-    pub(crate) failed_tokens: Option<i64>,
-    /// Below this many tokens the rungs that are reached have nothing to do.
-    pub(crate) quiet_tokens: Option<i64>,
-    /// Until then no rung asks again, as long as the view fits.
-    pub(crate) cool_until: Option<Timestamp>,
+    /// The guards of the newest decision, for whoever asks after the session. What may end one of them makes the session
+    /// due; whether it does, the next decision says.
+    pub(crate) guards: Guards,
+    /// The newest change of history, policy or window that was not a compaction: compactions that ended before it are of
+    /// no account to guards.
+    pub(crate) guard_revision: Revision,
+    /// The newest undo, until the user goes on or what it took back is redone.
+    pub(crate) undo_revision: Option<Revision>,
     /// Parts in the view that the routine could act on.
     pub(crate) routine_count: i64,
     /// How many these were when the routine last found nothing to do.
@@ -180,14 +186,8 @@ pub(crate) struct Head {
     pub(crate) view_count: i64,
     /// How many these were when the routine last found nothing to do.
     pub(crate) view_checked: i64,
-    /// When the session will have been idle for as long as its routine waits.
+    /// When the session will have been idle for as long as its maintenance waits.
     pub(crate) idle_until: Option<Timestamp>,
-    /// What no reduction takes away, once it was found to fill the window.
-    pub(crate) overhead_tokens: Option<i64>,
-    /// How large the context was before the newest reduction that trusted usage measured.
-    pub(crate) reduced: Option<Reading>,
-    /// What the view weighed right after the newest reduction that a rung asked for.
-    pub(crate) rest_tokens: Option<i64>,
     pub(crate) live_job: Option<CompactionId>,
     /// Whether the view exceeded all of its window when it was judged last.
     pub(crate) is_over: bool,
@@ -199,9 +199,8 @@ pub(crate) struct Head {
 const SELECT: &str = "select id, public_id, fork_revision, title, state, metadata_json, window, revision, \
      history_revision, reduction_revision, chain_hash, message_count, update_time, view_tokens, appended_tokens, \
      usage_tokens, usage_at, output_tokens, output_checked, due_revision, failures, hold_turns, hold_breaker, \
-     failed_tokens, quiet_tokens, cool_until, routine_count, routine_checked, view_count, view_checked, idle_until, \
-     due_time, overhead_tokens, reduced_usage_tokens, reduced_view_tokens, rest_tokens \
-     from session where id = $1";
+     cool_until, overhead_tokens, guard_revision, undo_revision, routine_count, routine_checked, view_count, \
+     view_checked, idle_until, due_time from session where id = $1";
 const SELECT_OPEN: &str = "select m.id, m.public_id, m.revision, m.head, \
      (select count(*) from part p where p.message_id = m.id) \
      from message m where m.session_id = $1 and m.sealed_revision is null";
@@ -210,19 +209,12 @@ const UPDATE: &str = "update session set title = $2, state = $3, metadata_json =
      history_revision = $7, reduction_revision = $8, chain_hash = $9, message_count = $10, update_time = $11, \
      view_tokens = $12, appended_tokens = $13, usage_tokens = $14, usage_at = $15, output_tokens = $16, \
      output_checked = $17, due_revision = $18, failures = $19, hold_turns = $20, hold_breaker = $21, \
-     failed_tokens = $22, quiet_tokens = $23, cool_until = $24, routine_count = $25, routine_checked = $26, view_count = $27, \
-     view_checked = $28, idle_until = $29, due_time = $30, overhead_tokens = $31, reduced_usage_tokens = $32, \
-     reduced_view_tokens = $33, rest_tokens = $34 where id = $1";
+     cool_until = $22, overhead_tokens = $23, guard_revision = $24, undo_revision = $25, routine_count = $26, \
+     routine_checked = $27, view_count = $28, view_checked = $29, idle_until = $30, due_time = $31 where id = $1";
 
 /// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
 pub(crate) const STATEMENTS: &[&str] = &[SELECT, SELECT_OPEN, SELECT_LIVE_JOB, UPDATE];
-
-/// A reading from its two columns.
-pub(crate) fn reading(usage_tokens: Option<i64>, view_tokens: Option<i64>) -> Option<Reading> {
-    let (usage_tokens, view_tokens) = usage_tokens.zip(view_tokens)?;
-    Some(Reading { usage_tokens, view_tokens })
-}
 
 impl Head {
     /// Reads a head from its row.
@@ -243,6 +235,7 @@ impl Head {
                 writer: codec::decode_message_head(row.try_get(3)?)?.actor,
                 next_position: row.try_get(4)?,
                 tokens: 0,
+                unread_tokens: 0,
                 bytes,
             };
             open.insert(codec::uuid(row.try_get(1)?)?, message);
@@ -273,20 +266,14 @@ impl Head {
             due_revision,
             due_time,
             missed: due_revision.is_none() && due_time.is_some(),
-            failures: row.try_get("failures")?,
-            hold_turns: row.try_get("hold_turns")?,
-            hold_breaker: row.try_get("hold_breaker")?,
-            failed_tokens: row.try_get("failed_tokens")?,
-            quiet_tokens: row.try_get("quiet_tokens")?,
-            cool_until: row.try_get::<Option<i64>, _>("cool_until")?.map(Timestamp),
+            guards: guards(&row)?,
+            guard_revision: row.try_get("guard_revision")?,
+            undo_revision: row.try_get("undo_revision")?,
             routine_count: row.try_get("routine_count")?,
             routine_checked: row.try_get("routine_checked")?,
             view_count: row.try_get("view_count")?,
             view_checked: row.try_get("view_checked")?,
             idle_until: row.try_get::<Option<i64>, _>("idle_until")?.map(Timestamp),
-            overhead_tokens: row.try_get("overhead_tokens")?,
-            reduced: reading(row.try_get("reduced_usage_tokens")?, row.try_get("reduced_view_tokens")?),
-            rest_tokens: row.try_get("rest_tokens")?,
             is_over: false,
             ends_rest: false,
             live_job: live.map(|id| codec::uuid(&id).map(CompactionId)).transpose()?,
@@ -315,22 +302,19 @@ impl Head {
             .bind(self.output_tokens)
             .bind(self.output_checked)
             .bind(self.due_revision)
-            .bind(self.failures)
-            .bind(self.hold_turns)
-            .bind(self.hold_breaker)
-            .bind(self.failed_tokens)
-            .bind(self.quiet_tokens)
-            .bind(self.cool_until.map(|until| until.0))
+            .bind(self.guards.failure_count)
+            .bind(self.guards.hold_turns)
+            .bind(self.guards.breaker_open)
+            .bind(self.guards.cool_until.map(|until| until.0))
+            .bind(self.guards.overhead_tokens)
+            .bind(self.guard_revision)
+            .bind(self.undo_revision)
             .bind(self.routine_count)
             .bind(self.routine_checked)
             .bind(self.view_count)
             .bind(self.view_checked)
-            .bind(self.idle_until.map(|until| until.0))
+            .bind(self.idle_until.map(|time| time.0))
             .bind(self.due_time.map(|since| since.0))
-            .bind(self.overhead_tokens)
-            .bind(self.reduced.map(|reading| reading.usage_tokens))
-            .bind(self.reduced.map(|reading| reading.view_tokens))
-            .bind(self.rest_tokens)
             .execute(conn)
             .await?;
         Ok(())
@@ -382,66 +366,79 @@ impl Head {
     }
 
     /// Takes over what a reply reports, if its view is whole and not stale. `seen` is the running total at the view's
-    /// revision, where it is known; `own` is what the reply itself weighs.
+    /// revision, where it is known; `own` is what the reply itself weighs, and the results at its end, which nobody has read.
     ///
     /// Usage is tied to the view that the reply was given: what others wrote since then is estimated on top of it.
-    pub(crate) fn take_usage(&mut self, tokens: i64, view: Option<&GivenView>, seen: Option<i64>, own: i64) -> bool {
+    pub(crate) fn take_usage(
+        &mut self,
+        tokens: i64,
+        view: Option<&GivenView>,
+        seen: Option<i64>,
+        own: (i64, i64),
+    ) -> bool {
         let is_whole = view.is_none_or(|view| !view.shortened);
         let is_current = view.map_or(0, |view| view.revision) >= self.reduction_revision;
         if !is_whole || !is_current || tokens <= 0 {
             return false;
         }
+        let (own, unread) = own;
         let seen = seen.unwrap_or(self.appended_tokens - own);
         self.usage_tokens = Some(tokens);
-        self.usage_at = seen + own;
-        // What is less than the overhead shows that the overhead has become smaller.
-        if self.overhead_tokens.is_some_and(|overhead| tokens < overhead) {
-            self.forget_overhead();
+        self.usage_at = seen + own - unread;
+        // Less usage may show that the overhead has become smaller.
+        if self.guards.overhead_tokens.is_some() {
+            self.is_due();
         }
         true
     }
 
-    /// Forgets usage: the view was changed under it.
+    /// Forgets usage: a compaction has changed the view under it.
     pub(crate) fn reduce(&mut self, at: Revision) {
         self.reduction_revision = at;
         self.usage_tokens = None;
-        self.failed_tokens = None;
-        self.quiet_tokens = None;
-        self.rest_tokens = None;
     }
 
-    /// Forgets what was found to fill the window: something has changed, or somebody reduced the view by hand.
-    pub(crate) fn forget_overhead(&mut self) {
-        self.overhead_tokens = None;
-        self.reduced = None;
-        self.quiet_tokens = None;
+    /// Forgets usage, and what compactions came to before: somebody has changed history, policy or window. The scheduler
+    /// decides anew.
+    pub(crate) fn changed(&mut self, at: Revision) {
+        self.reduce(at);
+        self.guard_revision = at;
+        self.look_again(at);
     }
 
     /// Sets the due mark when the rule says so, or notes that for the end of a reduction that is live.
-    pub(crate) fn judge(&mut self, rule: &Rule, now: Timestamp) {
+    pub(crate) fn judge(&mut self, rule: &Rule) {
         let tokens = self.context_tokens(&rule.window);
         let is_over = rule.window.request_max().is_some_and(|most| tokens > most);
         self.ends_rest |= is_over && !self.is_over && self.live_job.is_some();
         self.is_over = is_over;
-        if self.held_by_undo() {
-            return;
-        }
-        let most = tokens + self.rounding(rule);
-        let reached = rule.due_tokens.is_some_and(|due| most >= due) && !self.is_quiet(tokens);
-        let climbs = reached && !self.is_resting(rule, now) && self.may_summarize(&rule.window);
+        let reached = rule.due_tokens.is_some_and(|due| tokens + self.rounding(rule) >= due);
         let much = rule.prune_tokens.is_some_and(|least| self.output_tokens > least)
             && self.output_tokens >= self.output_checked + rule.prune_step_tokens;
         let grown =
             |count: i64, checked: i64, least: Option<i64>| least.is_some_and(|least| count > least.max(checked));
         let many = grown(self.routine_count, self.routine_checked, rule.routine_count)
             || grown(self.view_count, self.view_checked, rule.view_count);
-        let full = rule.routine_tokens.is_some_and(|least| tokens > least) && !self.is_quiet(tokens);
-        if climbs || much || many || full {
-            if self.live_job.is_none() {
-                self.due_revision = Some(self.revision);
-            } else if self.due_revision.is_none() {
-                self.missed = true;
-            }
+        let full = rule.routine_tokens.is_some_and(|least| tokens > least);
+        if reached || much || many || full {
+            self.is_due();
+        }
+    }
+
+    /// Sets the due mark, or notes that for the end of a compaction that is current.
+    fn is_due(&mut self) {
+        if self.live_job.is_none() {
+            self.due_revision = Some(self.revision);
+        } else if self.due_revision.is_none() {
+            self.missed = true;
+        }
+    }
+
+    /// Notes that the user went on, which ends the hold after an undo, and may end the breaker's.
+    pub(crate) fn user_spoke(&mut self) {
+        self.undo_revision = None;
+        if self.guards.hold_turns > 0 {
+            self.is_due();
         }
     }
 
@@ -470,24 +467,36 @@ impl Head {
         (self.routine_checked, self.view_checked) = if is_settled { (routine_count, view_count) } else { (0, 0) };
     }
 
+    /// Notes that a turn may have ended: what maintenance had nothing to do about may be old enough by now.
+    pub(crate) fn finish_turn(&mut self, finish: &Finish) {
+        if finish.reason != Some(FinishReason::ToolCalls) {
+            (self.output_checked, self.routine_checked, self.view_checked) = (0, 0, 0);
+        }
+    }
+
     /// Notes that the model spoke: the session's idle time begins anew.
     pub(crate) fn spoke(&mut self, rule: &Rule, now: Timestamp) {
         self.idle_until = rule.idle_ms.map(|wait| now.plus_millis(wait));
     }
 
-    /// Sets the due mark because the session has been idle for long enough. One that is being reduced waits.
+    /// Sets the due mark because the session has been idle for long enough, or its cooldown is over. One that is being
+    /// reduced waits.
     pub(crate) fn rested(&mut self, now: Timestamp) {
-        if self.state == SessionState::Archived {
-            // The scheduler looks at it when it is taken out.
-            self.idle_until = None;
+        if self.guards.cool_until.is_some_and(|until| until <= now) {
+            self.guards.cool_until = None;
+            if self.state == SessionState::Active {
+                self.is_due();
+            }
+        }
+        if self.idle_until.is_none_or(|until| until > now) {
             return;
         }
-        if self.live_job.is_some() {
-            self.idle_until = Some(now.plus_millis(limits::LEASE_MS));
-            return;
+        // The scheduler decides about an archived session when it is restored.
+        let waits = self.state == SessionState::Active && self.live_job.is_some();
+        self.idle_until = waits.then(|| now.plus_millis(limits::LEASE_MS));
+        if self.state == SessionState::Active && !waits {
+            self.is_due();
         }
-        self.idle_until = None;
-        self.due_revision = Some(self.revision);
     }
 
     /// Takes away the due mark of a session that is put away: nothing is looked at in it until it is taken out again.
@@ -496,37 +505,9 @@ impl Head {
         self.missed = false;
     }
 
-    /// Whether the rungs that so many tokens reach had nothing to do when they were last looked at.
-    pub(crate) fn is_quiet(&self, tokens: i64) -> bool {
-        self.quiet_tokens.is_some_and(|quiet| tokens < quiet)
-    }
-
-    /// Whether the ladder rests after a reduction: for a while, and until the view has grown. A view that does not fit its
-    /// window does not wait for that.
-    fn is_resting(&self, rule: &Rule, now: Timestamp) -> bool {
-        let cools = self.cool_until.is_some_and(|until| now < until);
-        let unarmed = self.rest_tokens.is_some_and(|rest| self.view_tokens < rest + rule.rearm_tokens);
-        let most = self.context_tokens(&rule.window) + self.rounding(rule);
-        (cools || unarmed) && rule.room_tokens.is_none_or(|room| most <= room)
-    }
-
     /// By how much an estimate that was added up message by message may be lower than that of the whole view, which decides.
     fn rounding(&self, rule: &Rule) -> i64 {
-        if self.usage_tokens.is_some() { 0 } else { self.view_count * rule.rounding_tokens }
-    }
-
-    /// Whether automatic reductions wait because somebody took one back.
-    pub(crate) fn held_by_undo(&self) -> bool {
-        self.hold_turns > 0 && !self.hold_breaker
-    }
-
-    /// Whether another automatic summary could do better than the last one that failed: the view must have grown by a
-    /// twentieth of the window, and by a tenth while the breaker holds, which user messages end too.
-    pub(crate) fn may_summarize(&self, window: &ModelWindow) -> bool {
-        let Some(failed) = self.failed_tokens else { return true };
-        let step = (window.context / limits::RETRY_GROWTH_PARTS).max(1);
-        let steps = if self.hold_breaker { 2 } else { 1 };
-        self.view_tokens >= failed + steps * step
+        self.view_count * rule.rounding_tokens
     }
 
     /// Sets the due mark for a reply which tells that its view was too large.
@@ -537,7 +518,6 @@ impl Head {
     /// Sets the due mark for whoever changed the picture: the scheduler measures it anew.
     pub(crate) fn look_again(&mut self, at: Revision) {
         self.due_revision = Some(at);
-        self.quiet_tokens = None;
     }
 
     /// How large the context is.
@@ -548,6 +528,17 @@ impl Head {
             pending: Pending { is_due: self.due_revision.is_some(), compaction: self.live_job },
         }
     }
+}
+
+/// The guards of the newest decision, from a session's row.
+pub(crate) fn guards(row: &SqliteRow) -> Result<Guards> {
+    Ok(Guards {
+        failure_count: row.try_get("failures")?,
+        hold_turns: row.try_get("hold_turns")?,
+        breaker_open: row.try_get("hold_breaker")?,
+        cool_until: row.try_get::<Option<i64>, _>("cool_until")?.map(Timestamp),
+        overhead_tokens: row.try_get("overhead_tokens")?,
+    })
 }
 
 /// What a mutation answers.

@@ -1,12 +1,11 @@
 //! Reductions as jobs: asked for, claimed, kept alive, ended. A result is committed together with its job's end.
 
 use super::append::answered;
-use super::breaker::{Breaker, no_progress, stops};
 use super::chain::Digest;
 use super::claims::{Claim, holds};
 use super::codec::{self, Number as _};
 use super::error::{Error, Kind, Result};
-use super::head::{Pending, Receipt, RoutineTotals, SessionKey, reading};
+use super::head::{Pending, Receipt, RoutineTotals, RunningTotals, SessionKey};
 use super::lineage::Reader;
 use super::tally;
 use super::tx::{Caller, Tx};
@@ -18,9 +17,9 @@ use crate::model::compaction::{
 };
 use crate::model::event::EventBody;
 use crate::model::ids::{CompactionId, SessionId};
-use crate::model::session::SessionState;
+use crate::model::session::{Guards, SessionState};
 use crate::model::time::Timestamp;
-use crate::model::usage::{ModelWindow, Reading};
+use crate::model::usage::ModelWindow;
 use sqlx::sqlite::SqliteRow;
 use sqlx::{Row as _, SqliteConnection};
 
@@ -81,8 +80,6 @@ pub(crate) enum End {
     Dead(Failure),
     /// There was nothing to do after all.
     Nothing(Failure),
-    /// So many tokens that no reduction takes away fill the window: no rung that is due below them asks again.
-    Overhead(Failure, i64),
 }
 
 /// Ends a job without effect.
@@ -90,51 +87,23 @@ pub(crate) enum End {
 pub(crate) struct EndJob {
     pub(crate) claim: Claim,
     pub(crate) end: End,
-    pub(crate) breaker: Breaker,
 }
 
-/// What the scheduler found when it looked at a due session.
+/// A decision about a session, and what was measured for it.
 #[derive(Debug, Clone, Copy)]
 pub struct Evaluation {
-    /// The revision it looked at.
+    /// The revision that was decided about.
     pub at: Revision,
-    /// The session's running total there.
-    pub appended_tokens: i64,
+    /// The session's running totals there.
+    pub totals: RunningTotals,
     /// Tokens of the view, by the policy's estimate.
     pub view_tokens: i64,
+    /// Context usage there; none where no usage is valid.
+    pub usage_tokens: Option<i64>,
     /// What of the view the routine could act on.
     pub routine: RoutineTotals,
-    /// Below this many tokens the rungs that are reached have nothing to do; none when something was asked for.
-    pub quiet_tokens: Option<i64>,
-    /// Whether nothing was asked for because automatic triggers hold.
-    pub held: bool,
-}
-
-/// A session that is due, with what the scheduler needs to judge it.
-#[derive(Debug, Clone)]
-pub struct DueSession {
-    /// The session.
-    pub session: SessionKey,
-    /// Its newest revision.
-    pub revision: Revision,
-    /// Its running total there.
-    pub appended_tokens: i64,
-    /// Trusted usage plus what came after it, if any usage is trusted.
-    pub usage_tokens: Option<i64>,
-    /// Whether automatic triggers hold.
-    pub held: bool,
-    /// Until then no rung of the ladder asks again, as long as the view fits.
-    pub cool_until: Option<Timestamp>,
-    /// What no reduction takes away, once it was found to fill the window.
-    pub overhead_tokens: Option<i64>,
-    /// How large the context was before the newest reduction that trusted usage measured.
-    pub reduced: Option<Reading>,
-    /// What the view weighed right after the newest reduction that a rung asked for.
-    pub rest_tokens: Option<i64>,
-    /// The newest reduction, edit, rewind or undo: usage of a view from before says nothing of the view now.
-    pub reduction_revision: Revision,
-    /// The window it is judged by; none where the one that is stored cannot be read, which holds up no other session.
-    pub window: Option<ModelWindow>,
+    /// What held automatic compactions back.
+    pub guards: Guards,
 }
 
 macro_rules! select_job {
@@ -159,19 +128,27 @@ const READY: &str = "select id, session_id, run_at from job where state = 1 and 
      order by run_at, id limit $2";
 const NEXT_RUN: &str = "select min(run_at) from job where state = 1 and queued = 0";
 const RUNNING: &str = "select id, session_id, lease_until from job where state = 2 order by lease_until";
-const DUE: &str = "select id, revision, appended_tokens, usage_tokens, usage_at, \
-     hold_turns > 0 and hold_breaker = 0, window, cool_until, overhead_tokens, \
-     reduced_usage_tokens, reduced_view_tokens, rest_tokens, reduction_revision from session \
-     where due_revision is not null order by due_time, id limit $1";
+const DUE: &str = "select id from session where due_revision is not null order by due_time, id limit $1";
+const GUARD: &str = "select guard_revision, undo_revision from session where id = $1";
+// What was cancelled or superseded is of no account to guards.
+const ENDED: &str = select_job!("where j.session_id = $1 and j.state in (3, 4, 7) order by j.id desc limit $2");
 const NEXT_IDLE: &str = "select idle_until from session where idle_until is not null order by idle_until limit 1";
+const NEXT_COOL: &str = "select cool_until from session where cool_until is not null order by cool_until limit 1";
 const IDLE: &str =
     "select id from session where idle_until is not null and idle_until <= $1 order by idle_until limit $2";
-const FORGET_IDLE: &str = "update session set idle_until = null where id = $1";
-const PENDING: &str = "select s.due_revision is not null, j.public_id, s.revision from session s \
+const COOL: &str =
+    "select id from session where cool_until is not null and cool_until <= $1 order by cool_until limit $2";
+const FORGET_IDLE: &str = "update session set idle_until = null, cool_until = null where id = $1";
+const PENDING: &str = "select s.due_revision is not null, j.public_id, s.revision, s.appended_tokens, \
+     s.output_tokens, s.routine_count, s.view_count from session s \
      left join job j on j.session_id = s.id and j.state in (1, 2) and j.queued = 0 where s.id = $1";
 const COUNTS: &str = "select (select count(*) from job where state = 1 and queued = 0) \
      + (select count(*) from job where state = 1 and queued = 1), \
      (select count(*) from job where state = 2)";
+const IS_IDLE: &str = "select not exists (select 1 from session where due_revision is not null) \
+     and not exists (select 1 from job where state = 1 and queued = 0) \
+     and not exists (select 1 from job where state = 1 and queued = 1) \
+     and not exists (select 1 from job where state = 2)";
 const INSERT: &str = "insert into job (public_id, session_id, kind, trigger, state, queued, instructions, actor, \
      tokens_at_request, window, attempt, lease_epoch, run_at, create_time, asked_revision, level, notice, proposed, \
      head_start, tail_start) values ($1, $2, $3, $4, 1, $5, $6, $7, $8, $9, 0, 0, $10, $11, $12, $13, $14, $15, $16, $17)";
@@ -203,11 +180,16 @@ pub(crate) const STATEMENTS: &[&str] = &[
     NEXT_RUN,
     RUNNING,
     DUE,
+    GUARD,
+    ENDED,
     NEXT_IDLE,
+    NEXT_COOL,
     IDLE,
+    COOL,
     FORGET_IDLE,
     PENDING,
     COUNTS,
+    IS_IDLE,
     INSERT,
     HASTEN,
     END_REST,
@@ -328,41 +310,51 @@ pub(crate) async fn running(reader: &mut Reader<'_>) -> Result<Vec<(i64, Timesta
 }
 
 /// Sessions whose due mark is set, oldest first.
-pub(crate) async fn due(reader: &mut Reader<'_>, limit: i64) -> Result<Vec<DueSession>> {
+pub(crate) async fn due(reader: &mut Reader<'_>, limit: i64) -> Result<Vec<SessionKey>> {
     let rows = reader.all(sqlx::query(DUE).bind(limit)).await?;
-    rows.iter()
-        .map(|row| {
-            let (appended, usage_at): (i64, i64) = (row.try_get(2)?, row.try_get(4)?);
-            let usage: Option<i64> = row.try_get(3)?;
-            Ok(DueSession {
-                session: SessionKey(row.try_get(0)?),
-                revision: row.try_get(1)?,
-                appended_tokens: appended,
-                usage_tokens: usage.map(|usage| usage + (appended - usage_at).max(0)),
-                held: row.try_get(5)?,
-                window: codec::decode_window(row.try_get(6)?).ok(),
-                cool_until: row.try_get::<Option<i64>, _>(7)?.map(Timestamp),
-                overhead_tokens: row.try_get(8)?,
-                reduced: reading(row.try_get(9)?, row.try_get(10)?),
-                rest_tokens: row.try_get(11)?,
-                reduction_revision: row.try_get(12)?,
-            })
-        })
-        .collect()
+    rows.iter().map(|row| Ok(SessionKey(row.try_get(0)?))).collect()
 }
 
-/// When the first session will have been idle for as long as its routine waits.
+/// What guards follow from beside a session's view, read in one snapshot.
+#[derive(Debug, Clone, Default)]
+pub struct GuardRows {
+    /// The newest compactions that ended and were told of, newest first.
+    pub ended: Vec<Compaction>,
+    /// The newest change of history, policy or window that was not a compaction.
+    pub guard_revision: Revision,
+    /// The newest undo, while what it took back is not redone.
+    pub undo_revision: Option<Revision>,
+}
+
+/// What guards of a session follow from.
+pub(crate) async fn guard_rows(reader: &mut Reader<'_>, key: i64) -> Result<GuardRows> {
+    let session = reader.one(sqlx::query(GUARD).bind(key)).await?;
+    let session = session.ok_or_else(|| Error::not_found(Kind::Session, key))?;
+    let rows = reader.all(sqlx::query(ENDED).bind(key).bind(limits::GUARD_COMPACTIONS)).await?;
+    let ended = rows.iter().map(|row| from_row(row).map(|job| job.compaction)).collect::<Result<_>>()?;
+    Ok(GuardRows { ended, guard_revision: session.try_get(0)?, undo_revision: session.try_get(1)? })
+}
+
+/// When the first session will have been idle for as long as its routine waits, or the first cooldown ends.
 pub(crate) async fn next_idle(reader: &mut Reader<'_>) -> Result<Option<Timestamp>> {
-    let row = reader.one(sqlx::query(NEXT_IDLE)).await?;
-    row.map(|row| Ok(Timestamp(row.try_get(0)?))).transpose()
+    let mut next = Vec::new();
+    for query in [NEXT_IDLE, NEXT_COOL] {
+        let row = reader.one(sqlx::query(query)).await?;
+        next.extend(row.map(|row| row.try_get(0).map(Timestamp)).transpose()?);
+    }
+    Ok(next.into_iter().min())
 }
 
-/// Sets the due mark of sessions that have been idle for as long as their routine waits, those of longest first.
+/// Sets the due mark of sessions that have been idle for as long as their routine waits, or whose cooldown is over, those
+/// of longest first.
 pub(crate) async fn wake_idle(tx: &mut Tx<'_>) -> Result<()> {
     tx.flush().await?;
     let now = tx.now;
-    let query = sqlx::query_scalar(IDLE).bind(now.0).bind(limits::IDLE_SESSIONS_MAX);
-    let keys: Vec<i64> = query.fetch_all(&mut *tx.conn).await?;
+    let mut keys = Vec::new();
+    for query in [IDLE, COOL] {
+        let query = sqlx::query_scalar::<_, i64>(query).bind(now.0).bind(limits::IDLE_SESSIONS_MAX);
+        keys.extend(query.fetch_all(&mut *tx.conn).await?);
+    }
     for key in keys {
         match tx.head(key).await {
             Ok(head) => head.rested(now),
@@ -383,13 +375,16 @@ pub(crate) async fn live(reader: &mut Reader<'_>, key: i64) -> Result<Option<Com
     row.map(|row| from_row(&row).map(|job| job.compaction.id)).transpose()
 }
 
-/// What may still change a session's view without anybody's doing, and the session's newest revision.
-pub(crate) async fn pending(reader: &mut Reader<'_>, key: i64) -> Result<(Pending, Revision)> {
+/// What may still change a session's view without anybody's doing, the session's newest revision, and its running totals.
+pub(crate) async fn pending(reader: &mut Reader<'_>, key: i64) -> Result<(Pending, Revision, RunningTotals)> {
     let row = reader.one(sqlx::query(PENDING).bind(key)).await?;
     let row = row.ok_or_else(|| Error::not_found(Kind::Session, key))?;
     let compaction: Option<Vec<u8>> = row.try_get(1)?;
     let compaction = compaction.map(|id| codec::uuid(&id).map(CompactionId)).transpose()?;
-    Ok((Pending { is_due: row.try_get(0)?, compaction }, row.try_get(2)?))
+    let counted =
+        RoutineTotals { output_tokens: row.try_get(4)?, routine_count: row.try_get(5)?, view_count: row.try_get(6)? };
+    let totals = RunningTotals { appended_tokens: row.try_get(3)?, counted };
+    Ok((Pending { is_due: row.try_get(0)?, compaction }, row.try_get(2)?, totals))
 }
 
 /// The job of a session that waits or runs, for whoever is about to change the session. It looks at the row of the head,
@@ -406,6 +401,12 @@ pub(super) async fn live_row(tx: &mut Tx<'_>, key: i64) -> Result<Option<JobRow>
 pub(crate) async fn counts(reader: &mut Reader<'_>) -> Result<(i64, i64)> {
     let row = reader.one(sqlx::query(COUNTS)).await?;
     row.map_or(Ok((0, 0)), |row| Ok((row.try_get(0)?, row.try_get(1)?)))
+}
+
+/// True where no session waits for a decision, and no job waits or runs.
+pub(crate) async fn is_idle(reader: &mut Reader<'_>) -> Result<bool> {
+    let row = reader.one(sqlx::query(IS_IDLE)).await?;
+    row.map_or(Ok(true), |row| Ok(row.try_get(0)?))
 }
 
 /// Whether a job does what another request asks for. What a provider refused loses its media too, which nothing else
@@ -430,7 +431,6 @@ impl Enqueue {
             return Ok(Some(Enqueued { compaction: CompactionId(id), joined: receipt.existed_count > 0 }));
         }
         let head = tx.loaded(key)?;
-        let climbs = self.request.kind != CompactionKind::Prune;
         let free = head.live_job.is_none() && head.state == SessionState::Active;
         match self.condition {
             Condition::Possible(true) => head.writable()?,
@@ -438,10 +438,7 @@ impl Enqueue {
                 head.writable()?;
                 return Err(Error::NothingToCompact);
             }
-            Condition::Due { .. } if climbs && !head.may_summarize(&self.window) => return Ok(None),
-            Condition::Due { at }
-                if !free || head.due_revision.is_none() || head.reduction_revision > at || head.held_by_undo() =>
-            {
+            Condition::Due { at } if !free || head.due_revision.is_none() || head.reduction_revision > at => {
                 return Ok(None);
             }
             Condition::Due { .. } => {}
@@ -594,16 +591,6 @@ impl EndJob {
         let caller = Caller::default();
         let compaction = self.claim.compaction;
         let revision = tx.next_revision(key)?;
-        let stopped = match &self.end {
-            End::Failed(_) | End::Dead(_) => stops(tx, key, self.breaker)?,
-            End::Retry(..) | End::Nothing(_) | End::Overhead(..) => None,
-        };
-        // Whoever reads why this one failed learns why no other follows.
-        let told = |failure: Failure| match &stopped {
-            Some(stopped) => Failure { message: format!("{}; {}", failure.message, stopped.message), ..failure },
-            None => failure,
-        };
-        let mut overhead = None;
         let (state, failure, body) = match self.end {
             End::Retry(failure, run_at, loss) => {
                 let window = &self.claim.window;
@@ -625,23 +612,16 @@ impl EndJob {
                 return Ok(());
             }
             End::Failed(failure) => {
-                let failure = told(failure);
                 let body = EventBody::CompactionFailed { compaction, failure: failure.clone() };
                 (CompactionState::Failed, failure, body)
             }
             End::Dead(failure) => {
-                let failure = told(failure);
                 let body = EventBody::CompactionFailed { compaction, failure: failure.clone() };
                 (CompactionState::Dead, failure, body)
             }
             End::Nothing(failure) => {
                 let body = EventBody::CompactionCancelled { compaction, failure: failure.clone() };
                 (CompactionState::Cancelled, failure, body)
-            }
-            End::Overhead(failure, tokens) => {
-                overhead = Some(tokens);
-                let body = EventBody::CompactionFailed { compaction, failure: failure.clone() };
-                (CompactionState::Failed, failure, body)
             }
         };
         let end = Finish {
@@ -653,13 +633,13 @@ impl EndJob {
             failure: Some(&failure),
         };
         finish(tx, key, end).await?;
-        if overhead.is_some() {
-            tx.loaded(key)?.overhead_tokens = overhead;
-        } else if state != CompactionState::Cancelled {
-            no_progress(tx, key, self.breaker)?;
+        let at = tx.event(key, &caller, &body, &Digest::default())?;
+        let head = tx.loaded(key)?;
+        head.ended();
+        // Guards follow from what failed: they are decided about anew.
+        if state != CompactionState::Cancelled && head.live_job.is_none() {
+            head.due_revision.get_or_insert(at);
         }
-        tx.event(key, &caller, &body, &Digest::default())?;
-        tx.loaded(key)?.ended();
         tx.end_mutation(key, &caller, Receipt::default())?;
         Ok(())
     }
@@ -679,19 +659,24 @@ pub(crate) async fn undone(tx: &mut Tx<'_>, key: i64, id: CompactionId, at: Opti
     Ok(())
 }
 
-/// Clears the due mark of a session that was looked at, and takes over what was measured.
+/// Clears the due mark of a session that was decided, and takes over what was measured and what held it back.
 pub(crate) async fn evaluated(tx: &mut Tx<'_>, key: SessionKey, found: Evaluation) -> Result<()> {
     let head = tx.head(key.0).await?;
-    let since = (head.appended_tokens - found.appended_tokens).max(0);
+    let since = (head.appended_tokens - found.totals.appended_tokens).max(0);
     if head.reduction_revision <= found.at {
         head.view_tokens = found.view_tokens + since;
-        head.measured(found.routine, RoutineTotals::default(), true);
-        // Usage that was reported since may be less than what was looked at: then that says nothing about it.
-        head.quiet_tokens = found.quiet_tokens.filter(|_| head.revision == found.at);
+        let came = head.counted().since(found.totals.counted);
+        head.measured(found.routine, came, true);
+        if head.revision == found.at {
+            (head.usage_tokens, head.usage_at) = (found.usage_tokens, found.totals.appended_tokens);
+        }
     }
-    // What ended the hold meanwhile may also be what makes it due: then the scheduler looks once more.
-    let released = found.held && !head.held_by_undo();
-    if head.due_revision.is_some_and(|due| due <= found.at) && !released {
+    head.guards = found.guards;
+    // A guard that was not known when something was written behind the decision may have been ended by it.
+    if found.guards.hold() && head.revision > found.at && head.due_revision.is_some() {
+        head.due_revision = Some(head.revision);
+    }
+    if head.due_revision.is_some_and(|due| due <= found.at) {
         head.due_revision = None;
         // Nothing could be asked for beside what is live.
         head.missed |= head.live_job.is_some();

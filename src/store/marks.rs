@@ -181,9 +181,7 @@ impl Rewrite {
 /// After a rewrite that changes the view: usage is stale, and the scheduler measures anew.
 pub(super) fn changed(tx: &mut Tx<'_>, key: i64, at: Revision) -> Result<()> {
     let head = tx.loaded(key)?;
-    head.reduce(at);
-    head.forget_overhead();
-    head.look_again(at);
+    head.changed(at);
     Ok(())
 }
 

@@ -4,7 +4,6 @@
 
 mod ahead;
 mod append;
-mod breaker;
 mod by_hand;
 mod calls;
 mod chain;
@@ -43,16 +42,15 @@ mod windows;
 mod writer;
 
 pub use append::{Seal, Weigh, Weighed, Weight};
-pub use breaker::Breaker;
 pub use claims::{Claim, Planned};
 pub use counts::Counted;
 pub use drafts::{DraftReceipt, DraftWordsToAdd};
 pub use error::{Error, Kind, Result};
 pub use events::{EventFilter, EventPage, Looked, Moment, PagedEvent, SessionMoment};
 pub use files::paths;
-pub use head::{ContextUsage, Pending, Receipt, RoutineTotals, Rule, SessionKey, UsageReading};
+pub use head::{ContextUsage, Pending, Receipt, RoutineTotals, Rule, RunningTotals, SessionKey, UsageReading};
 pub use health::{Checkpoints, WriteState};
-pub use jobs::{Condition, DueSession, Enqueued, Evaluation, Loss};
+pub use jobs::{Condition, Enqueued, Evaluation, GuardRows, Loss};
 pub use marks::BranchSummary;
 pub use messages::{PageOf, VIEW_BYTES, weigh_body, weigh_bytes};
 pub use open::{Durability, Options};
@@ -633,8 +631,12 @@ pub struct SuppliedSummary {
     pub boundary_is_safe: bool,
     /// The last revision that stood before the summary.
     pub until: Revision,
-    /// What the view weighs with the summary in force, and when that was measured.
-    pub evaluation: Evaluation,
-    /// What it weighed before.
+    /// The revision at which the view was measured.
+    pub measured_at: Revision,
+    /// Tokens of the view before, by the policy's estimate.
     pub tokens_before: i64,
+    /// Tokens of the view after, by the same estimate.
+    pub tokens_after: i64,
+    /// What of that view the routine could act on.
+    pub routine: RoutineTotals,
 }

@@ -58,25 +58,18 @@ impl Store {
 
     /// Puts a job back for another attempt, at this time.
     pub async fn retry_job(&self, claim: Claim, failure: Failure, at: Timestamp, loss: Loss) -> Result<()> {
-        // Nothing ends, so nothing is counted towards a breaker.
-        let breaker = Breaker { failures_max: i64::MAX, hold_turns: 0 };
-        self.done(Command::End(jobs::EndJob { claim, end: jobs::End::Retry(failure, at, loss), breaker })).await
+        self.done(Command::End(jobs::EndJob { claim, end: jobs::End::Retry(failure, at, loss) })).await
     }
 
     /// Ends a job that no other attempt would help; `dead` when it was tried as often as is allowed.
-    pub async fn fail_job(&self, claim: Claim, failure: Failure, dead: bool, breaker: Breaker) -> Result<()> {
+    pub async fn fail_job(&self, claim: Claim, failure: Failure, dead: bool) -> Result<()> {
         let end = if dead { jobs::End::Dead(failure) } else { jobs::End::Failed(failure) };
-        self.done(Command::End(jobs::EndJob { claim, end, breaker })).await
+        self.done(Command::End(jobs::EndJob { claim, end })).await
     }
 
     /// Ends a job that had nothing to do after all.
-    pub async fn nothing_to_do(&self, claim: Claim, failure: Failure, breaker: Breaker) -> Result<()> {
-        self.done(Command::End(jobs::EndJob { claim, end: jobs::End::Nothing(failure), breaker })).await
-    }
-
-    /// Ends a job that cannot help, since so many tokens that no reduction takes away fill the window.
-    pub async fn overhead_found(&self, claim: Claim, failure: Failure, tokens: i64, breaker: Breaker) -> Result<()> {
-        self.done(Command::End(jobs::EndJob { claim, end: jobs::End::Overhead(failure, tokens), breaker })).await
+    pub async fn nothing_to_do(&self, claim: Claim, failure: Failure) -> Result<()> {
+        self.done(Command::End(jobs::EndJob { claim, end: jobs::End::Nothing(failure) })).await
     }
 
     /// Lets a reduction begin that waits for somebody to agree.
@@ -103,8 +96,10 @@ impl Store {
             summary,
             boundary_is_safe,
             until,
-            evaluation,
+            measured_at,
             tokens_before,
+            tokens_after,
+            routine,
         } = supply;
         let command = reductions::Supply {
             session,
@@ -114,11 +109,16 @@ impl Store {
             boundary_is_safe,
             until,
             tokens_before,
-            tokens_after: evaluation.view_tokens,
-            routine: evaluation.routine,
-            measured_at: evaluation.at,
+            tokens_after,
+            routine,
+            measured_at,
         };
         self.receipt(Command::Supply(Box::new(command))).await
+    }
+
+    /// What guards of a session follow from, beside its view.
+    pub async fn guard_rows(&self, session: SessionKey) -> Result<GuardRows> {
+        self.snapshot(async |reader| jobs::guard_rows(reader, session.0).await).await
     }
 
     /// Clears a session's due mark and takes over what was measured.
@@ -137,7 +137,7 @@ impl Store {
     }
 
     /// Sessions whose due mark is set.
-    pub async fn due_sessions(&self, limit: i64) -> Result<Vec<DueSession>> {
+    pub async fn due_sessions(&self, limit: i64) -> Result<Vec<SessionKey>> {
         self.reading(async |reader| jobs::due(reader, limit).await).await
     }
 
@@ -164,6 +164,12 @@ impl Store {
     /// Jobs that somebody holds, and until when.
     pub async fn running_jobs(&self) -> Result<Vec<(i64, Timestamp)>> {
         self.reading(async |reader| jobs::running(reader).await).await
+    }
+
+    /// True where no session waits for a decision, and no job waits or runs: nothing will happen without anybody's doing,
+    /// for now.
+    pub async fn is_idle(&self) -> Result<bool> {
+        self.reading(async |reader| jobs::is_idle(reader).await).await
     }
 
     /// How many jobs wait, and how many run.

@@ -1,7 +1,6 @@
 //! Reductions on their way into the history: guarded, and committed together with the end of their job.
 
 use super::append::admitted;
-use super::breaker::{Breaker, no_progress, stops};
 use super::chain::{self, Digest};
 use super::claims::{Claim, history_changed, holds, recheck};
 use super::codec;
@@ -15,15 +14,14 @@ use super::tx::{Caller, MessageInput, Tx};
 use crate::clock::fresh_id;
 use crate::model::Revision;
 use crate::model::changes::{self, Changes, Row, SummaryChange};
-use crate::model::compaction::{CompactionKind, CompactionState, Level, Outcome, Trigger};
+use crate::model::compaction::{CompactionKind, CompactionState, Failure, Level, Outcome, Trigger};
 use crate::model::cut::Cut;
 use crate::model::event::EventBody;
 use crate::model::ids::{CompactionId, MessageId, PartId};
 use crate::model::layouts;
 use crate::model::mark::{Mark, MarkBody};
 use crate::model::message::MessageKind;
-use crate::model::time::Timestamp;
-use crate::model::usage::{ModelWindow, Reading};
+use crate::model::usage::ModelWindow;
 use crate::telemetry::failpoint;
 
 /// What a finished reduction puts in force.
@@ -45,12 +43,12 @@ pub struct Commit {
     pub first_changed_index: i64,
     /// Tokens of the view from there on, before.
     pub invalidated_tokens: i64,
-    /// Whether the view is under the threshold that asked for it, if one did.
-    pub progress: bool,
-    /// Until then the ladder rests; none where it does not.
-    pub cool_until: Option<Timestamp>,
-    /// What ends a loop.
-    pub breaker: Breaker,
+    /// Context usage at the base; none where no usage was valid.
+    pub usage_before: Option<i64>,
+    /// Tokens of every request that no view shows, as far as was known at the base.
+    pub overhead_tokens: i64,
+    /// Why automatic compactions stop behind this one; none where they go on.
+    pub stopped: Option<Failure>,
 }
 
 /// A supplied summary: committed at once, without a job that runs.
@@ -144,16 +142,16 @@ impl Commit {
         let history_revision = tx.loaded(key)?.history_revision;
         self.changes.continuation.take_if(|continuation| history_revision > continuation.seen);
         let continues = self.changes.continuation.is_some();
-        let is_progress = self.progress || self.claim.request.kind == CompactionKind::Prune;
-        let stopped = if is_progress { None } else { stops(tx, key, self.breaker)? };
         let duration = (tx.now.0 - self.claim.start_time.0).max(0) / 1_000;
         let mut outcome = Outcome {
             tokens_before: self.tokens_before,
             tokens_after: self.tokens_after,
             first_changed_index: self.first_changed_index,
             invalidated_tokens: self.invalidated_tokens,
+            usage_before: self.usage_before,
+            overhead_tokens: self.overhead_tokens,
             duration_ms: duration,
-            stopped,
+            stopped: self.stopped,
             ..Outcome::default()
         };
         let claim = self.claim.clone();
@@ -181,35 +179,18 @@ impl Commit {
         finish(tx, key, end).await?;
         failpoint::reach("commit.ended");
         let head = tx.loaded(key)?;
-        let rested = head.rest_tokens;
         head.reduce(at);
-        head.rest_tokens = match claim.request.trigger {
-            Trigger::Threshold => Some(outcome.tokens_after),
-            Trigger::Routine => rested.map(|rest| rest.min(outcome.tokens_after)),
-            Trigger::Manual | Trigger::Supplied | Trigger::Overflow => None,
-        };
         let since = (head.appended_tokens - claim.appended_at_base).max(0);
         head.view_tokens = outcome.tokens_after + since;
         let came = head.counted().since(claim.counted_at_base);
         head.measured(self.routine, came, false);
         head.view_count += i64::from(continues);
-        head.cool_until = self.cool_until.or(head.cool_until);
-        if claim.measured {
-            head.reduced = Some(Reading { usage_tokens: claim.context_tokens, view_tokens: self.tokens_before });
-        }
-        match claim.request.trigger {
-            Trigger::Manual | Trigger::Supplied | Trigger::Overflow => head.overhead_tokens = None,
-            Trigger::Threshold | Trigger::Routine => {}
-        }
-        if is_progress {
-            head.failures = 0;
-        } else {
-            no_progress(tx, key, self.breaker)?;
-        }
-        let now = tx.now;
         let head = tx.loaded(key)?;
         head.missed = false;
-        head.judge(&self.rule, now);
+        head.judge(&self.rule);
+        if head.live_job.is_none() {
+            head.due_revision.get_or_insert(at);
+        }
         tx.end_mutation(key, &caller, Receipt::default())?;
         Ok(Committed::Done)
     }
@@ -389,11 +370,9 @@ impl Supply {
             .await?;
         tally::add(tx.conn, done.last_insert_rowid(), (self.tokens_before - self.tokens_after).max(0)).await?;
         let head = tx.loaded(key)?;
-        head.reduce(at);
-        head.forget_overhead();
+        head.changed(at);
         head.view_tokens = self.tokens_after;
         head.measured(self.routine, RoutineTotals::default(), false);
-        head.look_again(at);
         recheck(tx, key, &self.caller, &all_marks).await?;
         tx.end_mutation(key, &self.caller, Receipt { ids: vec![id.0], ..Receipt::default() })
     }

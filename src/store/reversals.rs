@@ -33,9 +33,8 @@ pub(super) async fn undo(tx: &mut Tx<'_>, lineage: &Lineage, caller: &Caller, ma
     if let Some(compaction) = compaction {
         jobs::undone(tx, lineage.key, compaction, Some(at)).await?;
     }
-    // Whoever takes a change back does not want to be overtaken by the next reduction at once.
-    let head = tx.loaded(lineage.key)?;
-    (head.hold_turns, head.hold_breaker) = (1, false);
+    // Whoever takes a change back does not want to be overtaken by the next compaction at once.
+    tx.loaded(lineage.key)?.undo_revision = Some(at);
     Ok(Ids::new())
 }
 
@@ -62,8 +61,8 @@ pub(super) async fn redo(tx: &mut Tx<'_>, lineage: &Lineage, caller: &Caller, ma
     // With nothing left that was taken back, nothing is left to wait for.
     let is_last = layouts::newest_undone(marks, at) == Redo::Nothing;
     let head = tx.loaded(lineage.key)?;
-    if is_last && head.held_by_undo() {
-        head.hold_turns = 0;
+    if is_last {
+        head.undo_revision = None;
     }
     Ok(Ids::new())
 }

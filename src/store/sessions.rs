@@ -6,7 +6,7 @@ use super::chain::{self, Digest};
 use super::claims;
 use super::codec::{self, Number as _};
 use super::error::{Error, Kind, Result};
-use super::head::{Receipt, SessionKey};
+use super::head::{Receipt, SessionKey, guards};
 use super::jobs::give_up_all;
 use super::lineage::{Lineage, Reader};
 use super::marks;
@@ -20,7 +20,7 @@ use crate::model::event::EventBody;
 use crate::model::ids::SessionId;
 use crate::model::layout::Layout;
 use crate::model::mark::Mark;
-use crate::model::session::{Guards, Session, SessionState};
+use crate::model::session::{Session, SessionState};
 use crate::model::time::Timestamp;
 use crate::model::usage::ModelWindow;
 use sqlx::sqlite::SqliteRow;
@@ -94,8 +94,8 @@ pub enum ForkAt {
 const INSERT: &str = "insert into session (public_id, client_id, parent_id, fork_id, fork_revision, create_time, \
      title, state, metadata_json, window, revision, history_revision, reduction_revision, chain_hash, message_count, \
      update_time, view_tokens, appended_tokens, usage_tokens, usage_at, output_tokens, output_checked, due_revision, \
-     failures, hold_turns, hold_breaker, failed_tokens) values ($1, $2, $3, $4, $5, $6, $7, 1, $8, $9, $10, $10, 0, $11, 0, \
-     $6, $12, $12, null, 0, 0, 0, null, 0, 0, 0, null) returning id";
+     failures, hold_turns, hold_breaker) values ($1, $2, $3, $4, $5, $6, $7, 1, $8, $9, $10, $10, 0, $11, 0, \
+     $6, $12, $12, null, 0, 0, 0, null, 0, 0, 0) returning id";
 const INSERT_POLICY_TEXT: &str =
     "insert into policy_text (hash, preset, json) values ($1, $2, $3) on conflict (hash) do nothing";
 const INSERT_POLICY: &str = "insert into policy (session_id, revision, hash) values ($1, $2, $3)";
@@ -331,9 +331,7 @@ impl UpdateSession {
                 head.window = window.clone();
                 // Another window can make a summary due, and what did not help under the old one may help under this:
                 // the scheduler looks. Usage under the old one may be another model's.
-                head.reduce(revision);
-                head.forget_overhead();
-                head.look_again(revision);
+                head.changed(revision);
             }
             let body =
                 EventBody::SessionUpdated { title: self.title, metadata_json: self.metadata_json, window: self.window };
@@ -345,9 +343,7 @@ impl UpdateSession {
             write_policy(tx.conn, &mut digest, key, revision, &policy).await?;
             tx.event(key, caller, &EventBody::PolicyChanged { preset: policy.preset }, &digest)?;
             let head = tx.loaded(key)?;
-            head.reduce(revision);
-            head.forget_overhead();
-            head.look_again(revision);
+            head.changed(revision);
         }
         tx.end_mutation(key, caller, Receipt::default())
     }
@@ -436,8 +432,7 @@ impl ForkSession {
         starts_with(tx, key, caller, None, window)?;
         let head = tx.loaded(key)?;
         // The parent's figures are no measure of the fork's view: the scheduler measures it.
-        head.reduce(revision);
-        head.look_again(revision);
+        head.changed(revision);
         tx.end_mutation(key, caller, Receipt::default())?;
         Ok((SessionKey(key), false))
     }
@@ -557,13 +552,7 @@ fn from_row(row: &SqliteRow) -> Result<(i64, Session)> {
         history_revision: row.try_get("history_revision")?,
         message_count: row.try_get("message_count")?,
         context_tokens: usage.map_or(estimated, |usage| usage + (appended - usage_at).max(0)),
-        guards: Guards {
-            failure_count: row.try_get("failures")?,
-            hold_turns: row.try_get("hold_turns")?,
-            breaker_open: row.try_get("hold_breaker")?,
-            cool_until: row.try_get::<Option<i64>, _>("cool_until")?.map(Timestamp),
-            overhead_tokens: row.try_get("overhead_tokens")?,
-        },
+        guards: guards(row)?,
         create_time: Timestamp(row.try_get("create_time")?),
         update_time: Timestamp(row.try_get("update_time")?),
     };

@@ -2,7 +2,7 @@
 
 use super::error::Result;
 use super::lineage::{self, Lineage, Reader};
-use super::{Pending, PolicyText, SessionKey, Store, jobs, marks, messages, sessions, windows};
+use super::{Pending, PolicyText, RunningTotals, SessionKey, Store, jobs, marks, messages, sessions, windows};
 use crate::limits;
 use crate::model::Revision;
 use crate::model::ids::SessionId;
@@ -39,6 +39,8 @@ pub struct Source {
     pub first_open: Option<Revision>,
     /// Pending changes of the newest view.
     pub pending: Pending,
+    /// The session's running totals, at its newest revision.
+    pub totals: RunningTotals,
     /// The messages of the layout, in its order.
     pub messages: Vec<SourceMessage>,
 }
@@ -81,7 +83,7 @@ impl Store {
     /// The changes behind a source of a session's newest revision. Fails where new messages hold more bytes than these.
     pub async fn news(&self, known: &Source, bytes_max: usize) -> Result<News> {
         let key = known.session.0;
-        let (pending, newest) = self.reading(async |reader| jobs::pending(reader, key).await).await?;
+        let (pending, newest, _) = self.reading(async |reader| jobs::pending(reader, key).await).await?;
         if newest == known.at {
             return Ok(News::Nothing(pending));
         }
@@ -100,6 +102,7 @@ impl Store {
 /// A source without its messages.
 async fn frame(reader: &mut Reader<'_>, lineage: &Lineage, at: Revision) -> Result<Source> {
     let row = reader.one(sqlx::query(FIRST_OPEN).bind(lineage.key)).await?;
+    let (pending, _, totals) = jobs::pending(reader, lineage.key).await?;
     Ok(Source {
         session: lineage.session(),
         id: lineage::public_id(reader.conn, lineage.key).await?,
@@ -109,7 +112,8 @@ async fn frame(reader: &mut Reader<'_>, lineage: &Lineage, at: Revision) -> Resu
         window: windows::window_in(reader, lineage, at).await?,
         changed_revision: marks::changed_revision(reader, lineage, at).await?,
         first_open: row.map(|row| row.try_get(0)).transpose()?.flatten(),
-        pending: jobs::pending(reader, lineage.key).await?.0,
+        pending,
+        totals,
         messages: Vec::new(),
     })
 }

@@ -344,7 +344,8 @@ impl<'a> Tx<'a> {
         let create_time = self.now.0;
         let head = self.loaded(key)?;
         if seal.is_none() {
-            let open = OpenMessage { row, revision, writer, next_position: part_count, tokens, bytes };
+            let open =
+                OpenMessage { row, revision, writer, next_position: part_count, tokens, unread_tokens: 0, bytes };
             head.open.insert(public_id, open);
         }
         if matches!(kind, MessageKind::Normal) {

@@ -79,8 +79,7 @@ impl TaskReply {
     /// The summary, or why it cannot be one. An answer to the request is held against what was asked for, and what the
     /// policy has written around it is taken off; a summary of the client's own is the client's word.
     pub fn summary(&self, expected: &Expected<'_>) -> Result<String, Failure> {
-        let refused =
-            |reason: &str, message: &str| Err(Failure { reason: reason.to_owned(), message: message.to_owned() });
+        let refused = |reason: &str, message: &str| Err(Failure::new(reason, message));
         match self.reason {
             None | Some(FinishReason::Stop) => {}
             Some(FinishReason::Length) => {

@@ -118,7 +118,7 @@ async fn ends(test: &TestApp, session: &str) -> Ends {
             EventBody::CompactionCancelled { .. } => ends.ended += 1,
             EventBody::CompactionFailed { failure, .. } => {
                 ends.ended += 1;
-                ends.stopped += usize::from(failure.message.contains("automatic reductions stop"));
+                ends.stopped += usize::from(failure.message.contains("automatic compactions stop"));
                 ends.failures.push(failure);
             }
             _ => {}
@@ -193,7 +193,7 @@ async fn no_preset_loops_when_no_summary_is_good_enough() {
         if summarizes(&policy) {
             assert!(ends.failures.len() >= bound, "{name}: {:?}", ends.failures);
             let words = &ends.failures[bound - 1].message;
-            assert!(words.contains("automatic reductions stop"), "{name}: {words}");
+            assert!(words.contains("automatic compactions stop"), "{name}: {words}");
             without_end.push(name);
         } else {
             assert!(ends.failures.len() < bound || ends.stopped > 0, "{name}: {:?}", ends.failures);

@@ -41,6 +41,8 @@ async fn compacted(test: &TestApp, count: usize) -> (String, u64) {
     let rows_of_append = test.app.store().rows_read() - before;
     let summary = NewSummary { text: "so far".to_owned(), tail_start: "tail".to_owned(), ..NewSummary::default() };
     test.app.supply_summary(&session, summary, Caller::default()).await.expect("supplied");
+    // The decision loads the session, with all that came before it.
+    test.settled().await;
     append(vec![message; 100]).await;
     (session, rows_of_append)
 }

@@ -229,6 +229,45 @@ async fn pins_that_fill_the_window_are_overhead_too() {
 }
 
 #[tokio::test]
+async fn pins_that_are_estimated_above_the_usage_are_told_of_once() {
+    let test = TestApp::start().await;
+    let session = test.session("opencode@seed", 6_000, 1_000).await;
+    change(&test, &session, policy(r#"{"trigger": {"auto": false}}"#)).await;
+    test.append(&session, &turns(1, 4, 3_000)).await;
+    for name in ["u1", "a1", "u2", "a2", "u3", "a3", "u4", "a4"] {
+        test.app.pin(&session, name, false, Caller::default()).await.expect("pinned");
+    }
+    change(&test, &session, policy(r#"{"trigger": {"auto": true}}"#)).await;
+    // Pins of some 6 000 tokens by the estimate, and 5 200 by the provider's count.
+    let view = test.context(&session).await;
+    assert!(view.estimated_tokens > 5_200, "{}", view.estimated_tokens);
+    for number in 5..=8 {
+        turn(&test, &session, number, 5_200 - test.context(&session).await.estimated_tokens).await;
+    }
+    let told = failures(&test).await;
+    assert_eq!(told.iter().map(|failure| failure.reason.as_str()).collect::<Vec<_>>(), ["FIXED_OVERHEAD"]);
+}
+
+#[tokio::test]
+async fn a_cooldown_ends_by_itself() {
+    let test = TestApp::start().await;
+    let session = test.session("opencode@seed", 60_000, 1_000).await;
+    let json = r#"{"trigger": {"cool_down_seconds": 3600}, "guards": {"rearm_ratio": 0.0},
+        "auto": {"threshold": {"limit": {"tokens": {"tokens": 5000}}}}}"#;
+    change(&test, &session, policy(json)).await;
+    for number in 1..=3 {
+        test.append(&session, &turns(9 * number, 9 * number + 8, 1_150)).await;
+        test.settled().await;
+    }
+    assert_eq!(outcomes(&test).await.len(), 1, "it cools");
+    let end = guards(&test, &session).await.cool_until.expect("a cooldown");
+    let mut watch: Watch = test.watch().await;
+    test.clock.skip_to(end);
+    test.wake.wake();
+    watch.wait_for(EventKind::Compacted).await;
+}
+
+#[tokio::test]
 async fn a_breaker_that_opens_says_why_and_what_goes_on() {
     let test = TestApp::with(ScriptedSummarizer::new([])).await;
     let session = test.session("opencode@seed", 6_000, 1_000).await;
@@ -362,6 +401,7 @@ async fn the_status_counts_how_reductions_fare() {
     assert_eq!((found.overhead_count, found.breaker_count, found.undo_count), (1, 0, 0));
 
     test.app.undo(&done, None, Caller::default()).await.expect("undone");
+    test.settled().await;
     assert_eq!(fare().await.undo_count, 1);
     let summary = NewSummary { text: "brought along".to_owned(), tail_start: "u9".to_owned(), ..NewSummary::default() };
     test.app.supply_summary(&done, summary, Caller::default()).await.expect("supplied");

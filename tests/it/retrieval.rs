@@ -310,14 +310,17 @@ async fn appends_do_not_wait_for_the_index() {
     let clock = Clock::default();
     let (store, writer) = Store::open(options, clock.clone()).await.expect("the store opens");
     tokio::spawn(writer);
-    let workers = scheduler::Options { workers: NonZeroUsize::MIN, ..scheduler::Options::default() };
+    let workers = scheduler::Options {
+        workers: NonZeroUsize::MIN,
+        loaded_bytes: longhand::limits::LOADED_MIB_DEFAULT << 20,
+        ..scheduler::Options::default()
+    };
     let idle = Scheduler::new(store.clone(), clock.clone(), Levels::all(Arc::new(Extractive)), workers);
     let stopping = CancellationToken::new();
     let options = app::Options {
         default_preset: "opencode@seed".to_owned(),
         defaults: Vec::new(),
         vocabularies: Vec::new(),
-        loaded_bytes: longhand::limits::LOADED_MIB_DEFAULT << 20,
         stopping: stopping.clone(),
     };
     let app = Longhand::new(store, idle.handle(), &clock, options);

@@ -69,6 +69,25 @@ async fn a_session_is_cleared_when_it_has_been_idle_for_long_enough() {
 }
 
 #[tokio::test]
+async fn outputs_are_cleared_when_the_turns_that_protected_them_have_passed() {
+    let test = TestApp::start().await;
+    // OpenCode protects the last two turns, and of the outputs before them the newest 40 000 tokens.
+    let session = test.session("opencode@seed", ROOMY, 0).await;
+    let mut turn = "u1 \"read it all\"\n".to_owned();
+    for file in 1..=3 {
+        writeln!(turn, "a1{file} \"looking\" call=c{file}\nt{file} result=c{file}:120000c").expect("it is a string");
+    }
+    test.append(&session, &(turn + "a1 \"I have read it\"")).await;
+    for (number, cleared) in [(2, 0), (3, 2), (4, 2)] {
+        test.append(&session, &format!("u{number} \"and?\"")).await;
+        test.settled().await;
+        test.append(&session, &format!("a{number} \"so it is\"")).await;
+        test.settled().await;
+        assert_eq!(test.number("select count(*) from pruned").await, cleared, "at the end of turn {number}");
+    }
+}
+
+#[tokio::test]
 async fn what_fits_by_cutting_is_cut_as_soon_as_it_does_not_fit() {
     let test = TestApp::start().await;
     let mut watch = test.watch().await;
@@ -132,10 +151,10 @@ async fn what_a_message_weighs_is_worked_out_once_for_each_way_of_counting() {
         ..SessionChange::default()
     };
     test.app.update_session(&session, change, Caller::default()).await.expect("another policy");
-    // Looked at beside a live reduction it would be looked at once more behind it, and the summary would be counted too.
     test.settled().await;
     let wanted = Wanted::of(CompactionKind::Summary);
     test.app.start_compaction(&session, wanted, Caller::default()).await.expect("there is something to compact");
     test.settled().await;
-    assert_eq!((test.number(kept).await, test.number(written).await), (32, 3));
+    // The summary is counted by the decision behind it.
+    assert_eq!((test.number(kept).await, test.number(written).await), (33, 3));
 }

@@ -128,7 +128,7 @@ impl TestApp {
     async fn open_with(directory: Arc<TempDir>, summarizer: Arc<dyn Summarizer>, options: scheduler::Options) -> Self {
         let kept = options.clone();
         let workers = NonZeroUsize::MIN.saturating_add(1);
-        let workers = scheduler::Options { workers, ..options };
+        let workers = scheduler::Options { workers, loaded_bytes: loaded_bytes(), ..options };
         let clock = Clock::default();
         // No test pulls a plug, and syncing would be most of the time that the tests take.
         let options = store::Options { directory: directory.path().to_owned(), durability: Durability::ProcessCrash };
@@ -140,7 +140,6 @@ impl TestApp {
             default_preset: "opencode@seed".to_owned(),
             defaults: Vec::new(),
             vocabularies: Vec::new(),
-            loaded_bytes: loaded_bytes(),
             stopping: stopping.clone(),
         };
         let wake = scheduler.handle();
@@ -157,10 +156,10 @@ impl TestApp {
 
     /// Stops as a daemon does: work in hand is dropped, what the writer was given is written. The folder stays.
     pub(crate) async fn stop(self) -> Arc<TempDir> {
-        let Self { app, directory, stopping, scheduler, writer, .. } = self;
+        let Self { app, wake, directory, stopping, scheduler, writer, .. } = self;
         stopping.cancel();
         soon("the scheduler to stop", scheduler).await.expect("no panic in the scheduler");
-        drop(app);
+        drop((app, wake));
         soon("the writer to end: somebody still holds the store", writer).await.expect("no panic in the writer");
         directory
     }
@@ -179,13 +178,13 @@ impl TestApp {
 
     /// Dies in the middle of whatever it is doing, and starts again on the same files.
     pub(crate) async fn kill(self) -> Self {
-        let Self { app, directory, summarizer, options, stopping, scheduler, writer, .. } = self;
+        let Self { app, wake, directory, summarizer, options, stopping, scheduler, writer, .. } = self;
         writer.abort();
         drop(soon("the writer to die", writer).await);
         // Without a writer nothing that the workers still do can reach the disk.
         stopping.cancel();
         drop(soon("the scheduler to die", scheduler).await);
-        drop(app);
+        drop((app, wake));
         Self::open_with(directory, summarizer, options).await
     }
 
@@ -294,8 +293,7 @@ impl TestApp {
 
     /// Whether the scheduler has nothing left to look at or to do.
     pub(crate) async fn is_settled(&self) -> bool {
-        let store = self.app.store();
-        store.due_sessions(1).await.expect("read").is_empty() && store.job_counts().await.expect("read") == (0, 0)
+        self.app.store().is_idle().await.expect("read")
     }
 
     /// What a check of everything finds.

@@ -22,13 +22,13 @@ const LAYERS: [(&str, &str); 19] = [
     ("bus", "model limits clock config telemetry store"),
     ("loaded", "model policy fold limits config store"),
     ("summarizer", "model policy limits clock config telemetry"),
-    ("scheduler", "model policy limits clock config telemetry store bus loaded summarizer"),
+    ("scheduler", "model policy fold limits clock config telemetry store bus loaded summarizer"),
     ("app", "model policy fold limits clock config telemetry store bus loaded summarizer scheduler"),
     ("interop", "model limits"),
     ("pb", ""),
     ("grpc", "model limits clock config telemetry app pb"),
     ("daemon", "model policy limits clock config telemetry store bus summarizer scheduler app grpc"),
-    ("cli", "model policy limits clock config telemetry summarizer interop pb daemon"),
+    ("cli", "model policy fold limits clock config telemetry summarizer interop pb daemon"),
     ("main", "cli"),
 ];
 

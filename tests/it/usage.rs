@@ -243,3 +243,19 @@ async fn what_an_answer_says_is_of_one_moment_however_much_is_written_meanwhile(
         assert_eq!(figures(&view), figures(&again), "at {}", view.revision);
     }
 }
+
+#[tokio::test]
+async fn a_session_that_is_due_before_its_last_result_is_read_does_not_fall_asleep() {
+    let test = TestApp::start().await;
+    // Due at 183 617 tokens.
+    let session = test.session("pi@0.73", 200_000, 0).await;
+    test.append(&session, &turns(1, 20, 16_000)).await;
+    test.settled().await;
+    test.append(&session, "u21 \"and the log?\"\na21x \"looking\" call=c21").await;
+    let due = test.append(&session, "t21 result=c21:100000c").await;
+    assert!(due.fill.context_tokens > 183_617, "{:?}", due.fill);
+    test.settled().await;
+    test.append(&session, "a21 \"nothing of note\"").await;
+    test.settled().await;
+    assert_eq!(test.number("select count(*) from job where state = 3").await, 1);
+}

@@ -4,10 +4,14 @@
 //! are written by the built-in summarizer, and are refused for the reasons for which the scheduler refuses them. Only
 //! time is simpler: a reduction is in force before the next message comes.
 
+use crate::fold::guards::{self, Guards, Past};
+use crate::fold::{Fold, Rows};
 use crate::limits;
 use crate::model::Revision;
 use crate::model::changes::{self, Row};
-use crate::model::compaction::{CompactionKind, Level};
+use crate::model::compaction::{
+    self as ended, Bounds, Compaction, CompactionKind, CompactionRequest, CompactionState, Failure, Level, Trigger,
+};
 use crate::model::cut::Cuts;
 use crate::model::ids::{CompactionId, MessageId, PartId, SessionId};
 use crate::model::layout::{Layout, Place, Span};
@@ -18,7 +22,6 @@ use crate::model::part::{NewPart, Part};
 use crate::model::time::Timestamp;
 use crate::model::usage::{ModelWindow, Usage};
 use crate::model::view::{Pruned, SourceMessage, View};
-use crate::policy::overhead::{is_filled, overhead};
 use crate::policy::plan::{self, Decision, Scene, SummaryPlan, Work, Written};
 use crate::policy::{Policy, Rung, Step, clear, overflow, tokens};
 use crate::summarizer::{SummaryInput, extract};
@@ -188,27 +191,14 @@ struct Session<'a> {
     /// Outputs that a clearing could still look at, and how many there were when one was last considered.
     output_tokens: i64,
     output_checked: i64,
-    breaker: Breaker,
-    /// Until then the ladder rests, …
-    cool_until: Option<Timestamp>,
-    /// … and until the view has grown beyond what it weighed after the newest reduction that a rung asked for.
-    rest_tokens: Option<i64>,
+    /// The compactions that ended, newest first.
+    ended: Vec<Compaction>,
+    /// The newest compaction, or change that the agent itself made: usage from before it says nothing.
+    changed_revision: Revision,
     firings: Vec<Firing>,
     fill: Vec<Point>,
     /// The first summary that came into force.
     first_summary: Option<SummaryPlan>,
-}
-
-/// What ends a loop, as the store keeps it beside a session.
-#[derive(Default)]
-struct Breaker {
-    failures: u32,
-    /// User messages until the ladder is tried again whatever the growth.
-    hold_turns: u32,
-    /// What the view weighed when a reduction last made no progress.
-    failed_tokens: Option<i64>,
-    /// Below this many tokens the rungs that are reached have nothing to do.
-    quiet_tokens: Option<i64>,
 }
 
 /// A reduction, measured, before it is in force.
@@ -238,9 +228,8 @@ impl<'a> Session<'a> {
             usage_counts: true,
             output_tokens: 0,
             output_checked: 0,
-            breaker: Breaker::default(),
-            cool_until: None,
-            rest_tokens: None,
+            ended: Vec::new(),
+            changed_revision: 0,
             firings: Vec::new(),
             fill: Vec::new(),
             first_summary: None,
@@ -309,7 +298,11 @@ impl<'a> Session<'a> {
                 self.append(message);
                 self.reduce();
             }
-            Happening::Compaction => self.usage_counts = false,
+            Happening::Compaction => {
+                self.usage_counts = false;
+                // Behind the first revision, at which a session may still be as it was made.
+                self.changed_revision = self.revision.max(2);
+            }
         }
     }
 
@@ -325,9 +318,6 @@ impl<'a> Session<'a> {
         self.usage_tokens = self.usage_tokens.map(|tokens| tokens.saturating_add(own));
         self.output_tokens += plan::output_tokens(self.policy, std::slice::from_ref(&source));
         self.sources.push(source);
-        if new.role == Role::User {
-            self.breaker.user_spoke();
-        }
         if let Some(usage) = new.finish.as_ref().and_then(|finish| finish.usage) {
             self.take_usage(&usage);
         }
@@ -355,38 +345,28 @@ impl<'a> Session<'a> {
 
     /// One reduction; whether there was one.
     fn reduce_once(&mut self) -> bool {
-        let climbs = overflow::due_at(self.policy, self.window).is_some_and(|due| self.context_tokens() >= due)
-            && self.breaker.may_climb(self.context_tokens(), self.view_tokens, self.window);
-        if !climbs && !self.routine_may_pay() {
+        let reached = overflow::due_at(self.policy, self.window).is_some_and(|due| self.context_tokens() >= due);
+        if !reached && !self.routine_may_pay() {
             return false;
         }
         self.output_checked = self.output_tokens;
+        let Self { policy, window, changed_revision, .. } = *self;
+        let fold = Fold::new(Rows { policy, messages: &self.sources, changed_revision }, None);
         // From here on the view is measured whole, as the scheduler does.
-        self.view_tokens = plan::view(self.policy, &self.sources).estimated_tokens;
-        let context_tokens = self.context_tokens();
-        let exceeds = overflow::room(self.window).is_some_and(|room| context_tokens > room);
-        let cools = self.cool_until.is_some_and(|until| self.now < until);
-        let rearm_tokens = overflow::rearm_tokens(self.policy, self.window);
-        let unarmed = self.rest_tokens.is_some_and(|rest| self.view_tokens < rest + rearm_tokens);
-        let rests = (cools || unarmed) && !exceeds;
-        // The daemon tells of what fills the window, once, and leaves it alone.
-        let found = overhead(self.scene(), None, None).tokens();
-        let helps = |level| !is_filled(self.policy, self.window, level, Some(found));
-        match plan::decide(self.scene(), context_tokens, |level| climbs && !rests && helps(level)) {
-            Some(Decision::Climb(level)) => self.climb(level, context_tokens),
-            decision => {
-                if climbs && !rests {
-                    self.breaker.quiet_tokens = Some(plan::quiet_until(self.policy, self.window, context_tokens));
-                }
-                let draft = decision.and_then(|decision| {
-                    let cuts = plan::decided(self.scene(), decision, context_tokens).cuts;
-                    self.draft(cuts, None)
-                });
-                draft.is_some_and(|draft| {
-                    self.commit(draft, None, context_tokens);
+        self.view_tokens = fold.view.estimated_tokens;
+        let context_tokens = fold.context_tokens(window);
+        let past = Past { ended: &self.ended, changed_revision: 0, undo_revision: None };
+        let guards = Guards::new(self.scene(), &fold, past);
+        match guards::decide(self.scene(), &fold, &guards) {
+            Some(Decision::Climb(level)) => self.climb(level, context_tokens, &guards),
+            Some(decision) => {
+                let cuts = plan::decided(self.scene(), decision, context_tokens).cuts;
+                self.draft(cuts, None).is_some_and(|draft| {
+                    self.commit(draft, None, context_tokens, &guards);
                     true
                 })
             }
+            None => false,
         }
     }
 
@@ -405,9 +385,14 @@ impl<'a> Session<'a> {
 
     /// Takes a rung's steps, with a smaller and smaller tail where a summary would free too little; whether anything
     /// came into force.
-    fn climb(&mut self, level: Level, context_tokens: i64) -> bool {
+    fn climb(&mut self, level: Level, context_tokens: i64, guards: &Guards) -> bool {
         let policy = self.policy;
         let Some(rung) = policy.rung(level) else { return false };
+        let kind = plan::kind(&rung.steps);
+        if let Some(why) = guards::overhead_failure(rung, self.window, guards) {
+            self.end(Some(level), kind, Err(why));
+            return false;
+        }
         let tokens = context_tokens.max(self.view_tokens);
         let mut refused = None;
         let mut stand_in = None;
@@ -415,7 +400,7 @@ impl<'a> Session<'a> {
             let work = plan::climb(self.scene(), &narrowed, tokens);
             let is_summary = work.summary.is_some();
             if let Some(draft) = self.propose(&work) {
-                self.commit(draft, Some((level, rung)), context_tokens);
+                self.commit(draft, Some((level, rung)), context_tokens, guards);
                 return true;
             }
             if is_summary {
@@ -424,14 +409,14 @@ impl<'a> Session<'a> {
             }
         }
         if let Some(draft) = stand_in {
-            self.commit(draft, Some((level, rung)), context_tokens);
+            self.commit(draft, Some((level, rung)), context_tokens, guards);
             return true;
         }
-        self.breaker.no_progress(policy, self.view_tokens);
+        self.end(Some(level), kind, Err(Failure::new("NO_GAIN", "")));
         self.firings.push(Firing {
             message: self.count,
             level: Some(level),
-            kind: refused.unwrap_or(plan::kind(&rung.steps)),
+            kind: refused.unwrap_or(kind),
             refused: true,
             context_tokens,
             before_tokens: self.view_tokens,
@@ -489,7 +474,7 @@ impl<'a> Session<'a> {
     }
 
     /// Puts a reduction in force, and notes what it did.
-    fn commit(&mut self, draft: Draft, rung: Option<(Level, &Rung)>, context_tokens: i64) {
+    fn commit(&mut self, draft: Draft, rung: Option<(Level, &Rung)>, context_tokens: i64, guards: &Guards) {
         let Draft { cuts, summary, before, after } = draft;
         let same = usize::try_from(plan::first_changed(&before, &after)).unwrap_or(usize::MAX);
         let changed = after.messages.get(same..).unwrap_or_default();
@@ -517,24 +502,56 @@ impl<'a> Session<'a> {
         (self.usage_tokens, self.usage_counts) = (None, false);
         self.output_tokens = plan::output_tokens(self.policy, &self.sources);
         self.output_checked = self.output_tokens;
-        self.breaker.reduced();
-        if rung.is_none() {
-            self.rest_tokens = self.rest_tokens.map(|rest| rest.min(self.view_tokens));
-        }
-        if let Some((_, rung)) = rung {
-            self.rest_tokens = Some(self.view_tokens);
-            let seconds = i64::from(self.policy.trigger.cool_down_seconds);
-            self.cool_until = (seconds > 0).then(|| self.now.plus_millis(seconds * 1_000));
-            let due = rung.threshold.due_at(self.window);
-            let is_due = due.is_some_and(|due| self.context_tokens() >= due);
-            if is_due && plan::kind(&rung.steps) != CompactionKind::Prune {
-                self.breaker.no_progress(self.policy, self.view_tokens);
-            } else {
-                self.breaker.failures = 0;
-            }
-        }
+        self.changed_revision = self.revision;
+        let outcome = ended::Outcome {
+            tokens_before: before.estimated_tokens,
+            tokens_after: after.estimated_tokens,
+            usage_before: guards.usage_tokens,
+            overhead_tokens: guards.overhead.unseen_tokens,
+            ..ended::Outcome::default()
+        };
+        let asked = rung.map_or(&self.policy.routine, |(_, rung)| &rung.steps);
+        self.end(rung.map(|(level, _)| level), plan::kind(asked), Ok(outcome));
         self.firings.push(Firing { kept: shown(&self.sources), ..firing });
         self.note_fill();
+    }
+
+    /// Notes how a compaction ended.
+    fn end(&mut self, level: Option<Level>, kind: CompactionKind, end: Result<ended::Outcome, Failure>) {
+        let trigger = if level.is_some() { Trigger::Threshold } else { Trigger::Routine };
+        let (state, outcome, failure) = match end {
+            Ok(outcome) => (CompactionState::Done, Some(outcome), None),
+            Err(failure) => (CompactionState::Failed, None, Some(failure)),
+        };
+        let request = CompactionRequest {
+            kind,
+            trigger,
+            level,
+            instructions: String::new(),
+            notice: String::new(),
+            bounds: Bounds::default(),
+        };
+        let ended = Compaction {
+            id: CompactionId(self.next_id()),
+            session_id: SessionId(Uuid::nil()),
+            request,
+            state,
+            base_revision: None,
+            tokens_at_request: 0,
+            window_tokens: self.window.context,
+            attempt: 1,
+            outcome,
+            proposed_until: None,
+            failure,
+            end_revision: Some(self.revision),
+            undone_revision: None,
+            requests: Vec::new(),
+            actor: String::new(),
+            create_time: self.now,
+            end_time: Some(self.now),
+        };
+        self.ended.insert(0, ended);
+        self.ended.truncate(usize::try_from(limits::GUARD_COMPACTIONS).unwrap_or(usize::MAX));
     }
 
     /// Writes a reduction into the history: as marks, from which the layout follows.
@@ -589,40 +606,6 @@ impl<'a> Session<'a> {
     fn source(&self, message: &Message, place: Option<Place>) -> SourceMessage {
         let pruned = message.parts.iter().filter_map(|part| self.pruned.get(&part.id).cloned()).collect();
         SourceMessage { message: message.clone().into(), place, pruned, counts: None }
-    }
-}
-
-impl Breaker {
-    /// Whether the ladder may do better than when it last made no progress: the view must have grown, or the user must
-    /// have gone on.
-    fn may_climb(&self, context_tokens: i64, view_tokens: i64, window: &ModelWindow) -> bool {
-        if self.quiet_tokens.is_some_and(|quiet| context_tokens < quiet) {
-            return false;
-        }
-        let Some(failed) = self.failed_tokens else { return true };
-        let step = (window.context / limits::RETRY_GROWTH_PARTS).max(1);
-        let steps = if self.hold_turns > 0 { 2 } else { 1 };
-        view_tokens >= failed.saturating_add(steps * step)
-    }
-
-    fn reduced(&mut self) {
-        (self.failed_tokens, self.quiet_tokens) = (None, None);
-    }
-
-    fn no_progress(&mut self, policy: &Policy, view_tokens: i64) {
-        self.failures += 1;
-        self.failed_tokens = Some(view_tokens);
-        if self.failures >= policy.guards.breaker_failures {
-            self.failures = 0;
-            self.hold_turns = policy.guards.breaker_turns;
-        }
-    }
-
-    fn user_spoke(&mut self) {
-        if self.hold_turns == 1 {
-            self.failed_tokens = None;
-        }
-        self.hold_turns = self.hold_turns.saturating_sub(1);
     }
 }
 

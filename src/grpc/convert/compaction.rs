@@ -182,6 +182,8 @@ pub(super) fn outcome(outcome: Outcome) -> pb::CompactionOutcome {
         supplied: outcome.supplied,
         stopped: outcome.stopped.map(failure),
         invalidated_tokens: outcome.invalidated_tokens,
+        usage_before_tokens: outcome.usage_before,
+        overhead_tokens: outcome.overhead_tokens,
     }
 }
 
@@ -225,7 +227,8 @@ pub(in crate::grpc) fn plan(plan: Plan) -> pb::CompactionPlan {
 
 /// Why it ended without effect.
 pub(super) fn failure(failure: Failure) -> pb::CompactionFailure {
-    pb::CompactionFailure { reason: failure.reason, message: failure.message }
+    let Failure { reason, message, overhead_tokens } = failure;
+    pb::CompactionFailure { reason, message, overhead_tokens }
 }
 
 /// A finished summary that a client brings along.

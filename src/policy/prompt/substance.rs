@@ -137,7 +137,7 @@ struct Parts {
 }
 
 fn failure(reason: &str, message: String) -> Failure {
-    Failure { reason: reason.to_owned(), message }
+    Failure::new(reason, message)
 }
 
 /// The first words of a text, on one line.

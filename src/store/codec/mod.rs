@@ -250,17 +250,21 @@ pub(crate) struct DiskFailure {
     reason: String,
     #[prost(string, tag = "2")]
     message: String,
+    #[prost(int64, optional, tag = "3")]
+    overhead_tokens: Option<i64>,
 }
 
 impl From<&Failure> for DiskFailure {
     fn from(failure: &Failure) -> Self {
-        Self { reason: failure.reason.clone(), message: failure.message.clone() }
+        let Failure { reason, message, overhead_tokens } = failure.clone();
+        Self { reason, message, overhead_tokens }
     }
 }
 
 impl From<DiskFailure> for Failure {
     fn from(failure: DiskFailure) -> Self {
-        Self { reason: failure.reason, message: failure.message }
+        let DiskFailure { reason, message, overhead_tokens } = failure;
+        Self { reason, message, overhead_tokens }
     }
 }
 
@@ -305,6 +309,10 @@ pub(crate) struct DiskOutcome {
     stopped: Option<DiskFailure>,
     #[prost(int64, tag = "15")]
     invalidated_tokens: i64,
+    #[prost(int64, optional, tag = "16")]
+    usage_before: Option<i64>,
+    #[prost(int64, tag = "17")]
+    overhead_tokens: i64,
 }
 
 impl From<&Outcome> for DiskOutcome {
@@ -325,6 +333,8 @@ impl From<&Outcome> for DiskOutcome {
             supplied: outcome.supplied,
             stopped: outcome.stopped.as_ref().map(Into::into),
             invalidated_tokens: outcome.invalidated_tokens,
+            usage_before: outcome.usage_before,
+            overhead_tokens: outcome.overhead_tokens,
         }
     }
 }
@@ -350,6 +360,8 @@ impl TryFrom<DiskOutcome> for Outcome {
             supplied: outcome.supplied,
             stopped: outcome.stopped.map(Into::into),
             invalidated_tokens: outcome.invalidated_tokens,
+            usage_before: outcome.usage_before,
+            overhead_tokens: outcome.overhead_tokens,
         })
     }
 }

@@ -15,7 +15,7 @@ const OTHER: MessageId = MessageId(Uuid::from_u128(5));
 const SESSION: SessionId = SessionId(Uuid::from_u128(6));
 
 fn why() -> Failure {
-    Failure { reason: "TIMEOUT".into(), message: "took too long".into() }
+    Failure { overhead_tokens: Some(16), ..Failure::new("TIMEOUT", "took too long") }
 }
 
 fn did() -> Outcome {
@@ -33,8 +33,10 @@ fn did() -> Outcome {
         usage: Some(Usage { input: 11, ..Usage::default() }),
         duration_ms: 12,
         supplied: true,
-        stopped: Some(Failure { reason: "BREAKER_OPEN".to_owned(), message: "no progress".to_owned() }),
+        stopped: Some(Failure::new("BREAKER_OPEN", "no progress")),
         invalidated_tokens: 13,
+        usage_before: Some(14),
+        overhead_tokens: 15,
     }
 }
 
@@ -53,8 +55,14 @@ fn written_outcome() -> pb::CompactionOutcome {
         usage: Some(pb::Usage { input_tokens: 11, ..pb::Usage::default() }),
         duration_ms: 12,
         supplied: true,
-        stopped: Some(pb::CompactionFailure { reason: "BREAKER_OPEN".to_owned(), message: "no progress".to_owned() }),
+        stopped: Some(pb::CompactionFailure {
+            reason: "BREAKER_OPEN".to_owned(),
+            message: "no progress".to_owned(),
+            ..pb::CompactionFailure::default()
+        }),
         invalidated_tokens: 13,
+        usage_before_tokens: Some(14),
+        overhead_tokens: 15,
     }
 }
 
@@ -179,7 +187,11 @@ fn message_bodies() -> Vec<(EventBody, Body)> {
 
 fn compaction_bodies() -> Vec<(EventBody, Body)> {
     let compaction_id = COMPACTION.to_string();
-    let failure = Some(pb::CompactionFailure { reason: "TIMEOUT".into(), message: "took too long".into() });
+    let failure = Some(pb::CompactionFailure {
+        reason: "TIMEOUT".into(),
+        message: "took too long".into(),
+        overhead_tokens: Some(16),
+    });
     vec![
         (
             EventBody::CompactionStarted {

@@ -47,7 +47,6 @@ impl Policies {
             let (sources, now) = (self.sources.as_slice(), Timestamp(1_800_000_000_000_000));
             let scene = Scene { policy, window, layout: &layout, sources, base, now };
             for tokens in [0, view.estimated_tokens, window.context, i64::MAX / 4] {
-                plan::quiet_until(policy, window, tokens);
                 replay::relief(scene, tokens);
                 let Some(decision) = plan::decide(scene, tokens, |_| true) else { continue };
                 let work = plan::decided(scene, decision, tokens);

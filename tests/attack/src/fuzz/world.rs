@@ -55,8 +55,6 @@ impl World {
             default_preset: "opencode@seed".to_owned(),
             defaults: Vec::new(),
             vocabularies: Vec::new(),
-            // What memory holds is not read, and this is about what is read.
-            loaded_bytes: 0,
             stopping: stopping.clone(),
         };
         let app = Longhand::new(store, scheduler.handle(), &clock, options);
@@ -327,7 +325,7 @@ async fn fill(app: &Longhand) -> Result<()> {
 /// Waits until nothing is due and no job is left.
 async fn wait_for_jobs(app: &Longhand) -> Result<()> {
     let settled = async {
-        while !app.store().due_sessions(1).await?.is_empty() || app.store().job_counts().await? != (0, 0) {
+        while !app.store().is_idle().await? {
             tokio::time::sleep(Duration::from_millis(2)).await;
         }
         Ok::<_, store::Error>(())

@@ -51,8 +51,6 @@ impl Running {
             default_preset: "opencode@seed".to_owned(),
             defaults: Vec::new(),
             vocabularies: Vec::new(),
-            // What memory holds is not read, and this is about what is read.
-            loaded_bytes: 0,
             stopping: stopping.clone(),
         };
         let wake = scheduler.handle();
@@ -84,10 +82,7 @@ impl Running {
     }
 
     async fn is_settled(&self) -> bool {
-        let store = self.app.store();
-        let due = store.due_sessions(1).await;
-        let jobs = store.job_counts().await;
-        due.is_ok_and(|due| due.is_empty()) && jobs.is_ok_and(|counts| counts == (0, 0))
+        self.app.store().is_idle().await.is_ok_and(|is_idle| is_idle)
     }
 
     /// Stops as a daemon does. A panic or a hang is an error; that the scheduler or the writer failed is none.

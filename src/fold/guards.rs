@@ -1,0 +1,304 @@
+//! Guards: what holds automatic compactions back. They follow from the compactions that ended, from what somebody
+//! changed since, and from the view; none is stored.
+
+use super::Fold;
+use crate::model::Revision;
+use crate::model::compaction::{
+    Compaction, CompactionKind, CompactionRequest, CompactionState, Failure, Level, Trigger,
+};
+use crate::model::message::{MessageKind, Role};
+use crate::model::part::are_notes;
+use crate::model::session;
+use crate::model::time::Timestamp;
+use crate::model::usage::{ModelWindow, UsageSample};
+use crate::model::view::SourceMessage;
+use crate::policy::overhead::{self, Overhead};
+use crate::policy::plan::{self, Decision, Scene};
+use crate::policy::{Policy, Rung, overflow};
+
+/// The reason of a compaction that ended because what no compaction takes away fills the window.
+pub const FIXED_OVERHEAD: &str = "FIXED_OVERHEAD";
+
+/// After a failure the view grows by one part in so many of the window before the next automatic attempt, and by twice
+/// as much while the breaker is open.
+pub const RETRY_GROWTH_PARTS: i64 = 20;
+
+/// What happened in a session, as far as guards follow from it.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Past<'a> {
+    /// The newest compactions that ended, newest first: at least as many as the breaker counts.
+    pub ended: &'a [Compaction],
+    /// The newest change of history, policy or window that was not a compaction. What ended before it failed for reasons
+    /// that may be gone.
+    pub changed_revision: Revision,
+    /// The newest undo, until the user goes on or what it took back is redone.
+    pub undo_revision: Option<Revision>,
+}
+
+/// What holds automatic compactions of a session back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Guards {
+    /// True behind an undo, until the next message of the user.
+    pub holds_after_undo: bool,
+    /// Automatic compactions in a row that failed, or left the view above the threshold that asked for them.
+    pub failure_count: i64,
+    /// The open breaker closes after so many messages of the user; 0 where it is closed.
+    pub breaker_turns: i64,
+    /// The end of the cooldown behind a compaction that a threshold asked for.
+    pub cooldown_end: Option<Timestamp>,
+    /// What no compaction takes away.
+    pub overhead: Overhead,
+    /// Context usage; none where no reported usage is valid.
+    pub usage_tokens: Option<i64>,
+    /// The overhead that a compaction failed for, as far as replies since then leave room for it.
+    pub reported_overhead: Option<i64>,
+    /// The kind of the newest compaction without progress, until the view has grown enough for another attempt.
+    needs_growth: Option<CompactionKind>,
+    /// True during the cooldown, and until the view has grown by as much as the policy wants between two compactions.
+    /// False where the view exceeds its window.
+    is_cooling: bool,
+}
+
+impl Guards {
+    /// The guards of a session at one of its revisions.
+    pub fn new(scene: Scene<'_>, fold: &Fold, past: Past<'_>) -> Self {
+        let Scene { policy, window, now, .. } = scene;
+        let streak = Streak::of(policy, window, past);
+        let breaker_turns = streak.newest.map_or(0, |(revision, _)| {
+            let is_open = streak.count >= i64::from(policy.guards.breaker_failures);
+            let spoken = user_messages_since(scene, revision);
+            if is_open { (i64::from(policy.guards.breaker_turns) - spoken).max(0) } else { 0 }
+        });
+        let is_tripped = streak.count >= i64::from(policy.guards.breaker_failures) && policy.guards.breaker_turns > 0;
+        let step = (window.context / RETRY_GROWTH_PARTS).max(1);
+        let needs_growth = streak.newest.filter(|(revision, _)| match (is_tripped, breaker_turns) {
+            // It was open long enough: one more attempt shows whether anything has changed.
+            (true, 0) => false,
+            (true, _) => fold.growth_since(scene, *revision) < 2 * step,
+            (false, _) => fold.growth_since(scene, *revision) < step,
+        });
+        let cooldown_end = cooldown_end(policy, past.ended, now);
+        let is_unarmed = threshold_compaction(past)
+            .is_some_and(|revision| fold.growth_since(scene, revision) < overflow::rearm_tokens(policy, window));
+        let exceeds = overflow::room(window).is_some_and(|room| fold.context_tokens(window) > room);
+        Self {
+            holds_after_undo: past.undo_revision.is_some(),
+            failure_count: streak.count,
+            breaker_turns,
+            cooldown_end,
+            overhead: overhead::overhead(scene, sample_before(past), fold.usage_sample()),
+            usage_tokens: fold.usage_sample().map(|sample| sample.usage_tokens),
+            reported_overhead: reported_overhead(scene, past),
+            needs_growth: needs_growth.map(|(_, kind)| kind),
+            is_cooling: (cooldown_end.is_some() || is_unarmed) && !exceeds,
+        }
+    }
+
+    /// True where the steps of a level may be taken without anybody's asking. An undo is not considered: an overflow
+    /// passes its hold.
+    pub fn allow(&self, scene: Scene<'_>, level: Level) -> bool {
+        let Scene { policy, window, .. } = scene;
+        let kind = policy.rung(level).map(|rung| plan::kind(&rung.steps));
+        !self.is_cooling
+            && !overhead::is_filled(policy, window, level, self.reported_overhead)
+            && kind.is_none_or(|kind| self.allow_kind(kind))
+    }
+
+    /// True where the view has grown enough for another attempt of this kind. A prune is not held back by a summary that
+    /// made no progress.
+    fn allow_kind(&self, kind: CompactionKind) -> bool {
+        self.needs_growth.is_none_or(|failed| kind == CompactionKind::Prune && failed != CompactionKind::Prune)
+    }
+
+    /// True where what no compaction takes away leaves the steps of a level nothing to help with.
+    pub fn is_filled(&self, scene: Scene<'_>, level: Level) -> bool {
+        overhead::is_filled(scene.policy, scene.window, level, Some(self.overhead.tokens()))
+    }
+
+    /// The guards as a session states them.
+    pub fn stated(&self, scene: Scene<'_>) -> session::Guards {
+        let mut levels = scene.policy.ladder().map(|(level, _)| level);
+        let fills = |level| overhead::is_filled(scene.policy, scene.window, level, self.reported_overhead);
+        session::Guards {
+            failure_count: self.failure_count,
+            hold_turns: if self.holds_after_undo { 1 } else { self.breaker_turns },
+            breaker_open: !self.holds_after_undo && self.breaker_turns > 0,
+            cool_until: self.cooldown_end,
+            overhead_tokens: self.reported_overhead.filter(|_| levels.any(fills)),
+        }
+    }
+
+    /// Why automatic compactions stop behind one more that makes no progress; none where they go on.
+    pub fn stopped_by_one_more(&self, policy: &Policy) -> Option<Failure> {
+        let (count, turns) = (self.failure_count + 1, policy.guards.breaker_turns);
+        (count >= i64::from(policy.guards.breaker_failures) && turns > 0).then(|| {
+            let message = format!(
+                "no progress {count} times in a row: automatic compactions stop until {turns} user messages came or the \
+                 view has grown a good deal; a compaction by hand, another window or another policy ends that at once"
+            );
+            Failure::new("BREAKER_OPEN", message)
+        })
+    }
+}
+
+/// What is done without anybody's asking at a session's newest revision; none where nothing is, or guards hold it back.
+///
+/// Where the overhead fills every level that is reached, the lowest is named all the same, once: its compaction fails and
+/// says so.
+pub fn decide(scene: Scene<'_>, fold: &Fold, guards: &Guards) -> Option<Decision> {
+    let Scene { policy, window, .. } = scene;
+    if !policy.trigger.auto || guards.holds_after_undo {
+        return None;
+    }
+    let tokens = fold.context_tokens(window);
+    let allowed = |level| guards.allow(scene, level);
+    let reached: Vec<Level> =
+        overflow::reached(policy, window, tokens).map(|(level, _)| level).filter(|level| allowed(*level)).collect();
+    if let Some(level) = reached.first().filter(|_| reached.iter().all(|level| guards.is_filled(scene, *level))) {
+        return Some(Decision::Climb(*level));
+    }
+    plan::decide(scene, tokens, allowed)
+        .filter(|decision| decision.level().is_some() || guards.allow_kind(plan::kind(&policy.routine)))
+}
+
+/// Why the steps of a level are not taken: what no compaction takes away fills all that the view may have. None where
+/// they may help.
+///
+/// What is reported is no more than the context usage, where some is valid: pins are estimated.
+pub fn overhead_failure(rung: &Rung, window: &ModelWindow, guards: &Guards) -> Option<Failure> {
+    let overhead = guards.overhead;
+    let full = overhead::fills_from(rung, window)?;
+    let (tokens, unseen, pinned) = (overhead.tokens(), overhead.unseen_tokens, overhead.pinned_tokens);
+    (tokens >= full).then(|| Failure {
+        reason: FIXED_OVERHEAD.to_owned(),
+        message: format!(
+            "{tokens} tokens that no compaction takes away ({unseen} outside of the view, such as a system prompt and \
+             descriptions of tools, and {pinned} of pinned messages) fill the {full} that the view may have; automatic \
+             compactions stop until the window, the policy or the pins change, usage falls, or somebody compacts by hand"
+        ),
+        overhead_tokens: Some(guards.usage_tokens.map_or(tokens, |usage| usage.min(tokens))),
+    })
+}
+
+/// Compactions in a row that made no progress.
+#[derive(Default)]
+struct Streak {
+    count: i64,
+    /// The revision at which the newest of them ended, and its kind.
+    newest: Option<(Revision, CompactionKind)>,
+}
+
+impl Streak {
+    fn of(policy: &Policy, window: &ModelWindow, past: Past<'_>) -> Self {
+        let mut streak = Self::default();
+        for (revision, compaction) in since_change(past) {
+            match compaction.state {
+                CompactionState::Done if is_by_hand(compaction) => break,
+                CompactionState::Done if made_progress(policy, window, compaction) => break,
+                CompactionState::Failed if reports_overhead(compaction) => {}
+                CompactionState::Done | CompactionState::Failed | CompactionState::Dead => {
+                    streak.count += 1;
+                    // An overflow's steps say nothing of maintenance.
+                    let is_overflow = compaction.request.trigger == Trigger::Overflow;
+                    let kind = if is_overflow { CompactionKind::Summary } else { compaction.request.kind };
+                    streak.newest.get_or_insert((revision, kind));
+                }
+                CompactionState::Ready
+                | CompactionState::Running
+                | CompactionState::Cancelled
+                | CompactionState::Superseded => {}
+            }
+        }
+        streak
+    }
+}
+
+/// True where a compaction that is done left the view below the threshold of its level, as far as it has one.
+fn made_progress(policy: &Policy, window: &ModelWindow, compaction: &Compaction) -> bool {
+    let Some(outcome) = &compaction.outcome else { return true };
+    helps(policy, window, &compaction.request, outcome.tokens_after.saturating_add(outcome.overhead_tokens))
+}
+
+/// True where a view of so many tokens, what no view shows included, is below the threshold of a request's level, as far
+/// as it has one.
+pub fn helps(policy: &Policy, window: &ModelWindow, request: &CompactionRequest, tokens_after: i64) -> bool {
+    let level = request.level.and_then(|level| policy.rung(level));
+    let due = level.and_then(|rung| rung.threshold.due_at(window));
+    request.kind == CompactionKind::Prune || due.is_none_or(|due| tokens_after < due)
+}
+
+fn is_by_hand(compaction: &Compaction) -> bool {
+    matches!(compaction.request.trigger, Trigger::Manual | Trigger::Supplied)
+}
+
+fn reports_overhead(compaction: &Compaction) -> bool {
+    compaction.failure.as_ref().is_some_and(|failure| failure.reason == FIXED_OVERHEAD)
+}
+
+/// The compactions that ended behind the newest other change, newest first.
+fn since_change(past: Past<'_>) -> impl Iterator<Item = (Revision, &Compaction)> {
+    let ended = past.ended.iter().filter_map(|compaction| Some((compaction.end_revision?, compaction)));
+    ended.filter(move |(revision, _)| *revision > past.changed_revision)
+}
+
+/// The overhead of the newest report that it fills the window, behind the last compaction that somebody asked for, or a
+/// provider, or what replies since then leave of it.
+fn reported_overhead(scene: Scene<'_>, past: Past<'_>) -> Option<i64> {
+    let is_asked_for = |compaction: &Compaction| {
+        compaction.state == CompactionState::Done
+            && (is_by_hand(compaction) || compaction.request.trigger == Trigger::Overflow)
+    };
+    let mut newest = since_change(past).take_while(|(_, compaction)| !is_asked_for(compaction));
+    let (revision, tokens) =
+        newest.find_map(|(revision, compaction)| Some((revision, compaction.failure.as_ref()?.overhead_tokens?)))?;
+    // No overhead is more than a whole request.
+    let used = scene.sources.iter().filter_map(|source| {
+        let message = &source.message;
+        let usage =
+            message.finish.usage.as_ref().filter(|_| message.sealed_revision.is_some_and(|at| at > revision))?;
+        let is_whole = message.finish.view.as_ref().is_none_or(|view| !view.shortened);
+        Some(scene.policy.counting.usage.tokens(usage)).filter(|used| is_whole && *used > 0)
+    });
+    Some(used.fold(tokens, i64::min))
+}
+
+/// The usage and the estimate before the newest compaction that usage measured.
+fn sample_before(past: Past<'_>) -> Option<UsageSample> {
+    since_change(past).find_map(|(_, compaction)| {
+        let outcome = compaction.outcome.as_ref()?;
+        Some(UsageSample { usage_tokens: outcome.usage_before?, view_tokens: outcome.tokens_before })
+    })
+}
+
+/// The base of the newest compaction that a threshold asked for, if nothing but maintenance came behind it.
+fn threshold_compaction(past: Past<'_>) -> Option<Revision> {
+    let mut done = since_change(past).filter(|(_, compaction)| compaction.state == CompactionState::Done);
+    let (revision, newest) = done.find(|(_, compaction)| compaction.request.trigger != Trigger::Routine)?;
+    (newest.request.trigger == Trigger::Threshold).then(|| newest.base_revision.unwrap_or(revision))
+}
+
+/// The end of a cooldown that is not over. One that begins in the future was noted by a clock that was wrong.
+fn cooldown_end(policy: &Policy, ended: &[Compaction], now: Timestamp) -> Option<Timestamp> {
+    let is_cause = |compaction: &&Compaction| {
+        compaction.state == CompactionState::Done && compaction.request.trigger == Trigger::Threshold
+    };
+    let begin = ended.iter().find(is_cause)?.end_time.filter(|begin| *begin <= now)?;
+    let end = begin.plus_millis(i64::from(policy.trigger.cool_down_seconds) * 1_000);
+    (now < end).then_some(end)
+}
+
+/// The messages of the user behind a revision, as far as the view shows them.
+fn user_messages_since(scene: Scene<'_>, revision: Revision) -> i64 {
+    let is_users = |source: &&SourceMessage| {
+        let message = &source.message;
+        source.place.is_none()
+            && message.revision > revision
+            && message.kind == MessageKind::Normal
+            && message.role == Role::User
+            && !are_notes(message.parts.iter().map(|part| &part.body))
+    };
+    i64::try_from(scene.sources.iter().filter(is_users).count()).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests;

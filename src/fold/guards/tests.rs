@@ -1,0 +1,195 @@
+use super::{FIXED_OVERHEAD, Guards, Past, decide, overhead_failure};
+use crate::fold::{Fold, Rows};
+use crate::model::Revision;
+use crate::model::compaction::{
+    Bounds, Compaction, CompactionKind, CompactionRequest, CompactionState, Failure, Level, Outcome, Trigger,
+};
+use crate::model::ids::{CompactionId, SessionId};
+use crate::model::layout::Layout;
+use crate::model::time::Timestamp;
+use crate::model::usage::ModelWindow;
+use crate::policy::overhead::Overhead;
+use crate::policy::plan::Scene;
+use crate::policy::{Policy, dsl, presets};
+use uuid::Uuid;
+
+/// Six turns of 1 000 tokens each, by four characters a token: message N has revision N.
+const TALK: &str = "u1 2000c\na1 2000c\nu2 2000c\na2 2000c\nu3 2000c\na3 2000c\nu4 2000c\na4 2000c\nu5 2000c\na5 2000c\n\
+     u6 2000c\na6 2000c";
+/// A window of 6 000 tokens with 1 000 for a reply: a summary is due at 5 000.
+const WINDOW: ModelWindow =
+    ModelWindow { model: String::new(), context: 6_000, input: None, output: Some(1_000), overhead: 0 };
+const NOW: Timestamp = Timestamp(1_000_000_000);
+
+fn ended(revision: Revision, state: CompactionState) -> Compaction {
+    let failure = matches!(state, CompactionState::Failed | CompactionState::Dead);
+    Compaction {
+        id: CompactionId(Uuid::nil()),
+        session_id: SessionId(Uuid::nil()),
+        request: CompactionRequest {
+            kind: CompactionKind::Summary,
+            trigger: Trigger::Threshold,
+            level: Some(Level::Auto),
+            instructions: String::new(),
+            notice: String::new(),
+            bounds: Bounds::default(),
+        },
+        state,
+        base_revision: None,
+        tokens_at_request: 0,
+        window_tokens: 6_000,
+        attempt: 1,
+        outcome: (state == CompactionState::Done).then(Outcome::default),
+        proposed_until: None,
+        failure: failure.then(|| Failure::new("NO_GAIN", "nothing won")),
+        end_revision: Some(revision),
+        undone_revision: None,
+        requests: Vec::new(),
+        actor: String::new(),
+        create_time: Timestamp::default(),
+        end_time: Some(NOW.plus_millis(-10_000)),
+    }
+}
+
+fn failed(revision: Revision) -> Compaction {
+    ended(revision, CompactionState::Failed)
+}
+
+/// One that left a view of so many tokens.
+fn done(revision: Revision, tokens_after: i64) -> Compaction {
+    let outcome = Outcome { tokens_before: 6_000, tokens_after, ..Outcome::default() };
+    Compaction { outcome: Some(outcome), ..ended(revision, CompactionState::Done) }
+}
+
+fn asked(compaction: Compaction, trigger: Trigger) -> Compaction {
+    Compaction { request: CompactionRequest { trigger, ..compaction.request.clone() }, ..compaction }
+}
+
+fn reports(revision: Revision, tokens: i64) -> Compaction {
+    let failure = Failure { overhead_tokens: Some(tokens), ..Failure::new(FIXED_OVERHEAD, "full") };
+    Compaction { failure: Some(failure), ..failed(revision) }
+}
+
+fn policy() -> Policy {
+    let mut policy = presets::opencode::seed();
+    (policy.guards.breaker_failures, policy.guards.breaker_turns) = (2, 3);
+    policy
+}
+
+/// The guards of `TALK`, and whether a summary begins.
+fn guards(policy: &Policy, past: Past<'_>) -> (Guards, bool) {
+    guards_of(TALK, policy, past)
+}
+
+fn guards_of(talk: &str, policy: &Policy, past: Past<'_>) -> (Guards, bool) {
+    let messages = dsl::parse(talk);
+    let layout = Layout::everything();
+    let scene = Scene { policy, window: &WINDOW, layout: &layout, sources: &messages, base: 12, now: NOW };
+    let fold = Fold::new(Rows { policy, messages: &messages, changed_revision: 0 }, None);
+    let guards = Guards::new(scene, &fold, past);
+    (guards, decide(scene, &fold, &guards).is_some())
+}
+
+#[test]
+fn each_guard_is_ended_by_what_it_names() {
+    let is = |begins: bool, why: &str, changed_revision: Revision, undo_revision, ended: &[Compaction]| {
+        let (guards, found) = guards(&policy(), Past { ended, changed_revision, undo_revision });
+        assert_eq!(found, begins, "{why}: {guards:?}");
+    };
+    is(true, "nothing holds it back", 0, None, &[]);
+    // A twentieth of the window is 300 tokens.
+    is(false, "the view has not grown since one failed", 0, None, &[failed(12)]);
+    is(true, "it has", 0, None, &[failed(11)]);
+    is(true, "something was changed since", 12, None, &[failed(12)]);
+    is(false, "that was before", 11, None, &[failed(12)]);
+    is(true, "a cancelled one counts for nothing", 0, None, &[ended(12, CompactionState::Cancelled)]);
+    is(false, "nor does it end a guard", 0, None, &[ended(12, CompactionState::Superseded), failed(12)]);
+    is(true, "one that helped does", 0, None, &[done(12, 100), failed(12)]);
+    is(false, "one that left the view due does not", 0, None, &[done(12, 5_000), failed(11)]);
+    is(true, "whoever asks by hand does", 0, None, &[asked(done(12, 5_000), Trigger::Manual), failed(12)]);
+    is(false, "an undo holds", 0, Some(12), &[]);
+    is(false, "the overhead fills the window", 0, None, &[reports(9, 5_000)]);
+    is(true, "it does not", 0, None, &[reports(9, 4_999)]);
+    is(
+        true,
+        "somebody compacted by hand since",
+        0,
+        None,
+        &[asked(done(10, 100), Trigger::Supplied), reports(9, 5_000)],
+    );
+}
+
+#[test]
+fn a_reported_overhead_ends_for_good_with_a_smaller_request() {
+    let of = |usages: [&str; 2], ended: &[Compaction]| {
+        let [first, second] = usages;
+        let talk = format!("u1 400c\na1 {first} 400c\nu2 400c\na2 {second} 400c");
+        guards_of(&talk, &policy(), Past { ended, ..Past::default() }).0.reported_overhead
+    };
+    let reported = [reports(1, 5_000)];
+    assert_eq!(of(["usage=5000/0", "usage=5200/0"], &reported), Some(5_000));
+    assert_eq!(of(["usage=4999/0", "usage=5200/0"], &reported), Some(4_999), "it was smaller once");
+    assert_eq!(of(["usage=4999/0", "usage=5200/0"], &[reports(2, 5_000)]), Some(5_000), "that was before");
+    assert_eq!(of(["", ""], &reported), Some(5_000), "nothing is known");
+}
+
+#[test]
+fn no_more_overhead_is_reported_than_usage_says() {
+    let (mut found, _) = guards(&policy(), Past::default());
+    found.overhead = Overhead { unseen_tokens: 0, pinned_tokens: 6_000 };
+    let policy = policy();
+    let rung = policy.auto.as_ref().expect("a level");
+    for (usage_tokens, expected) in [(None, 6_000), (Some(5_200), 5_200), (Some(7_000), 6_000)] {
+        let failure = overhead_failure(rung, &WINDOW, &Guards { usage_tokens, ..found }).expect("it fills the window");
+        assert_eq!(failure.overhead_tokens, Some(expected));
+    }
+}
+
+#[test]
+fn the_breaker_opens_after_as_many_failures_and_closes_after_as_many_requests() {
+    let of = |ended: &[Compaction]| guards(&policy(), Past { ended, ..Past::default() });
+    let (closed, _) = of(&[failed(6)]);
+    assert_eq!((closed.failure_count, closed.breaker_turns), (1, 0));
+    // Behind the tenth message: one request of the user, and one message of 500 tokens with its answer.
+    let (open, begins) = of(&[failed(11), failed(10)]);
+    assert_eq!((open.failure_count, open.breaker_turns, begins), (2, 3, false), "half of what it waits for");
+    let (open, begins) = of(&[failed(10), failed(9)]);
+    assert_eq!((open.breaker_turns, begins), (2, true), "a tenth of the window");
+    let (half, begins) = of(&[failed(6), failed(5)]);
+    assert_eq!((half.breaker_turns, begins), (0, true), "three requests");
+    let says = |count: usize| {
+        let past = vec![failed(12); count];
+        of(&past).0.stopped_by_one_more(&policy()).map(|failure| failure.reason)
+    };
+    assert_eq!((says(0), says(1).as_deref(), says(2).as_deref()), (None, Some("BREAKER_OPEN"), Some("BREAKER_OPEN")));
+}
+
+#[test]
+fn a_cooldown_ends_with_its_time_and_does_not_hold_a_view_that_exceeds_its_window() {
+    let mut policy = policy();
+    let of = |policy: &Policy, seconds_ago: i64| {
+        let ended = [Compaction { end_time: Some(NOW.plus_millis(-1_000 * seconds_ago)), ..done(2, 100) }];
+        guards(policy, Past { ended: &ended, ..Past::default() })
+    };
+    policy.trigger.cool_down_seconds = 60;
+    let (cooling, begins) = of(&policy, 59);
+    assert_eq!((cooling.cooldown_end, begins), (Some(NOW.plus_millis(1_000)), true), "the view exceeds its room");
+    let (over, _) = of(&policy, 60);
+    assert_eq!(over.cooldown_end, None);
+    let (wrong, _) = of(&policy, -5);
+    assert_eq!(wrong.cooldown_end, None, "a clock that was wrong");
+    let level = policy.auto.as_mut().expect("a level");
+    level.threshold =
+        serde_json::from_str(r#"{"limit": {"tokens": {"tokens": 4000}}, "inclusive": true, "minimum_tokens": 0}"#)
+            .expect("a threshold");
+    let roomy = ModelWindow { context: 60_000, ..WINDOW };
+    let messages = dsl::parse(TALK);
+    let layout = Layout::everything();
+    let scene = Scene { policy: &policy, window: &roomy, layout: &layout, sources: &messages, base: 12, now: NOW };
+    let fold = Fold::new(Rows { policy: &policy, messages: &messages, changed_revision: 0 }, None);
+    for (seconds_ago, expected) in [(59, false), (60, true)] {
+        let ended = [Compaction { end_time: Some(NOW.plus_millis(-1_000 * seconds_ago)), ..done(2, 100) }];
+        let guards = Guards::new(scene, &fold, Past { ended: &ended, ..Past::default() });
+        assert_eq!(decide(scene, &fold, &guards).is_some(), expected, "{seconds_ago} s: {guards:?}");
+    }
+}
