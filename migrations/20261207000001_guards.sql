@@ -17,5 +17,5 @@ alter table session add column undo_revision integer;
 update session set guard_revision = reduction_revision;
 update session set undo_revision = revision where hold_turns > 0 and hold_breaker = 0;
 
--- Compactions that ended and that guards consider: done, failed, tried in vain.
-create index job_ended on job (session_id) where state in (3, 4, 7);
+-- Compactions that ended and that guards consider: failed, tried in vain, or done and not of maintenance.
+create index job_ended on job (session_id) where state in (4, 7) or state = 3 and trigger <> 2;

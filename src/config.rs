@@ -270,7 +270,7 @@ pub struct Config {
     pub workers: usize,
     /// How long a client may take nothing of an answer that waits for it, in seconds, 1 to 3600; then the answer ends.
     pub stall_seconds: u64,
-    /// Memory for sessions whose views are read, in MiB, 0 to 65536; with 0 every view is made anew.
+    /// Memory for sessions that are read and decided about, in MiB, 0 to 65536; with 0 every view is made anew.
     pub loaded_mib: usize,
     /// Models that can write summaries, by name.
     pub summarizers: BTreeMap<String, SummarizerSettings>,

@@ -26,7 +26,7 @@ pub struct Fill {
     pub window_tokens: i64,
     /// The tokens at which a summary would be due under that window.
     pub due_tokens: Option<i64>,
-    /// Whether a reduction is due under the session's own window and not yet asked for.
+    /// Whether a reduction may be due under the session's own window: the scheduler is about to decide.
     pub due: bool,
     /// The live reduction.
     pub pending: Option<CompactionId>,

@@ -26,7 +26,8 @@ pub const RETRY_GROWTH_PARTS: i64 = 20;
 /// What happened in a session, as far as guards follow from it.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Past<'a> {
-    /// The newest compactions that ended, newest first: at least as many as the breaker counts.
+    /// The newest compactions that ended, newest first: at least as many as the breaker counts. Those of maintenance that
+    /// are done may be left out.
     pub ended: &'a [Compaction],
     /// The newest change of history, policy or window that was not a compaction. What ended before it failed for reasons
     /// that may be gone.
@@ -143,7 +144,7 @@ impl Guards {
 
 /// What is done without anybody's asking at a session's newest revision; none where nothing is, or guards hold it back.
 ///
-/// Where the overhead fills every level that is reached, the lowest is named all the same, once: its compaction fails and
+/// Where the overhead fills every level that is reached, the highest is named all the same, once: its compaction fails and
 /// says so.
 pub fn decide(scene: Scene<'_>, fold: &Fold, guards: &Guards) -> Option<Decision> {
     let Scene { policy, window, .. } = scene;
@@ -194,6 +195,8 @@ impl Streak {
         for (revision, compaction) in since_change(past) {
             match compaction.state {
                 CompactionState::Done if is_by_hand(compaction) => break,
+                // What maintenance takes away says nothing of the others.
+                CompactionState::Done if compaction.request.trigger == Trigger::Routine => {}
                 CompactionState::Done if made_progress(policy, window, compaction) => break,
                 CompactionState::Failed if reports_overhead(compaction) => {}
                 CompactionState::Done | CompactionState::Failed | CompactionState::Dead => {
@@ -251,13 +254,22 @@ fn reported_overhead(scene: Scene<'_>, past: Past<'_>) -> Option<i64> {
     let mut newest = since_change(past).take_while(|(_, compaction)| !is_asked_for(compaction));
     let (revision, tokens) =
         newest.find_map(|(revision, compaction)| Some((revision, compaction.failure.as_ref()?.overhead_tokens?)))?;
+    // A level that it filled and that helped all the same was not filled any more.
+    let Scene { policy, window, .. } = scene;
+    let has_helped = since_change(past).take_while(|(at, _)| *at > revision).any(|(_, compaction)| {
+        let level = compaction.request.level.filter(|_| compaction.state == CompactionState::Done);
+        level.is_some_and(|level| overhead::is_filled(policy, window, level, Some(tokens)))
+    });
+    if has_helped {
+        return None;
+    }
     // No overhead is more than a whole request.
     let used = scene.sources.iter().filter_map(|source| {
         let message = &source.message;
         let usage =
             message.finish.usage.as_ref().filter(|_| message.sealed_revision.is_some_and(|at| at > revision))?;
         let is_whole = message.finish.view.as_ref().is_none_or(|view| !view.shortened);
-        Some(scene.policy.counting.usage.tokens(usage)).filter(|used| is_whole && *used > 0)
+        Some(policy.counting.usage.tokens(usage)).filter(|used| is_whole && *used > 0)
     });
     Some(used.fold(tokens, i64::min))
 }

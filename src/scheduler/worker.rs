@@ -160,7 +160,7 @@ impl Worker {
         let scene = scene(policy, window, source, now);
         let tokens = fold.context_tokens(window);
         let guards = Guards::new(scene, fold, past(&rows));
-        self.relieve(source, scene, tokens, |level| guards.allow(scene, level)).await?;
+        self.relieve(source, scene, tokens, &guards).await?;
         if let Some(decision) = guards::decide(scene, fold, &guards) {
             let (request, confirm_until) = request(policy, decision.level(), percent(tokens, window), now);
             // Nobody is asked to agree to what cannot be done.
@@ -181,18 +181,16 @@ impl Worker {
         Ok(())
     }
 
-    /// Asks for a reduction when the last reply tells that the view was too large for its provider. Neither an undo nor a
-    /// rest holds that up when the session cannot go on without it. What cannot be helped then fails, and so tells of it.
-    async fn relieve(
-        &self,
-        source: &Source,
-        scene: Scene<'_>,
-        tokens: i64,
-        allowed: impl Fn(Level) -> bool,
-    ) -> Result<(), Error> {
+    /// Asks for a reduction when the last reply tells that the view was too large for its provider. No guard holds that up
+    /// when the session cannot go on without it. What cannot be helped then fails, and so tells of it.
+    async fn relieve(&self, source: &Source, scene: Scene<'_>, tokens: i64, guards: &Guards) -> Result<(), Error> {
         if !scene.policy.trigger.auto {
             return Ok(());
         }
+        let is_allowed = |request: &CompactionRequest| {
+            let level_is = |level| guards.allow(scene, level) && !asks(scene.policy, level);
+            !guards.holds_after_undo && request.level.is_none_or(level_is)
+        };
         let before = self.reductions(source.session).await?;
         let (request, condition) = match replay::answer(scene, &before, source.changed_revision) {
             replay::Answer::Nothing => return Ok(()),
@@ -202,9 +200,7 @@ impl Worker {
             // Where the session goes on anyway, what no rung may try is not tried for an overflow either, and a rung that
             // asks first is left to the threshold at which it asks.
             replay::Answer::Relief(Overflow::Answered) => match replay::relief(scene, tokens) {
-                Some(request) if request.level.is_none_or(|level| allowed(level) && !asks(scene.policy, level)) => {
-                    (request, Condition::Due { at: source.at })
-                }
+                Some(request) if is_allowed(&request) => (request, Condition::Due { at: source.at }),
                 Some(_) | None => return Ok(()),
             },
             replay::Answer::GiveUp => (replay::of_media(), Condition::Possible(true)),

@@ -130,8 +130,10 @@ const NEXT_RUN: &str = "select min(run_at) from job where state = 1 and queued =
 const RUNNING: &str = "select id, session_id, lease_until from job where state = 2 order by lease_until";
 const DUE: &str = "select id from session where due_revision is not null order by due_time, id limit $1";
 const GUARD: &str = "select guard_revision, undo_revision from session where id = $1";
-// What was cancelled or superseded is of no account to guards.
-const ENDED: &str = select_job!("where j.session_id = $1 and j.state in (3, 4, 7) order by j.id desc limit $2");
+// What was cancelled or superseded is of no account to guards, and so is maintenance that was done: there is much of it.
+const ENDED: &str = select_job!(
+    "where j.session_id = $1 and (j.state in (4, 7) or j.state = 3 and j.trigger <> 2) order by j.id desc limit $2"
+);
 const NEXT_IDLE: &str = "select idle_until from session where idle_until is not null order by idle_until limit 1";
 const NEXT_COOL: &str = "select cool_until from session where cool_until is not null order by cool_until limit 1";
 const IDLE: &str =

@@ -106,6 +106,7 @@ fn each_guard_is_ended_by_what_it_names() {
     is(false, "nor does it end a guard", 0, None, &[ended(12, CompactionState::Superseded), failed(12)]);
     is(true, "one that helped does", 0, None, &[done(12, 100), failed(12)]);
     is(false, "one that left the view due does not", 0, None, &[done(12, 5_000), failed(11)]);
+    is(false, "maintenance does not", 0, None, &[asked(done(12, 100), Trigger::Routine), failed(12)]);
     is(true, "whoever asks by hand does", 0, None, &[asked(done(12, 5_000), Trigger::Manual), failed(12)]);
     is(false, "an undo holds", 0, Some(12), &[]);
     is(false, "the overhead fills the window", 0, None, &[reports(9, 5_000)]);
@@ -131,6 +132,8 @@ fn a_reported_overhead_ends_for_good_with_a_smaller_request() {
     assert_eq!(of(["usage=4999/0", "usage=5200/0"], &reported), Some(4_999), "it was smaller once");
     assert_eq!(of(["usage=4999/0", "usage=5200/0"], &[reports(2, 5_000)]), Some(5_000), "that was before");
     assert_eq!(of(["", ""], &reported), Some(5_000), "nothing is known");
+    assert_eq!(of(["", ""], &[done(3, 100), reports(1, 5_000)]), None, "the level has helped since");
+    assert_eq!(of(["", ""], &[done(3, 100), reports(1, 4_000)]), Some(4_000), "it never filled that level");
 }
 
 #[test]
