@@ -2,7 +2,7 @@
 
 use super::check::{Findings, Promise, check};
 use super::client::{Client, Entry, Told, nothing_was_written};
-use super::running::Running;
+use super::running::{Running, let_go};
 use super::script::{Ending, Script};
 use crate::seed;
 use crate::vfs::{Call, Disk, FAILURES, Failure, Fault, scratch};
@@ -188,6 +188,7 @@ async fn made() -> Result<(TempDir, Client)> {
         bail!("a store on a sound disk does not open");
     };
     store.stop().await?;
+    let_go(root.path()).await?;
     Ok((root, Client::default()))
 }
 
@@ -200,6 +201,7 @@ async fn stage_after(seed: u64, stage: Stage, (files, known): &(TempDir, Client)
     store.stop().await?;
     let client = script.client.as_of_before();
     drop(disk);
+    let_go(root.path()).await?;
     Ok((root, client))
 }
 

@@ -101,6 +101,21 @@ impl Running {
     }
 }
 
+/// Waits until this process has none of a folder's files open. Readers of a store that was stopped are closed in the
+/// background, and the last one may fold the log into the database while somebody copies both.
+pub async fn let_go(folder: &Path) -> Result<()> {
+    let is_open = || {
+        let links = std::fs::read_dir("/proc/self/fd").into_iter().flatten().flatten();
+        links.filter_map(|link| std::fs::read_link(link.path()).ok()).any(|file| file.starts_with(folder))
+    };
+    let closed = async {
+        while is_open() {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    soon("files of a store that was stopped stay open", closed).await
+}
+
 static PANICS: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
 /// Remembers every panic of the process, wherever it was caught.
