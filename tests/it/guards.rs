@@ -209,16 +209,22 @@ async fn a_smaller_overhead_a_policy_and_a_hand_end_it() {
     assert_eq!(guards(&test, &session).await.overhead_tokens, None);
 }
 
-#[tokio::test]
-async fn pins_that_fill_the_window_are_overhead_too() {
-    let test = TestApp::start().await;
+/// A session of eight pinned messages of so many characters each.
+async fn pinned(test: &TestApp, characters: usize) -> String {
     let session = test.session("opencode@seed", 6_000, 1_000).await;
-    change(&test, &session, policy(r#"{"trigger": {"auto": false}}"#)).await;
-    test.append(&session, &turns(1, 4, 2_600)).await;
+    change(test, &session, policy(r#"{"trigger": {"auto": false}}"#)).await;
+    test.append(&session, &turns(1, 4, characters)).await;
     for name in ["u1", "a1", "u2", "a2", "u3", "a3", "u4", "a4"] {
         test.app.pin(&session, name, false, Caller::default()).await.expect("pinned");
     }
-    change(&test, &session, policy(r#"{"trigger": {"auto": true}}"#)).await;
+    change(test, &session, policy(r#"{"trigger": {"auto": true}}"#)).await;
+    session
+}
+
+#[tokio::test]
+async fn pins_that_fill_the_window_are_overhead_too() {
+    let test = TestApp::start().await;
+    let session = pinned(&test, 2_600).await;
     test.append(&session, "u5 \"and now\"").await;
     test.settled().await;
     let told = failures(&test).await;
@@ -231,13 +237,7 @@ async fn pins_that_fill_the_window_are_overhead_too() {
 #[tokio::test]
 async fn pins_that_are_estimated_above_the_usage_are_told_of_once() {
     let test = TestApp::start().await;
-    let session = test.session("opencode@seed", 6_000, 1_000).await;
-    change(&test, &session, policy(r#"{"trigger": {"auto": false}}"#)).await;
-    test.append(&session, &turns(1, 4, 3_000)).await;
-    for name in ["u1", "a1", "u2", "a2", "u3", "a3", "u4", "a4"] {
-        test.app.pin(&session, name, false, Caller::default()).await.expect("pinned");
-    }
-    change(&test, &session, policy(r#"{"trigger": {"auto": true}}"#)).await;
+    let session = pinned(&test, 3_000).await;
     // Pins of some 6 000 tokens by the estimate, and 5 200 by the provider's count.
     let view = test.context(&session).await;
     assert!(view.estimated_tokens > 5_200, "{}", view.estimated_tokens);
