@@ -26,7 +26,7 @@ pub struct Fill {
     pub window_tokens: i64,
     /// The tokens at which a summary would be due under that window.
     pub due_tokens: Option<i64>,
-    /// Whether a reduction may be due under the session's own window: the scheduler is about to decide.
+    /// True while a decision about the session is pending: a compaction may be due under its own window.
     pub due: bool,
     /// The live reduction.
     pub pending: Option<CompactionId>,

@@ -23,7 +23,7 @@ pub const FIXED_OVERHEAD: &str = "FIXED_OVERHEAD";
 /// as much while the breaker is open.
 pub const RETRY_GROWTH_PARTS: i64 = 20;
 
-/// What happened in a session, as far as guards follow from it.
+/// The history of a session that guards follow from.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Past<'a> {
     /// The newest compactions that ended, newest first: at least as many as the breaker counts. Those of maintenance that
@@ -36,7 +36,7 @@ pub struct Past<'a> {
     pub undo_revision: Option<Revision>,
 }
 
-/// What holds automatic compactions of a session back.
+/// The guards of a session: each holds automatic compactions back until the event or the time that it names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Guards {
     /// True behind an undo, until the next message of the user.
@@ -47,7 +47,7 @@ pub struct Guards {
     pub breaker_turns: i64,
     /// The end of the cooldown behind a compaction that a threshold asked for.
     pub cooldown_end: Option<Timestamp>,
-    /// What no compaction takes away.
+    /// The overhead that no compaction takes away.
     pub overhead: Overhead,
     /// Context usage; none where no reported usage is valid.
     pub usage_tokens: Option<i64>,
@@ -142,7 +142,7 @@ impl Guards {
     }
 }
 
-/// What is done without anybody's asking at a session's newest revision; none where nothing is, or guards hold it back.
+/// The automatic compaction of a session at its newest revision; none where nothing is due, or guards hold it back.
 ///
 /// Where the overhead fills every level that is reached, the highest is named all the same, once: its compaction fails and
 /// says so.
@@ -165,7 +165,7 @@ pub fn decide(scene: Scene<'_>, fold: &Fold, guards: &Guards) -> Option<Decision
 /// Why the steps of a level are not taken: what no compaction takes away fills all that the view may have. None where
 /// they may help.
 ///
-/// What is reported is no more than the context usage, where some is valid: pins are estimated.
+/// The reported tokens are no more than the context usage, where some is valid: pins are estimated.
 pub fn overhead_failure(rung: &Rung, window: &ModelWindow, guards: &Guards) -> Option<Failure> {
     let overhead = guards.overhead;
     let full = overhead::fills_from(rung, window)?;
@@ -195,7 +195,7 @@ impl Streak {
         for (revision, compaction) in since_change(past) {
             match compaction.state {
                 CompactionState::Done if is_by_hand(compaction) => break,
-                // What maintenance takes away says nothing of the others.
+                // Maintenance that is done is no progress of a threshold's compactions.
                 CompactionState::Done if compaction.request.trigger == Trigger::Routine => {}
                 CompactionState::Done if made_progress(policy, window, compaction) => break,
                 CompactionState::Failed if reports_overhead(compaction) => {}

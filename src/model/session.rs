@@ -14,7 +14,7 @@ pub enum SessionState {
     Archived,
 }
 
-/// What holds a session's automatic compactions back, as of its newest decision.
+/// The guards of a session, as of its newest decision.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Guards {
     /// Reductions in a row that failed or freed too little.

@@ -87,7 +87,7 @@ impl<'a> Writer<'a> {
     }
 }
 
-/// How often a job is tried, and why automatic compactions stop behind one that fails, if they do.
+/// The attempts that a job has, and the reason for which automatic compactions stop behind one that fails, if they do.
 #[derive(Clone)]
 struct Terms {
     attempts_max: i64,

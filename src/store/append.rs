@@ -376,7 +376,7 @@ fn append_one(tx: &mut Tx<'_>, key: i64, caller: &Caller, rule: &Rule, message: 
 struct Reply<'a> {
     id: MessageId,
     finish: &'a Finish,
-    /// What it weighs itself, …
+    /// Its own estimate, …
     own_tokens: i64,
     /// … and the results at its end, which its usage does not count.
     unread_tokens: i64,

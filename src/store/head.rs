@@ -79,12 +79,12 @@ pub struct RoutineTotals {
     pub view_count: i64,
 }
 
-/// What was counted in a session so far, to tell what came behind a revision.
+/// Running totals of a session: the difference of two is what came between.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct RunningTotals {
     /// Tokens of everything that was appended.
     pub appended_tokens: i64,
-    /// What the routine could act on, as the session counts it.
+    /// Totals that the routine could act on, as the session counts them.
     pub counted: RoutineTotals,
 }
 

@@ -102,7 +102,7 @@ pub struct Evaluation {
     pub usage_tokens: Option<i64>,
     /// What of the view the routine could act on.
     pub routine: RoutineTotals,
-    /// What held automatic compactions back.
+    /// The guards that were found.
     pub guards: Guards,
 }
 
@@ -130,7 +130,7 @@ const NEXT_RUN: &str = "select min(run_at) from job where state = 1 and queued =
 const RUNNING: &str = "select id, session_id, lease_until from job where state = 2 order by lease_until";
 const DUE: &str = "select id from session where due_revision is not null order by due_time, id limit $1";
 const GUARD: &str = "select guard_revision, undo_revision from session where id = $1";
-// What was cancelled or superseded is of no account to guards, and so is maintenance that was done: there is much of it.
+// Cancelled and superseded compactions are of no account to guards, nor is maintenance that is done: there is much of it.
 const ENDED: &str = select_job!(
     "where j.session_id = $1 and (j.state in (4, 7) or j.state = 3 and j.trigger <> 2) order by j.id desc limit $2"
 );
@@ -317,7 +317,7 @@ pub(crate) async fn due(reader: &mut Reader<'_>, limit: i64) -> Result<Vec<Sessi
     rows.iter().map(|row| Ok(SessionKey(row.try_get(0)?))).collect()
 }
 
-/// What guards follow from beside a session's view, read in one snapshot.
+/// The rows that guards follow from beside a session's view, read in one snapshot.
 #[derive(Debug, Clone, Default)]
 pub struct GuardRows {
     /// The newest compactions that ended and were told of, newest first.
@@ -328,7 +328,7 @@ pub struct GuardRows {
     pub undo_revision: Option<Revision>,
 }
 
-/// What guards of a session follow from.
+/// The rows that guards of a session follow from.
 pub(crate) async fn guard_rows(reader: &mut Reader<'_>, key: i64) -> Result<GuardRows> {
     let session = reader.one(sqlx::query(GUARD).bind(key)).await?;
     let session = session.ok_or_else(|| Error::not_found(Kind::Session, key))?;
@@ -377,7 +377,7 @@ pub(crate) async fn live(reader: &mut Reader<'_>, key: i64) -> Result<Option<Com
     row.map(|row| from_row(&row).map(|job| job.compaction.id)).transpose()
 }
 
-/// What may still change a session's view without anybody's doing, the session's newest revision, and its running totals.
+/// Pending changes of a session's view, the session's newest revision, and its running totals.
 pub(crate) async fn pending(reader: &mut Reader<'_>, key: i64) -> Result<(Pending, Revision, RunningTotals)> {
     let row = reader.one(sqlx::query(PENDING).bind(key)).await?;
     let row = row.ok_or_else(|| Error::not_found(Kind::Session, key))?;

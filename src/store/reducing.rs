@@ -116,7 +116,7 @@ impl Store {
         self.receipt(Command::Supply(Box::new(command))).await
     }
 
-    /// What guards of a session follow from, beside its view.
+    /// The rows that guards of a session follow from, beside its view.
     pub async fn guard_rows(&self, session: SessionKey) -> Result<GuardRows> {
         self.snapshot(async |reader| jobs::guard_rows(reader, session.0).await).await
     }
