@@ -244,8 +244,8 @@ pub const JOB_QUEUE_MAX: usize = 256;
 /// Ended compactions that guards of a session are folded from, the newest ones: at least as many as a breaker may count
 /// (`policy::validate::BREAKER_FAILURES_MAX`).
 pub const GUARD_COMPACTIONS: i64 = 32;
-/// Sessions that are marked due together because they have been idle; the others follow at once.
-pub const IDLE_SESSIONS_MAX: i64 = 256;
+/// Sessions that are marked due together because their wake time has come; the others follow at once.
+pub const WAKING_SESSIONS_MAX: i64 = 256;
 /// The longest wait before a scheduler that cannot read the store at its start tries again; it begins with
 /// `RETRY_MS_MIN` and doubles.
 pub const SCHEDULER_RETRY_MS_MAX: i64 = 15_000;

@@ -7,13 +7,12 @@ use crate::fold::usage;
 use crate::model::ids::{CompactionId, MessageId, PartId};
 use crate::model::message::{GivenView, Message, MessageKind, NewFinish, NewMessage, Role};
 use crate::model::part::{NewPart, PartBody};
-use crate::model::usage::ModelWindow;
+use crate::model::usage::{ModelWindow, Usage};
 use crate::model::{Revision, Seq};
 use crate::policy::{Policy, overflow, replay, tokens};
-use crate::scheduler::rule;
 pub use crate::store::DraftWordsToAdd;
 use crate::store::{
-    self, Caller, Counted, DraftWords, Durability, PageOf, PartAppend, Receipt, Seal, Weigh, Weighed, Weight,
+    self, Caller, Counted, DraftWords, Durability, PageOf, PartAppend, Pending, Receipt, Seal, Weigh, Weighed, Weight,
 };
 use std::sync::Arc;
 
@@ -26,7 +25,8 @@ pub struct Fill {
     pub window_tokens: i64,
     /// The tokens at which a summary would be due under that window.
     pub due_tokens: Option<i64>,
-    /// True while a decision about the session is pending: a compaction may be due under its own window.
+    /// True where the context has reached a threshold of the session's own window, or its view was told to be too large,
+    /// and the decision about that is pending.
     pub due: bool,
     /// The live reduction.
     pub pending: Option<CompactionId>,
@@ -91,14 +91,13 @@ fn weigh(policy: &Policy, role: Role, kind: MessageKind, parts: &[&PartBody]) ->
     if kind != MessageKind::Normal {
         return Weight::default();
     }
-    weight(policy, role, tokens::weigh_new(policy, role, parts), parts)
+    weight(policy, role, tokens::estimate_new(policy, role, parts), parts)
 }
 
-fn weight(policy: &Policy, role: Role, weight: tokens::Weight, parts: &[&PartBody]) -> Weight {
-    let tokens::Weight { tokens, output_tokens, routine_count } = weight;
+fn weight(policy: &Policy, role: Role, tokens: i64, parts: &[&PartBody]) -> Weight {
     let unread = if role == Role::Assistant { usage::unread_results(parts.iter().copied()) } else { Vec::new() };
-    let unread_tokens = if unread.is_empty() { 0 } else { tokens::weigh_new(policy, role, &unread).tokens };
-    Weight { tokens, unread_tokens, speaks: usage::speaks(parts.iter().copied()), output_tokens, routine_count }
+    let unread_tokens = if unread.is_empty() { 0 } else { tokens::estimate_new(policy, role, &unread) };
+    Weight { tokens, unread_tokens, speaks: usage::speaks(parts.iter().copied()) }
 }
 
 /// What a message weighs under a policy, and the counts to keep of it. One that is still open is counted later.
@@ -107,12 +106,17 @@ fn weigh_message(known: &Known, message: &NewMessage) -> (Weight, Option<Counted
     match &known.counting {
         Some(counting) if message.kind == MessageKind::Normal && message.finish.is_some() => {
             let counts = tokens::count(&known.policy, message.role, &bodies);
-            let weighed = tokens::weigh_counted(&known.policy, &counts, &bodies);
-            let weight = weight(&known.policy, message.role, weighed, &bodies);
+            let tokens = tokens::estimate_counted(&known.policy, &counts);
+            let weight = weight(&known.policy, message.role, tokens, &bodies);
             (weight, Some(Counted { counting: counting.clone(), counts }))
         }
         _ => (weigh(&known.policy, message.role, message.kind, &bodies), None),
     }
+}
+
+/// The reported tokens that a policy reads; 0 where it reads none.
+fn usage_tokens(policy: &Policy, usage: Option<&Usage>) -> i64 {
+    usage.map_or(0, |usage| policy.counting.usage.tokens(usage))
 }
 
 /// Weighs parts of replies whose words the store alone has.
@@ -126,14 +130,19 @@ fn bodies(parts: &[NewPart]) -> Vec<&PartBody> {
 }
 
 impl Longhand {
-    fn appended(&self, receipt: Receipt, policy: &Policy, window: &ModelWindow) -> Appended {
+    /// The answer of a write, under the window that its caller names. `overflows` where it told of a view too large.
+    fn appended(&self, receipt: Receipt, known: &Known, window: Option<&ModelWindow>, overflows: bool) -> Appended {
         let Receipt { revision, seq, ids, existed_count, context } = receipt;
+        let own = overflow::due_at(&known.policy, &known.window);
+        let is_reached = overflows || own.is_some_and(|due| context.tokens(&known.window) >= due);
+        let window = window_of_call(&known.window, window);
+        let Pending { is_due, compaction } = context.pending;
         let fill = Fill {
             context_tokens: context.tokens(window),
             window_tokens: window.context,
-            due_tokens: overflow::due_at(policy, window),
-            due: context.pending.is_due,
-            pending: context.pending.compaction,
+            due_tokens: overflow::due_at(&known.policy, window),
+            due: is_due && is_reached && compaction.is_none(),
+            pending: compaction,
         };
         Appended { ids, existed_count, revision, seq, fill, durability: self.store().durability() }
     }
@@ -167,19 +176,22 @@ impl Longhand {
             validate::window("window", window)?;
         }
         let known = self.known(session).await?;
-        let rule = rule(&known.policy, &known.window);
         let mut weighed = Vec::with_capacity(messages.len());
+        let mut overflowed = false;
         for message in messages {
             let (weight, counted) = weigh_message(&known, &message);
             let overflows = |finish| replay::overflow(&known.policy, &known.window, finish).is_some();
             let overflow = message.finish.as_ref().is_some_and(overflows);
+            overflowed |= overflow;
+            let usage = message.finish.as_ref().and_then(|finish| finish.usage.as_ref());
+            let usage_tokens = usage_tokens(&known.policy, usage);
             let token = message.finish.as_ref().and_then(|finish| finish.view.as_deref());
             let view = self.given_view(&known, token).await?;
-            weighed.push(Weighed { message: message.checked(view), weight, counted, overflow });
+            weighed.push(Weighed { message: message.checked(view), weight, counted, usage_tokens, overflow });
         }
-        let receipt = self.store().append(known.key, caller, expected_revision, rule, weighed).await?;
+        let receipt = self.store().append(known.key, caller, expected_revision, weighed).await?;
         self.note_written(&known);
-        Ok(self.appended(receipt, &known.policy, window_of_call(&known.window, window.as_ref())))
+        Ok(self.appended(receipt, &known, window.as_ref(), overflowed))
     }
 
     /// Adds closed parts to an open message, or closes its drafts.
@@ -204,7 +216,6 @@ impl Longhand {
         validate::parts("request", MessageKind::Normal, &whole)?;
         let known = self.known(session).await?;
         let message = self.store().message_id(known.key, message).await?;
-        let rule = rule(&known.policy, &known.window);
         let parts = parts
             .into_iter()
             .map(|part| match part {
@@ -216,8 +227,8 @@ impl Longhand {
             })
             .collect();
         let weigh = weigher(&known);
-        let receipt = self.store().append_parts(known.key, caller, rule, message, parts, weigh).await?;
-        Ok(self.appended(receipt, &known.policy, &known.window))
+        let receipt = self.store().append_parts(known.key, caller, message, parts, weigh).await?;
+        Ok(self.appended(receipt, &known, None, false))
     }
 
     /// Adds words to a draft, and shows them to whoever watches.
@@ -257,14 +268,14 @@ impl Longhand {
         }
         let known = self.known(session).await?;
         let message = self.store().message_id(known.key, message).await?;
-        let rule = rule(&known.policy, &known.window);
         let weigh = weigher(&known);
         let overflow = replay::overflow(&known.policy, &known.window, &finish).is_some();
         let view = self.given_view(&known, finish.view.as_deref()).await?;
-        let seal = Seal { finish: finish.with_view(view), overflow };
-        let receipt = self.store().finish_message(known.key, caller, rule, message, seal, weigh).await?;
+        let usage_tokens = usage_tokens(&known.policy, finish.usage.as_ref());
+        let seal = Seal { finish: finish.with_view(view), usage_tokens, overflow };
+        let receipt = self.store().finish_message(known.key, caller, message, seal, weigh).await?;
         self.note_written(&known);
-        Ok(self.appended(receipt, &known.policy, window_of_call(&known.window, window.as_ref())))
+        Ok(self.appended(receipt, &known, window.as_ref(), overflow))
     }
 
     /// A message as it was written, with its drafts while it is open.

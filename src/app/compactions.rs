@@ -15,7 +15,6 @@ use crate::model::view::SourceMessage;
 use crate::policy::overflow_errors::{ProviderError, is_overflow};
 use crate::policy::plan::{self, Boundary, Scene};
 use crate::policy::{Policy, Rung, Step, replay};
-use crate::scheduler::totals;
 use crate::store::{Caller, Condition, Receipt, SessionKey, Source, SuppliedSummary};
 
 /// What somebody who asks for a reduction by hand wants.
@@ -279,7 +278,6 @@ impl Longhand {
             measured_at: source.at,
             tokens_before: before.estimated_tokens,
             tokens_after: plan::view(&policy, &after).estimated_tokens,
-            routine: totals(&policy, &after),
         };
         let receipt = self.store().supply(supplied).await?;
         let compaction = Error::answer(self.store().compaction(from_receipt(&receipt)?).await)?;

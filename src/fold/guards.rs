@@ -55,6 +55,8 @@ pub struct Guards {
     pub reported_overhead: Option<i64>,
     /// The kind of the newest compaction without progress, until the view has grown enough for another attempt.
     needs_growth: Option<CompactionKind>,
+    /// Tokens by which the view must grow before the first guard that waits for growth ends.
+    growth_tokens: Option<i64>,
     /// True during the cooldown, and until the view has grown by as much as the policy wants between two compactions.
     /// False where the view exceeds its window.
     is_cooling: bool,
@@ -72,15 +74,17 @@ impl Guards {
         });
         let is_tripped = streak.count >= i64::from(policy.guards.breaker_failures) && policy.guards.breaker_turns > 0;
         let step = (window.context / RETRY_GROWTH_PARTS).max(1);
-        let needs_growth = streak.newest.filter(|(revision, _)| match (is_tripped, breaker_turns) {
+        let growth_left = |least: i64, revision| least.saturating_sub(fold.growth_since(scene, revision));
+        let retry = streak.newest.and_then(|(revision, kind)| match (is_tripped, breaker_turns) {
             // It was open long enough: one more attempt shows whether anything has changed.
-            (true, 0) => false,
-            (true, _) => fold.growth_since(scene, *revision) < 2 * step,
-            (false, _) => fold.growth_since(scene, *revision) < step,
+            (true, 0) => None,
+            (true, _) => Some((kind, growth_left(2 * step, revision))),
+            (false, _) => Some((kind, growth_left(step, revision))),
         });
+        let retry = retry.filter(|(_, left)| *left > 0);
         let cooldown_end = cooldown_end(policy, past.ended, now);
-        let is_unarmed = threshold_compaction(past)
-            .is_some_and(|revision| fold.growth_since(scene, revision) < overflow::rearm_tokens(policy, window));
+        let rearm = threshold_compaction(past).map(|at| growth_left(overflow::rearm_tokens(policy, window), at));
+        let rearm = rearm.filter(|left| *left > 0);
         let exceeds = overflow::room(window).is_some_and(|room| fold.context_tokens(window) > room);
         Self {
             holds_after_undo: past.undo_revision.is_some(),
@@ -90,9 +94,15 @@ impl Guards {
             overhead: overhead::overhead(scene, sample_before(past), fold.usage_sample()),
             usage_tokens: fold.usage_sample().map(|sample| sample.usage_tokens),
             reported_overhead: reported_overhead(scene, past),
-            needs_growth: needs_growth.map(|(_, kind)| kind),
-            is_cooling: (cooldown_end.is_some() || is_unarmed) && !exceeds,
+            needs_growth: retry.map(|(kind, _)| kind),
+            growth_tokens: [retry.map(|(_, left)| left), rearm].into_iter().flatten().min(),
+            is_cooling: (cooldown_end.is_some() || rearm.is_some()) && !exceeds,
         }
+    }
+
+    /// Tokens by which the view must grow before the first guard that waits for growth ends; none where none waits.
+    pub fn growth_tokens(&self) -> Option<i64> {
+        self.growth_tokens
     }
 
     /// True where the steps of a level may be taken without anybody's asking. An undo is not considered: an overflow

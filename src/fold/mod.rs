@@ -7,6 +7,7 @@ mod hash;
 #[cfg(test)]
 mod tests;
 pub mod usage;
+pub mod wake;
 
 use crate::model::Revision;
 use crate::model::ids::MessageId;

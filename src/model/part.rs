@@ -43,6 +43,11 @@ pub enum PartBody {
     Record(Record),
 }
 
+/// Bytes that every part counts beside its words in the growth of a history.
+pub const PART_GROWTH_BYTES: i64 = 512;
+/// Bytes that a media item counts there.
+pub const MEDIA_GROWTH_BYTES: i64 = 16_384;
+
 impl PartBody {
     /// The part's kind, as the protocol and the command line name it.
     pub fn kind(&self) -> &'static str {
@@ -67,6 +72,23 @@ impl PartBody {
             }
             _ => self == sent,
         }
+    }
+
+    /// The bytes by which the part lets a history grow: its words, names and ids, `PART_GROWTH_BYTES` for whatever a
+    /// request puts around them, and `MEDIA_GROWTH_BYTES` for each media item, whatever its size.
+    pub fn growth_bytes(&self) -> i64 {
+        let (words, media) = match self {
+            Self::Text(text) | Self::Reasoning(text) => (text.len(), 0),
+            // Some agents count the names of a call with its result as well.
+            Self::ToolCall(call) => (call.input_json.len() + 2 * (call.call_id.len() + call.tool.len()), 0),
+            Self::ToolResult(result) => (result.output.len() + result.call_id.len(), result.attachments.len()),
+            Self::Media(media) => (media.name.len() + media.mime_type.len(), 1),
+            Self::Marker(marker) => (marker.text.len(), 0),
+            Self::Opaque(opaque) => (opaque.data.len(), 0),
+            Self::Step(_) | Self::Record(_) => (0, 0),
+        };
+        let bytes = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
+        bytes(words).saturating_add(PART_GROWTH_BYTES).saturating_add(bytes(media).saturating_mul(MEDIA_GROWTH_BYTES))
     }
 
     /// Whether it is media, or brings media along.

@@ -36,6 +36,22 @@ impl Guards {
     }
 }
 
+/// The least that must happen to a session before a decision about it can differ from the newest one.
+///
+/// It is a lower bound: what it names may happen and change nothing, but nothing else changes the decision. Changes of
+/// history, policy or window, reported overflows and compactions that end make a new decision necessary in any case.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct WakeCondition {
+    /// Growth of the history, as `PartBody::growth_bytes` counts it; none where no growth makes a difference.
+    pub growth_bytes: Option<i64>,
+    /// A reply that ends. Where growth makes a difference, so does one that reports usage.
+    pub on_reply: bool,
+    /// A message of the user.
+    pub on_request: bool,
+    /// A time.
+    pub time: Option<Timestamp>,
+}
+
 /// One conversation, as it stands now.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Session {

@@ -10,7 +10,7 @@ mod protection;
 mod replacement;
 mod words;
 
-pub use condition::{Count, OfWindow, When};
+pub use condition::{Count, OfWindow, When, last_reply};
 pub use excerpt::{Excerpt, Lines, Units};
 pub use protection::{Keep, PartOrder, PastCleared};
 pub use words::{Hint, Words};

@@ -83,8 +83,8 @@ fn output_tokens(policy: &Policy, clear: &Clear) -> Option<i64> {
     }
 }
 
-/// How many of these parts, none of them shortened by a mark, the routine could act on by their number.
-pub fn count<'a>(policy: &Policy, parts: impl Iterator<Item = &'a PartBody>) -> i64 {
+/// The number of parts of these messages, none of them shortened by a mark, that the routine could act on.
+pub fn count_in(policy: &Policy, sources: &[SourceMessage]) -> i64 {
     let is_wanted = |step: &Step, body: &PartBody| match (step, body) {
         (Step::Clear(clear), _) if matches!(clear.when, When::Idle { .. }) => false,
         (Step::Clear(clear), _) if output_tokens(policy, clear).is_some() => false,
@@ -99,17 +99,12 @@ pub fn count<'a>(policy: &Policy, parts: impl Iterator<Item = &'a PartBody>) -> 
         (Step::Fit(Fit::OutputBudget(_)), PartBody::ToolResult(_)) => true,
         (Step::Fit(_) | Step::Summarize(_), _) => false,
     };
-    let wanted = parts.filter(|body| policy.routine.iter().any(|step| is_wanted(step, body)));
-    i64::try_from(wanted.count()).unwrap_or(i64::MAX)
-}
-
-/// The same of the messages of a view.
-pub fn count_in(policy: &Policy, sources: &[SourceMessage]) -> i64 {
     let parts = sources.iter().flat_map(|source| {
         let is_whole = |part: &&crate::model::part::Part| source.pruned_part(part.id).is_none();
         source.message.parts.iter().filter(is_whole).map(|part| &part.body)
     });
-    count(policy, parts)
+    let wanted = parts.filter(|body| policy.routine.iter().any(|step| is_wanted(step, body)));
+    i64::try_from(wanted.count()).unwrap_or(i64::MAX)
 }
 
 #[cfg(test)]

@@ -16,7 +16,7 @@ mod words;
 
 pub use chat::ChatFormat;
 pub(super) use contents::{Content, contents};
-pub use counts::{Weight, basis, count, weigh_counted, weigh_new};
+pub use counts::{basis, count, estimate_counted, estimate_new};
 pub use envelope::{Detail, Envelope};
 pub use said::{NoteEnd, Said};
 pub use tally::Tally;
@@ -24,7 +24,9 @@ pub use tally::Tally;
 use super::bpe::{self, Encoding, Tokenized, Vocabulary};
 use super::{Policy, truncate};
 use crate::model::message::Role;
-use crate::model::part::{Media, Opaque, Part, PartBody, ToolCall, ToolResult};
+use crate::model::part::{
+    MEDIA_GROWTH_BYTES, Media, Opaque, PART_GROWTH_BYTES, Part, PartBody, ToolCall, ToolResult,
+};
 use crate::model::usage::Usage;
 use crate::model::view::{Pruned, SourceMessage, Standing, ViewMessage};
 use serde::{Deserialize, Serialize};
@@ -249,6 +251,23 @@ pub fn tokenize<'a>(counting: &Counting, text: &'a str) -> Option<Tokenized<'a>>
         TextWeight::Vocabulary { attached: Attached(Some(vocabulary)), .. } => Some(vocabulary.tokenize(text)),
         TextWeight::Vocabulary { attached: Attached(None), .. } => Some(Encoding::Qwen.tokenize(text)),
     }
+}
+
+/// The growth of a history, as `PartBody::growth_bytes` counts it, up to which no view grows by so many tokens.
+///
+/// A byte is at most as many units as its escape in JSON has characters, and a message has at least one part.
+pub fn growth_bytes(counting: &Counting, tokens: i64) -> i64 {
+    const ESCAPE_UNITS: i64 = 6;
+    let Counting { text, per, media, .. } = counting;
+    let words = if let TextWeight::Mixed { other_units, .. } = text { i64::from(*other_units) } else { 1 };
+    let around = match per {
+        CountPer::Chat(format) => i64::from(format.message_units),
+        CountPer::Envelope(format) => i64::from(format.message_units),
+        CountPer::Message | CountPer::JsonRange | CountPer::Contents | CountPer::Characters | CountPer::Said(_) => 0,
+    };
+    let media = [media.image, media.document, media.other, media.attachment].into_iter().max().map_or(0, i64::from);
+    let most = ESCAPE_UNITS.max(words).max(around / PART_GROWTH_BYTES + 1).max(media / MEDIA_GROWTH_BYTES + 1);
+    (tokens.saturating_mul(i64::from(counting.units_per_token.max(1))) / most).max(1)
 }
 
 /// The tokens of a text.

@@ -15,7 +15,6 @@ mod model;
 mod patience;
 mod preview;
 mod recover;
-mod rule;
 mod step;
 mod worker;
 
@@ -46,7 +45,6 @@ pub use hooks::read_hook_output;
 pub use index::index;
 pub use live::SummaryDelta;
 pub use preview::Preview;
-pub use rule::{rule, totals};
 
 /// What the scheduler cannot go on without.
 #[derive(Debug, thiserror::Error)]
@@ -230,8 +228,8 @@ impl Scheduler {
         let mut state = State::default();
         let mut head = self.store.watch_head();
         let mut tick = tokio::time::interval(Duration::from_millis(limits::SCHEDULER_TICK_MS));
-        // When the first session will have been idle for long enough; what is found anew each time.
-        let mut next_idle = None;
+        // The earliest wake time of a session, found anew each time.
+        let mut next_wake = None;
         loop {
             let found = tokio::select! {
                 () = cancel.cancelled() => break,
@@ -246,16 +244,16 @@ impl Scheduler {
                     self.look(&state).await
                 }
                 () = self.handle.woken.notified() => self.look(&state).await,
-                () = self.until(next_idle) => self.look(&state).await,
+                () = self.until(next_wake) => self.look(&state).await,
                 _ = tick.tick() => {
                     self.release_expired(&state).await;
                     self.look(&state).await
                 }
             };
-            next_idle = None;
+            next_wake = None;
             let input = match found {
-                Ok((input, idle)) => {
-                    next_idle = idle;
+                Ok((input, wake)) => {
+                    next_wake = wake;
                     self.handle.reports.readable();
                     input
                 }
@@ -293,27 +291,27 @@ impl Scheduler {
         }
     }
 
-    /// What the database says is to be done, and when the first session will have been idle for long enough. Few at a
+    /// What the database says is to be done, and the earliest wake time of a session. Few at a
     /// time: the rest is found when these are done. What is in hand may stand at the front of the list still, so it is
     /// looked past.
     async fn look(&self, state: &State) -> store::Result<(Input, Option<Timestamp>)> {
         let now = self.clock.now();
-        let mut next_idle = self.store.next_idle().await?;
-        if next_idle.is_some_and(|instant| instant <= now) {
-            // A write: on a full disk, or behind a full queue, idle sessions wait for the next tick, and nothing else does.
-            match self.store.wake_idle().await {
-                Ok(()) => next_idle = self.store.next_idle().await?,
+        let mut next_wake = self.store.next_wake().await?;
+        if next_wake.is_some_and(|instant| instant <= now) {
+            // A write: on a full disk, or behind a full queue, these sessions wait for the next tick, and nothing else does.
+            match self.store.wake().await {
+                Ok(()) => next_wake = self.store.next_wake().await?,
                 Err(store::Error::Closed) => return Err(store::Error::Closed),
                 Err(error) => {
-                    tracing::warn!(%error, "idle sessions are looked at later");
-                    next_idle = None;
+                    tracing::warn!(%error, "sessions whose wake time has come are decided later");
+                    next_wake = None;
                 }
             }
         }
         let many = i64::try_from(limits::JOB_QUEUE_MAX / 4 + state.passed_over()).unwrap_or(i64::MAX);
         let due = self.store.due_sessions(many).await?;
         let ready = self.store.ready_jobs(self.clock.now(), many).await?;
-        Ok((Input::Found { due, ready, now: Instant::now() }, next_idle))
+        Ok((Input::Found { due, ready, now: Instant::now() }, next_wake))
     }
 }
 

@@ -15,13 +15,13 @@ use crate::model::event::EventBody;
 use crate::model::ids::CompactionId;
 use crate::model::message::{Finish, MessageKind, NewMessage, Role};
 use crate::model::part::{NewPart, PartBody};
-use crate::model::session::Guards;
+use crate::model::session::{Guards, WakeCondition};
 use crate::model::time::Timestamp;
 use crate::model::usage::ModelWindow;
 use crate::policy::plan;
 use crate::store::{
     self, Caller, Claim, Commit, Committed, Condition, CreateSession, Durability, EventFilter, Loss, PolicyText,
-    RoutineTotals, Rule, RunningTotals, SessionKey, Store, Weighed, Weight,
+    RunningTotals, SessionKey, Store, Weighed, Weight,
 };
 use proptest::prelude::*;
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
@@ -122,10 +122,10 @@ struct World {
     due: HashSet<usize>,
     /// At which revision each session was reduced last.
     reduced: [Revision; SESSIONS],
-    /// What became due while something was live.
+    /// At which revision each session was appended to last.
+    appended: [Revision; SESSIONS],
+    /// Sessions that were decided about while something was live.
     missed: HashSet<usize>,
-    /// What each session counts since it was measured.
-    output_tokens: [i64; SESSIONS],
 }
 
 async fn open(directory: &std::path::Path, clock: &Clock) -> (Store, tokio::task::JoinHandle<()>) {
@@ -134,9 +134,9 @@ async fn open(directory: &std::path::Path, clock: &Clock) -> (Store, tokio::task
     (store, tokio::spawn(writer))
 }
 
-/// Outputs that nobody prunes make a session due with every append.
-fn rule() -> Rule {
-    Rule { prune_tokens: Some(0), ..Rule::default() }
+/// Every append makes a session due.
+fn condition() -> WakeCondition {
+    WakeCondition { growth_bytes: Some(1), ..WakeCondition::default() }
 }
 
 fn failure() -> Failure {
@@ -176,8 +176,8 @@ impl World {
             jobs,
             due,
             reduced: [0; SESSIONS],
+            appended: [0; SESSIONS],
             missed: HashSet::new(),
-            output_tokens: [0; SESSIONS],
         }
     }
 
@@ -238,26 +238,13 @@ impl World {
             origin_time: None,
             metadata_json: None,
         };
-        let weight = Weight { tokens: 10, output_tokens: 10, routine_count: 1, ..Weight::default() };
-        let message = Weighed { message, weight, counted: None, overflow: false };
+        let weight = Weight { tokens: 10, ..Weight::default() };
+        let message = Weighed { message, weight, counted: None, usage_tokens: 0, overflow: false };
         let key = self.sessions[session];
-        let receipt = self.store.append(key, Caller::default(), None, rule(), vec![message]).await.expect("appended");
-        self.output_tokens[session] += 10;
-        self.judge(session);
-        assert_eq!(
-            receipt.context.pending.is_due,
-            self.due.contains(&session),
-            "a trigger is set with the append, or not at all"
-        );
-    }
-
-    /// What counts makes the session due; where something is live that is noted for its end.
-    fn judge(&mut self, session: usize) {
-        if self.live(session).is_none() {
-            self.due.insert(session);
-        } else if !self.due.contains(&session) {
-            self.missed.insert(session);
-        }
+        let receipt = self.store.append(key, Caller::default(), None, vec![message]).await.expect("appended");
+        self.due.insert(session);
+        self.appended[session] = receipt.revision;
+        assert!(receipt.context.pending.is_due, "the mark is set with the append, or not at all");
     }
 
     fn request(instructions: &str, trigger: Trigger) -> CompactionRequest {
@@ -345,10 +332,13 @@ impl World {
         if self.live(session).is_none() {
             let is_missed = state != CompactionState::Done && self.missed.remove(&session);
             // Guards follow from how it ended, so that the session is decided about anew.
-            let is_told = matches!(state, CompactionState::Done | CompactionState::Failed | CompactionState::Dead);
+            let is_told = matches!(state, CompactionState::Failed | CompactionState::Dead);
             if is_missed || is_told {
                 self.due.insert(session);
             }
+        }
+        if state == CompactionState::Done {
+            self.due.insert(session);
         }
     }
 
@@ -419,9 +409,9 @@ impl World {
             at,
             totals,
             view_tokens: totals.appended_tokens,
-            routine: RoutineTotals::default(),
             usage_tokens: None,
             guards: Guards::default(),
+            condition: condition(),
         };
         self.store.evaluated(due, found).await.expect("evaluated");
         // What came after the look is looked at again; the mark of it is behind the revision that was read.
@@ -430,8 +420,9 @@ impl World {
         if !is_left && self.due.remove(&session) && self.live(session).is_some() {
             self.missed.insert(session);
         }
-        if self.reduced[session] <= at {
-            self.output_tokens[session] = 0;
+        if self.appended[session] > at {
+            assert!(is_left, "what was appended behind a decision asks for another one");
+            self.due.insert(session);
         }
     }
 
@@ -484,11 +475,9 @@ impl World {
         };
         let commit = Commit {
             claim: claim.clone(),
-            rule: rule(),
             changes: Changes { summary: Some(summary), ..Changes::default() },
             tokens_before: 100,
             tokens_after: 10,
-            routine: RoutineTotals::default(),
             first_changed_index: 0,
             invalidated_tokens: 0,
             usage_before: None,
@@ -501,13 +490,7 @@ impl World {
             let session = self.jobs[&claim.compaction].session;
             self.reduced[session] = self.store.session(claim.session).await.expect("read").0.revision;
             self.end(claim.compaction, CompactionState::Done);
-            // What came while the summary was written counts at once.
             self.missed.remove(&session);
-            let came = (self.output_tokens[session] - claim.counted_at_base.output_tokens).max(0);
-            self.output_tokens[session] = came;
-            if came > 0 {
-                self.judge(session);
-            }
         } else {
             assert!(matches!(done, Err(store::Error::LeaseLost)), "a worker that was given up changed something");
         }

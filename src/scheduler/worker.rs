@@ -4,11 +4,11 @@ use super::books::Books;
 use super::client::{Answer, Assignment};
 use super::live::{Live, Teller};
 use super::patience::{is_held, patiently};
-use super::{Error, counts, rule, totals};
+use super::{Error, counts};
 use crate::clock::Clock;
 use crate::config::Hooks;
 use crate::fold::guards::{self, Guards, Past};
-use crate::fold::{Fold, Rows};
+use crate::fold::{Fold, Rows, wake};
 use crate::limits;
 use crate::loaded::{self, Loaded, LoadedSession};
 use crate::model::Revision;
@@ -22,8 +22,8 @@ use crate::policy::plan::{self, Scene, SummaryPlan, Work, Written};
 use crate::policy::replay::Overflow;
 use crate::policy::{Notice, Policy, Rung, continuing, overflow, replay, tokens};
 use crate::store::{
-    self, Caller, Claim, Commit, Committed, Condition, Evaluation, GuardRows, Loss, Planned, RoutineTotals, SessionKey,
-    Source, Store,
+    self, Caller, Claim, Commit, Committed, Condition, Evaluation, GuardRows, Loss, Pending, Planned, SessionKey, Source,
+    Store,
 };
 use crate::summarizer::{self, Extractive, Levels, Summarizer, SummaryInput, SummaryOutput, Tasks, Witness};
 use crate::telemetry::failpoint;
@@ -136,23 +136,24 @@ impl Worker {
 
     /// A session at its newest revision, from memory where it is there, with the counts of its messages. Passages of hidden
     /// messages are not in its view.
-    async fn newest(&self, key: SessionKey) -> Result<Arc<LoadedSession>, Error> {
-        if let Some((session, _)) = self.loaded.session(key).await?
+    async fn newest(&self, key: SessionKey) -> Result<(Arc<LoadedSession>, Pending), Error> {
+        if let Some((session, pending)) = self.loaded.session(key).await?
             && tokens::basis(&session.policy).is_none()
         {
-            return Ok(session);
+            return Ok((session, pending));
         }
         let mut source = self.store.source(key, None).await?;
         let policy = loaded::parse_policy(&source.policy, &self.vocabularies)?;
         counts::fill(&self.store, &policy, &mut source.messages).await?;
         let session = Arc::new(LoadedSession::new(&self.store, source, Arc::new(policy), None).await?);
         self.loaded.keep(&session);
-        Ok(session)
+        let pending = session.source.pending;
+        Ok((session, pending))
     }
 
     /// Decides about a due session: asks for the compaction that its policy wants, or finds that nothing is to be done.
     pub(super) async fn evaluate(&self, key: SessionKey) -> Result<(), Error> {
-        let session = self.newest(key).await?;
+        let (session, pending) = self.newest(key).await?;
         // Behind the session: whatever comes in between makes it due again.
         let rows = self.store.guard_rows(key).await?;
         let LoadedSession { source, policy, fold, .. } = &*session;
@@ -161,7 +162,12 @@ impl Worker {
         let tokens = fold.context_tokens(window);
         let guards = Guards::new(scene, fold, past(&rows));
         self.relieve(source, scene, tokens, &guards).await?;
-        if let Some(decision) = guards::decide(scene, fold, &guards) {
+        if pending.compaction.is_some() {
+            // The session cannot go on without it.
+            if overflow::room(window).is_some_and(|room| tokens > room) {
+                self.store.expedite(key).await?;
+            }
+        } else if let Some(decision) = guards::decide(scene, fold, &guards) {
             let (request, confirm_until) = request(policy, decision.level(), percent(tokens, window), now);
             // Nobody is asked to agree to what cannot be done.
             let fails = decision.level().is_some_and(|level| guards.is_filled(scene, level));
@@ -174,8 +180,8 @@ impl Worker {
             totals: source.totals,
             view_tokens: fold.view.estimated_tokens,
             usage_tokens: fold.usage_sample().map(|sample| sample.usage_tokens),
-            routine: totals(policy, &source.messages),
             guards: guards.stated(scene),
+            condition: wake::condition(scene, fold, &guards),
         };
         self.store.evaluated(key, evaluation).await?;
         Ok(())
@@ -632,7 +638,6 @@ pub(super) struct Draft {
     pub(super) changes: Changes,
     pub(super) tokens_before: i64,
     pub(super) tokens_after: i64,
-    routine: RoutineTotals,
     pub(super) first_changed_index: i64,
     invalidated_tokens: i64,
 }
@@ -667,7 +672,6 @@ impl Draft {
             changes: plan::changes(scene, cuts, written),
             tokens_before: before.estimated_tokens,
             tokens_after: after.estimated_tokens,
-            routine: totals(policy, &after_sources),
             first_changed_index,
             invalidated_tokens: tokens::estimate_messages(policy, changed),
         })
@@ -704,10 +708,8 @@ impl Draft {
             || guards::helps(policy, window, &claim.request, self.tokens_after.saturating_add(overhead_tokens));
         Commit {
             claim: (*claim).clone(),
-            rule: rule(policy, window),
             tokens_before: self.tokens_before,
             tokens_after: self.tokens_after,
-            routine: self.routine,
             first_changed_index: self.first_changed_index,
             invalidated_tokens: self.invalidated_tokens,
             usage_before: guards.usage_tokens,

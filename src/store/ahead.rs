@@ -16,14 +16,14 @@ const FRESH_JOBS: &str =
     "update job set run_at = $1 where state = 1 and queued = 0 and run_at > $1 and attempt = 0 and proposed <> 1";
 const PROPOSALS: &str = "update job set run_at = $1 where state = 1 and queued = 0 and run_at > $1 and proposed = 1";
 const RETRIES: &str = "update job set run_at = $1 where state = 1 and queued = 0 and run_at > $1 and proposed <> 1";
-const IDLE: &str = "update session set idle_until = $1 where idle_until > $1";
+const WAKE_TIMES: &str = "update session set wake_time = $1 where wake_time > $1";
 const COOLDOWNS: &str = "update session set cool_until = $1 where cool_until > $1";
 /// Sessions are looked at in this order: one from the future would come behind all others.
 const DUE: &str = "update session set due_time = $1 where due_revision is not null and due_time > $1";
 
 /// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
-pub(crate) const STATEMENTS: &[&str] = &[NEWEST_EVENT, FRESH_JOBS, PROPOSALS, RETRIES, IDLE, COOLDOWNS, DUE];
+pub(crate) const STATEMENTS: &[&str] = &[NEWEST_EVENT, FRESH_JOBS, PROPOSALS, RETRIES, WAKE_TIMES, COOLDOWNS, DUE];
 
 /// How far the newest event may be ahead of the system's clock before an operator is told, in milliseconds.
 const TOLD_MS: i64 = 60_000;
@@ -43,7 +43,7 @@ pub(super) async fn settle(conn: &mut SqliteConnection, clock: &Clock) -> Result
         (FRESH_JOBS, 0),
         (PROPOSALS, limits::POLICY_WAIT_MS_MAX),
         (RETRIES, limits::RETRY_AFTER_MS_MAX),
-        (IDLE, limits::POLICY_WAIT_MS_MAX),
+        (WAKE_TIMES, limits::POLICY_WAIT_MS_MAX),
         (COOLDOWNS, limits::POLICY_WAIT_MS_MAX),
         (DUE, 0),
     ] {

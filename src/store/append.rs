@@ -6,7 +6,7 @@ use super::chain::{self, Digest};
 use super::codec;
 use super::counts::Counted;
 use super::error::{Error, Kind, Result};
-use super::head::{Head, Receipt, Rule, SessionKey};
+use super::head::{Head, Receipt, SessionKey};
 use super::lineage::Reader;
 use super::messages;
 use super::tx::{Caller, MessageInput, PartInput, RequestKey, Tx, salt};
@@ -14,7 +14,7 @@ use crate::limits;
 use crate::model::Revision;
 use crate::model::event::EventBody;
 use crate::model::ids::{MessageId, PartId};
-use crate::model::message::{Finish, FinishReason, GivenView, MessageKind, NewMessage, Role};
+use crate::model::message::{Finish, GivenView, MessageKind, NewMessage, Role};
 use crate::model::part::{NewPart, Part, PartBody, are_notes};
 use sqlx::Row as _;
 use sqlx::sqlite::SqliteRow;
@@ -29,10 +29,6 @@ pub struct Weight {
     pub unread_tokens: i64,
     /// True where a model says something itself in it: it has read the results in front of that.
     pub speaks: bool,
-    /// Those of them that a prune could take away later.
-    pub output_tokens: i64,
-    /// How many of the parts the routine could act on.
-    pub routine_count: i64,
 }
 
 /// A message that a client appends, with what it weighs.
@@ -43,6 +39,8 @@ pub struct Weighed {
     pub weight: Weight,
     /// The counts to keep of it, if it is sealed and the policy's counting is worth keeping.
     pub counted: Option<Counted>,
+    /// The reported tokens that the policy reads; 0 where it reads none.
+    pub usage_tokens: i64,
     /// Whether it tells that its view was too large.
     pub overflow: bool,
 }
@@ -52,6 +50,8 @@ pub struct Weighed {
 pub struct Seal {
     /// What the client said.
     pub finish: Finish,
+    /// The reported tokens that the policy reads; 0 where it reads none.
+    pub usage_tokens: i64,
     /// Whether it tells that its view was too large.
     pub overflow: bool,
 }
@@ -62,7 +62,6 @@ pub(crate) struct Append {
     pub(crate) session: SessionKey,
     pub(crate) caller: Caller,
     pub(crate) expected_revision: Option<Revision>,
-    pub(crate) rule: Rule,
     pub(crate) messages: Vec<AppendMessage>,
 }
 
@@ -77,6 +76,8 @@ pub(crate) struct AppendMessage {
     pub(crate) counted: Option<Counted>,
     /// The running total at the revision of the view that it was given, where that matters.
     pub(crate) seen: Option<i64>,
+    /// The reported tokens that the policy reads; 0 where it reads none.
+    pub(crate) usage_tokens: i64,
     /// Whether it tells that its view was too large.
     pub(crate) overflow: bool,
 }
@@ -86,7 +87,6 @@ pub(crate) struct AppendMessage {
 pub(crate) struct AppendParts {
     pub(crate) session: SessionKey,
     pub(crate) caller: Caller,
-    pub(crate) rule: Rule,
     pub(crate) message: MessageId,
     pub(crate) parts: Vec<AppendPart>,
 }
@@ -108,6 +108,19 @@ pub(crate) struct WholePart {
     weight: Weight,
 }
 
+/// What a part adds to its session.
+#[derive(Clone, Copy)]
+struct Addition {
+    weight: Weight,
+    growth_bytes: i64,
+}
+
+impl Addition {
+    fn of(body: &PartBody, weight: Weight) -> Self {
+        Self { weight, growth_bytes: body.growth_bytes() }
+    }
+}
+
 /// Says what the words of a draft weigh; the policy's counting, handed in by the caller.
 pub type Weigh = std::sync::Arc<dyn Fn(&PartBody) -> Weight + Send + Sync>;
 
@@ -116,7 +129,6 @@ pub type Weigh = std::sync::Arc<dyn Fn(&PartBody) -> Weight + Send + Sync>;
 pub(crate) struct FinishMessage {
     pub(crate) session: SessionKey,
     pub(crate) caller: Caller,
-    pub(crate) rule: Rule,
     pub(crate) message: MessageId,
     pub(crate) seal: Seal,
     pub(crate) weigh: Weigh,
@@ -287,7 +299,7 @@ impl Append {
                 continue;
             }
             settle_calls(tx, key, &self.caller, &mut message).await?;
-            receipt.ids.push(append_one(tx, key, &self.caller, &self.rule, message)?);
+            receipt.ids.push(append_one(tx, key, &self.caller, message)?);
         }
         receipt.context = tx.loaded(key)?.context_usage();
         tx.end_mutation(key, &self.caller, receipt)
@@ -323,12 +335,13 @@ async fn seen(tx: &mut Tx<'_>, key: i64, finish: &Finish) -> Result<Option<i64>>
     Ok(query.fetch_optional(&mut *tx.conn).await?.flatten())
 }
 
-fn append_one(tx: &mut Tx<'_>, key: i64, caller: &Caller, rule: &Rule, message: AppendMessage) -> Result<Uuid> {
-    let AppendMessage { original, input, weight, counted, seen, overflow } = message;
+fn append_one(tx: &mut Tx<'_>, key: i64, caller: &Caller, message: AppendMessage) -> Result<Uuid> {
+    let AppendMessage { original, input, weight, counted, seen, usage_tokens, overflow } = message;
     let finish = input.finish.clone();
     if original.kind == MessageKind::Normal {
         // Before its event, which keeps the running total.
-        tx.loaded(key)?.weigh(weight.tokens, weight.output_tokens, weight.routine_count);
+        let bytes = original.parts.iter().map(|part| part.body.growth_bytes()).fold(0, i64::saturating_add);
+        tx.loaded(key)?.grow(weight.tokens, bytes);
     }
     let (id, _) = tx.message(key, caller, input)?;
     if let Some(open) = tx.loaded(key)?.open.get_mut(&id) {
@@ -337,36 +350,26 @@ fn append_one(tx: &mut Tx<'_>, key: i64, caller: &Caller, rule: &Rule, message: 
     if let Some(counted) = counted {
         tx.counted(MessageId(id), counted);
     }
-    let now = tx.now;
     if original.kind == MessageKind::Normal {
-        let head = tx.loaded(key)?;
-        head.view_count += 1;
-        // A failure says nothing: whoever waits for an answer waits on.
-        if original.role == Role::Assistant
-            && finish.as_ref().is_none_or(|finish| finish.reason != Some(FinishReason::Error))
-        {
-            head.spoke(rule, now);
-        }
         if original.role == Role::User && !are_notes(original.parts.iter().map(|part| &part.body)) {
-            head.user_spoke();
+            tx.loaded(key)?.user_spoke();
         }
         if let Some(finish) = finish {
-            if original.role == Role::Assistant {
-                tx.loaded(key)?.finish_turn(&finish);
-            }
             let reply = Reply {
                 id: MessageId(id),
                 finish: &finish,
+                usage_tokens,
                 own_tokens: weight.tokens,
                 unread_tokens: weight.unread_tokens,
                 seen,
             };
-            record_usage(tx, key, caller, rule, &reply)?;
+            record_usage(tx, key, caller, &reply)?;
+            if original.role == Role::Assistant {
+                tx.loaded(key)?.replied(finish.usage.is_some());
+            }
         }
-        let head = tx.loaded(key)?;
-        head.judge(rule);
         if overflow {
-            head.overflow();
+            tx.loaded(key)?.is_due();
         }
     }
     Ok(id)
@@ -376,6 +379,8 @@ fn append_one(tx: &mut Tx<'_>, key: i64, caller: &Caller, rule: &Rule, message: 
 struct Reply<'a> {
     id: MessageId,
     finish: &'a Finish,
+    /// The reported tokens that the policy reads.
+    usage_tokens: i64,
     /// Its own estimate, …
     own_tokens: i64,
     /// … and the results at its end, which its usage does not count.
@@ -385,12 +390,11 @@ struct Reply<'a> {
 }
 
 /// Takes over a reply's usage where it counts, with an event that keeps what the reply said.
-fn record_usage(tx: &mut Tx<'_>, key: i64, caller: &Caller, rule: &Rule, reply: &Reply<'_>) -> Result<()> {
-    let Reply { id, finish, own_tokens, unread_tokens, seen } = *reply;
+fn record_usage(tx: &mut Tx<'_>, key: i64, caller: &Caller, reply: &Reply<'_>) -> Result<()> {
+    let Reply { id, finish, usage_tokens, own_tokens, unread_tokens, seen } = *reply;
     let Some(usage) = finish.usage else { return Ok(()) };
     let head = tx.loaded(key)?;
-    head.take_usage(rule.tokens_of(&usage), finish.view.as_ref(), seen, (own_tokens, unread_tokens));
-    head.judge(rule);
+    head.take_usage(usage_tokens, finish.view.as_ref(), seen, (own_tokens, unread_tokens));
     let window = finish.view.as_ref().map_or(&head.window, |view| &view.window).clone();
     let body = EventBody::UsageRecorded { message: id, usage, window };
     tx.event(key, caller, &body, &Digest::default())?;
@@ -448,16 +452,16 @@ async fn settle_parts(
     tx: &mut Tx<'_>,
     key: i64,
     message: MessageId,
-    parts: Vec<(PartInput, Weight, Option<PartBody>)>,
-) -> Result<Vec<(PartInput, Weight)>> {
+    parts: Vec<(PartInput, Addition, Option<PartBody>)>,
+) -> Result<Vec<(PartInput, Addition)>> {
     let open = tx.loaded(key)?.open.get(&message.0).ok_or(Error::MessageSealed)?.clone();
     let holder = Holder { message, revision: open.revision, writer: &open.writer };
     let mut settled = Vec::with_capacity(parts.len());
-    for (position, (mut input, weight, body)) in (open.next_position..).zip(parts) {
+    for (position, (mut input, addition, body)) in (open.next_position..).zip(parts) {
         if let Some(body) = body {
             calls::settle(tx, key, &holder, position, &body, &mut input).await?;
         }
-        settled.push((input, weight));
+        settled.push((input, addition));
     }
     Ok(settled)
 }
@@ -468,20 +472,20 @@ fn close_parts(
     key: i64,
     caller: &Caller,
     message: MessageId,
-    parts: Vec<(PartInput, Weight)>,
+    parts: Vec<(PartInput, Addition)>,
 ) -> Result<Vec<Uuid>> {
     let revision = tx.next_revision(key)?;
     let head = tx.loaded(key)?;
     let open = head.open.get_mut(&message.0).ok_or(Error::MessageSealed)?;
     let (row, first) = (open.row, open.next_position);
     open.next_position += i64::try_from(parts.len()).unwrap_or(i64::MAX);
-    for (part, weight) in &parts {
+    for (part, Addition { weight, .. }) in &parts {
         open.tokens += weight.tokens;
         open.unread_tokens = weight.unread_tokens + if weight.speaks { 0 } else { open.unread_tokens };
         open.bytes += part.encoded.bytes();
     }
-    for (_, weight) in &parts {
-        head.weigh(weight.tokens, weight.output_tokens, weight.routine_count);
+    for (_, Addition { weight, growth_bytes }) in &parts {
+        head.grow(weight.tokens, *growth_bytes);
     }
     let mut digest = Digest::default();
     let ids: Vec<Uuid> = parts.iter().map(|(part, _)| part.public_id).collect();
@@ -519,7 +523,7 @@ impl AppendParts {
         let mut closed = Vec::new();
         let mut bytes = drafts.iter().map(|draft| draft.length).sum();
         for part in self.parts {
-            let (input, weight, body) = match part {
+            let (input, addition, body) = match part {
                 AppendPart::Whole(whole) => {
                     let WholePart { original, input, weight } = *whole;
                     if let Some(id) = existing_part(&there, &original)? {
@@ -529,7 +533,7 @@ impl AppendParts {
                     }
                     not_a_drafts(&drafts, &original)?;
                     bytes += input.encoded.bytes();
-                    (input, weight, Some(original.body))
+                    (input, Addition::of(&original.body, weight), Some(original.body))
                 }
                 AppendPart::Draft(id, metadata_json, weigh) => {
                     let draft = drafts
@@ -538,11 +542,11 @@ impl AppendParts {
                         .ok_or_else(|| Error::not_found(Kind::Draft, id))?;
                     closed.push(id.0);
                     bytes += metadata_json.as_ref().map_or(0, |json| i64::try_from(json.len()).unwrap_or(i64::MAX));
-                    (draft.close(metadata_json.as_deref()), weigh(&draft.body), None)
+                    (draft.close(metadata_json.as_deref()), Addition::of(&draft.body, weigh(&draft.body)), None)
                 }
             };
             receipt.ids.push(input.public_id);
-            parts.push((input, weight, body));
+            parts.push((input, addition, body));
         }
         // A draft that stays is a part in the end.
         let drafts_left = drafts.len() - closed.len();
@@ -554,9 +558,7 @@ impl AppendParts {
             let parts = settle_parts(tx, key, self.message, parts).await?;
             close_parts(tx, key, &self.caller, self.message, parts)?;
         }
-        let head = tx.loaded(key)?;
-        head.judge(&self.rule);
-        receipt.context = head.context_usage();
+        receipt.context = tx.loaded(key)?.context_usage();
         tx.end_mutation(key, &self.caller, receipt)
     }
 
@@ -639,7 +641,8 @@ impl FinishMessage {
         let drafts = drafts(tx, row).await?;
         if !drafts.is_empty() {
             sqlx::query(DELETE_DRAFTS).bind(row).execute(&mut *tx.conn).await?;
-            let parts = drafts.iter().map(|draft| (draft.close(None), (self.weigh)(&draft.body))).collect();
+            let addition = |draft: &Draft| Addition::of(&draft.body, (self.weigh)(&draft.body));
+            let parts = drafts.iter().map(|draft| (draft.close(None), addition(draft))).collect();
             close_parts(tx, key, &self.caller, self.message, parts)?;
         }
         // The row itself may still be waiting in this transaction.
@@ -651,14 +654,13 @@ impl FinishMessage {
         tx.event(key, &self.caller, &body, &digest)?;
         let open = tx.loaded(key)?.open.remove(&self.message.0);
         let (own_tokens, unread_tokens) = open.map_or((0, 0), |open| (open.tokens, open.unread_tokens));
-        let Seal { finish, overflow } = &self.seal;
-        let reply = Reply { id: self.message, finish, own_tokens, unread_tokens, seen };
-        record_usage(tx, key, &self.caller, &self.rule, &reply)?;
+        let Seal { finish, usage_tokens, overflow } = &self.seal;
+        let reply = Reply { id: self.message, finish, usage_tokens: *usage_tokens, own_tokens, unread_tokens, seen };
+        record_usage(tx, key, &self.caller, &reply)?;
         let head = tx.loaded(key)?;
-        head.finish_turn(finish);
-        head.judge(&self.rule);
+        head.replied(finish.usage.is_some());
         if *overflow {
-            head.overflow();
+            head.is_due();
         }
         let receipt = Receipt { ids: vec![self.message.0], context: head.context_usage(), ..Receipt::default() };
         let receipt = tx.end_mutation(key, &self.caller, receipt)?;
@@ -670,9 +672,9 @@ impl FinishMessage {
 
 /// Encodes what a client wants to append, in the client's own time rather than the writer's.
 pub(crate) fn encode(new: Weighed, actor: &str) -> AppendMessage {
-    let Weighed { message, weight, counted, overflow } = new;
+    let Weighed { message, weight, counted, usage_tokens, overflow } = new;
     let input = MessageInput::from_client(&message, actor, weight.tokens);
-    AppendMessage { input, original: message, weight, counted, seen: None, overflow }
+    AppendMessage { input, original: message, weight, counted, seen: None, usage_tokens, overflow }
 }
 
 /// Encodes a part that a client wants to append.

@@ -3,7 +3,7 @@
 
 use super::chain::Digest;
 use super::error::{Error, Result};
-use super::head::{Receipt, RoutineTotals, SessionKey};
+use super::head::{Receipt, SessionKey};
 use super::jobs::{JobRow, by_row, give_up, live_row};
 use super::lineage::Reader;
 use super::marks;
@@ -55,8 +55,6 @@ pub struct Claim {
     pub context_tokens: i64,
     /// The session's running total at `base`, to measure what came since.
     pub(crate) appended_at_base: i64,
-    /// What the routine could act on at `base` as the session counts it, for the same end.
-    pub(crate) counted_at_base: RoutineTotals,
     /// When the first attempt began.
     pub start_time: Timestamp,
     /// Cancelled when somebody else ends the job.
@@ -131,7 +129,6 @@ pub(crate) async fn claim(tx: &mut Tx<'_>, row: i64, owner: Uuid, until: Timesta
     let head = tx.loaded(key)?;
     let (base, appended_at_base, context_tokens) =
         (head.revision, head.appended_tokens, head.context_tokens(&job.window));
-    let counted_at_base = head.counted();
     let claimed = sqlx::query(CLAIM)
         .bind(row)
         .bind(owner.as_bytes().to_vec())
@@ -170,7 +167,6 @@ pub(crate) async fn claim(tx: &mut Tx<'_>, row: i64, owner: Uuid, until: Timesta
         window: job.window,
         context_tokens,
         appended_at_base,
-        counted_at_base,
         start_time: job.start_time.unwrap_or(now),
         ended: tx.claims.add(row),
     }))
@@ -212,7 +208,6 @@ pub(crate) async fn lost_claim(tx: &mut Tx<'_>, row: i64) -> Result<Claim> {
         window: job.window,
         context_tokens: 0,
         appended_at_base: 0,
-        counted_at_base: RoutineTotals::default(),
         start_time: job.start_time.unwrap_or_default(),
         ended: CancellationToken::new(),
     })

@@ -3,12 +3,11 @@
 use super::codec::{self, Number};
 use super::error::{Error, Kind, Result};
 use super::lineage::Reader;
-use crate::limits;
 use crate::model::ids::{CompactionId, SessionId};
-use crate::model::message::{Finish, FinishReason, GivenView};
-use crate::model::session::{Guards, SessionState};
+use crate::model::message::GivenView;
+use crate::model::session::{Guards, SessionState, WakeCondition};
 use crate::model::time::Timestamp;
-use crate::model::usage::{ModelWindow, Usage};
+use crate::model::usage::ModelWindow;
 use crate::model::{Revision, Seq};
 use sqlx::sqlite::SqliteRow;
 use sqlx::{Row as _, SqliteConnection};
@@ -19,84 +18,13 @@ use uuid::Uuid;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub struct SessionKey(pub(crate) i64);
 
-/// What the policy says about triggers, in plain numbers: the store compares, it does not decide.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Rule {
-    /// The session's window; its context is zero when none is known.
-    pub window: ModelWindow,
-    /// The tokens at which a summary is due.
-    pub due_tokens: Option<i64>,
-    /// The tool output tokens above which a prune could pay.
-    pub prune_tokens: Option<i64>,
-    /// After a prune was considered, this many more tool output tokens must come before it is again.
-    pub prune_step_tokens: i64,
-    /// The parts that the routine could act on, by number, above which it is worth a look.
-    pub routine_count: Option<i64>,
-    /// The messages of a view above which the routine is worth a look.
-    pub view_count: Option<i64>,
-    /// The tokens of a view above which the routine is worth a look, whatever the ladder says.
-    pub routine_tokens: Option<i64>,
-    /// For how many milliseconds the model must have said nothing before the routine is worth a look for that.
-    pub idle_ms: Option<i64>,
-    /// The tokens by which the running estimate of a view may be too low for each of its messages. Whoever is that close to a
-    /// threshold is measured.
-    pub rounding_tokens: i64,
-    /// What of reported usage counts.
-    pub usage: UsageReading,
-}
-
-/// What of reported usage says how full the window is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum UsageReading {
-    /// All that was sent and what came back.
-    #[default]
-    All,
-    /// What was sent.
-    Prompt,
-    /// Nothing: estimates decide.
-    Nothing,
-}
-
-impl Rule {
-    /// How full the window is by what a reply reports.
-    pub(crate) fn tokens_of(&self, usage: &Usage) -> i64 {
-        match self.usage {
-            UsageReading::All => usage.context_tokens(),
-            UsageReading::Prompt => usage.prompt_tokens(),
-            UsageReading::Nothing => 0,
-        }
-    }
-}
-
-/// What of a view the routine could act on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct RoutineTotals {
-    /// Tokens of the tool outputs that a prune could still look at.
-    pub output_tokens: i64,
-    /// Parts that the routine could act on, by number.
-    pub routine_count: i64,
-    /// Messages at their own places.
-    pub view_count: i64,
-}
-
 /// Running totals of a session: the difference of two is what came between.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct RunningTotals {
-    /// Tokens of everything that was appended.
+    /// Tokens of everything that was appended, by estimate.
     pub appended_tokens: i64,
-    /// Totals that the routine could act on, as the session counts them.
-    pub counted: RoutineTotals,
-}
-
-impl RoutineTotals {
-    /// What was counted since an earlier count; nothing where a measurement came between that found less.
-    pub(crate) fn since(self, earlier: Self) -> Self {
-        Self {
-            output_tokens: (self.output_tokens - earlier.output_tokens).max(0),
-            routine_count: (self.routine_count - earlier.routine_count).max(0),
-            view_count: (self.view_count - earlier.view_count).max(0),
-        }
-    }
+    /// Growth of the history by what was appended, as `PartBody::growth_bytes` counts it.
+    pub appended_bytes: i64,
 }
 
 /// How large a context is after a write, whatever the window.
@@ -143,6 +71,19 @@ pub(crate) struct OpenMessage {
     pub(crate) bytes: i64,
 }
 
+/// What makes a session due, by its newest decision. A session without one is due with its first message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Wake {
+    /// The growth of the history, since the session was made, at which it is due; none where no growth makes it so.
+    pub(crate) bytes: Option<i64>,
+    /// True where the end of a reply does.
+    pub(crate) on_reply: bool,
+    /// True where a message of the user does.
+    pub(crate) on_request: bool,
+    /// The time at which it is due.
+    pub(crate) time: Option<Timestamp>,
+}
+
 /// What a session's events add up to.
 #[derive(Debug, Clone)]
 pub(crate) struct Head {
@@ -163,8 +104,8 @@ pub(crate) struct Head {
     pub(crate) appended_tokens: i64,
     pub(crate) usage_tokens: Option<i64>,
     pub(crate) usage_at: i64,
-    pub(crate) output_tokens: i64,
-    pub(crate) output_checked: i64,
+    /// Growth of the history since the session was made.
+    pub(crate) appended_bytes: i64,
     pub(crate) due_revision: Option<Revision>,
     /// Since when it is due; kept in step with the mark when the head is written.
     pub(crate) due_time: Option<Timestamp>,
@@ -178,39 +119,27 @@ pub(crate) struct Head {
     pub(crate) guard_revision: Revision,
     /// The newest undo, until the user goes on or what it took back is redone.
     pub(crate) undo_revision: Option<Revision>,
-    /// Parts in the view that the routine could act on.
-    pub(crate) routine_count: i64,
-    /// How many these were when the routine last found nothing to do.
-    pub(crate) routine_checked: i64,
-    /// Messages that the view shows at their own places.
-    pub(crate) view_count: i64,
-    /// How many these were when the routine last found nothing to do.
-    pub(crate) view_checked: i64,
-    /// When the session will have been idle for as long as its maintenance waits.
-    pub(crate) idle_until: Option<Timestamp>,
+    /// What makes the session due.
+    pub(crate) wake: Wake,
     pub(crate) live_job: Option<CompactionId>,
-    /// Whether the view exceeded all of its window when it was judged last.
-    pub(crate) is_over: bool,
-    /// The view has outgrown its window under a live reduction, which then does not rest any longer.
-    pub(crate) ends_rest: bool,
     pub(crate) open: HashMap<Uuid, OpenMessage>,
 }
 
 const SELECT: &str = "select id, public_id, fork_revision, title, state, metadata_json, window, revision, \
      history_revision, reduction_revision, chain_hash, message_count, update_time, view_tokens, appended_tokens, \
-     usage_tokens, usage_at, output_tokens, output_checked, due_revision, failures, hold_turns, hold_breaker, \
-     cool_until, overhead_tokens, guard_revision, undo_revision, routine_count, routine_checked, view_count, \
-     view_checked, idle_until, due_time from session where id = $1";
+     usage_tokens, usage_at, appended_bytes, due_revision, due_time, failures, hold_turns, hold_breaker, cool_until, \
+     overhead_tokens, guard_revision, undo_revision, wake_bytes, wake_on_reply, wake_on_request, wake_time \
+     from session where id = $1";
 const SELECT_OPEN: &str = "select m.id, m.public_id, m.revision, m.head, \
      (select count(*) from part p where p.message_id = m.id) \
      from message m where m.session_id = $1 and m.sealed_revision is null";
 const SELECT_LIVE_JOB: &str = "select public_id from job where session_id = $1 and state in (1, 2) and queued = 0";
 const UPDATE: &str = "update session set title = $2, state = $3, metadata_json = $4, window = $5, revision = $6, \
      history_revision = $7, reduction_revision = $8, chain_hash = $9, message_count = $10, update_time = $11, \
-     view_tokens = $12, appended_tokens = $13, usage_tokens = $14, usage_at = $15, output_tokens = $16, \
-     output_checked = $17, due_revision = $18, failures = $19, hold_turns = $20, hold_breaker = $21, \
-     cool_until = $22, overhead_tokens = $23, guard_revision = $24, undo_revision = $25, routine_count = $26, \
-     routine_checked = $27, view_count = $28, view_checked = $29, idle_until = $30, due_time = $31 where id = $1";
+     view_tokens = $12, appended_tokens = $13, usage_tokens = $14, usage_at = $15, appended_bytes = $16, \
+     due_revision = $17, due_time = $18, failures = $19, hold_turns = $20, hold_breaker = $21, cool_until = $22, \
+     overhead_tokens = $23, guard_revision = $24, undo_revision = $25, wake_bytes = $26, wake_on_reply = $27, \
+     wake_on_request = $28, wake_time = $29 where id = $1";
 
 /// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
@@ -261,21 +190,19 @@ impl Head {
             appended_tokens: row.try_get("appended_tokens")?,
             usage_tokens: row.try_get("usage_tokens")?,
             usage_at: row.try_get("usage_at")?,
-            output_tokens: row.try_get("output_tokens")?,
-            output_checked: row.try_get("output_checked")?,
+            appended_bytes: row.try_get("appended_bytes")?,
             due_revision,
             due_time,
             missed: due_revision.is_none() && due_time.is_some(),
             guards: guards(&row)?,
             guard_revision: row.try_get("guard_revision")?,
             undo_revision: row.try_get("undo_revision")?,
-            routine_count: row.try_get("routine_count")?,
-            routine_checked: row.try_get("routine_checked")?,
-            view_count: row.try_get("view_count")?,
-            view_checked: row.try_get("view_checked")?,
-            idle_until: row.try_get::<Option<i64>, _>("idle_until")?.map(Timestamp),
-            is_over: false,
-            ends_rest: false,
+            wake: Wake {
+                bytes: row.try_get("wake_bytes")?,
+                on_reply: row.try_get("wake_on_reply")?,
+                on_request: row.try_get("wake_on_request")?,
+                time: row.try_get::<Option<i64>, _>("wake_time")?.map(Timestamp),
+            },
             live_job: live.map(|id| codec::uuid(&id).map(CompactionId)).transpose()?,
             open,
         })
@@ -299,9 +226,9 @@ impl Head {
             .bind(self.appended_tokens)
             .bind(self.usage_tokens)
             .bind(self.usage_at)
-            .bind(self.output_tokens)
-            .bind(self.output_checked)
+            .bind(self.appended_bytes)
             .bind(self.due_revision)
+            .bind(self.due_time.map(|since| since.0))
             .bind(self.guards.failure_count)
             .bind(self.guards.hold_turns)
             .bind(self.guards.breaker_open)
@@ -309,12 +236,10 @@ impl Head {
             .bind(self.guards.overhead_tokens)
             .bind(self.guard_revision)
             .bind(self.undo_revision)
-            .bind(self.routine_count)
-            .bind(self.routine_checked)
-            .bind(self.view_count)
-            .bind(self.view_checked)
-            .bind(self.idle_until.map(|time| time.0))
-            .bind(self.due_time.map(|since| since.0))
+            .bind(self.wake.bytes)
+            .bind(self.wake.on_reply)
+            .bind(self.wake.on_request)
+            .bind(self.wake.time.map(|time| time.0))
             .execute(conn)
             .await?;
         Ok(())
@@ -357,12 +282,14 @@ impl Head {
         self.context_usage().tokens(window)
     }
 
-    /// Counts tokens that joined the view.
-    pub(crate) fn weigh(&mut self, tokens: i64, output_tokens: i64, routine_count: i64) {
+    /// Counts what was appended. The session becomes due where it has grown by as much as its wake condition names.
+    pub(crate) fn grow(&mut self, tokens: i64, bytes: i64) {
         self.view_tokens += tokens;
         self.appended_tokens += tokens;
-        self.output_tokens += output_tokens;
-        self.routine_count += routine_count;
+        self.appended_bytes += bytes;
+        if self.wake.bytes.is_some_and(|wake| self.appended_bytes >= wake) {
+            self.is_due();
+        }
     }
 
     /// Takes over what a reply reports, if its view is whole and not stale. `seen` is the running total at the view's
@@ -385,10 +312,6 @@ impl Head {
         let seen = seen.unwrap_or(self.appended_tokens - own);
         self.usage_tokens = Some(tokens);
         self.usage_at = seen + own - unread;
-        // Less usage may show that the overhead has become smaller.
-        if self.guards.overhead_tokens.is_some() {
-            self.is_due();
-        }
         true
     }
 
@@ -406,43 +329,28 @@ impl Head {
         self.look_again(at);
     }
 
-    /// Sets the due mark when the rule says so, or notes that for the end of a reduction that is live.
-    pub(crate) fn judge(&mut self, rule: &Rule) {
-        let tokens = self.context_tokens(&rule.window);
-        let is_over = rule.window.request_max().is_some_and(|most| tokens > most);
-        self.ends_rest |= is_over && !self.is_over && self.live_job.is_some();
-        self.is_over = is_over;
-        let reached = rule.due_tokens.is_some_and(|due| tokens + self.rounding(rule) >= due);
-        let much = rule.prune_tokens.is_some_and(|least| self.output_tokens > least)
-            && self.output_tokens >= self.output_checked + rule.prune_step_tokens;
-        let grown =
-            |count: i64, checked: i64, least: Option<i64>| least.is_some_and(|least| count > least.max(checked));
-        let many = grown(self.routine_count, self.routine_checked, rule.routine_count)
-            || grown(self.view_count, self.view_checked, rule.view_count);
-        let full = rule.routine_tokens.is_some_and(|least| tokens > least);
-        if reached || much || many || full {
-            self.is_due();
-        }
-    }
-
-    /// Sets the due mark, or notes that for the end of a compaction that is current.
-    fn is_due(&mut self) {
-        if self.live_job.is_none() {
-            self.due_revision = Some(self.revision);
-        } else if self.due_revision.is_none() {
-            self.missed = true;
-        }
+    /// Sets the due mark. A decision beside a current compaction asks for nothing, and is made again when that ends
+    /// without effect.
+    pub(crate) fn is_due(&mut self) {
+        self.due_revision = Some(self.revision);
     }
 
     /// Notes that the user went on, which ends the hold after an undo, and may end the breaker's.
     pub(crate) fn user_spoke(&mut self) {
         self.undo_revision = None;
-        if self.guards.hold_turns > 0 {
+        if self.wake.on_request {
             self.is_due();
         }
     }
 
-    /// Looks once more at what became due while a reduction was live, when that has ended without effect.
+    /// Notes that a reply has ended. Usage may say that the context is larger, or its overhead smaller, than was thought.
+    pub(crate) fn replied(&mut self, reports_usage: bool) {
+        if self.wake.on_reply || (reports_usage && self.wake.bytes.is_some()) {
+            self.is_due();
+        }
+    }
+
+    /// Decides once more what became due while a compaction was current, when that has ended without effect.
     pub(crate) fn ended(&mut self) {
         if self.live_job.is_none() && std::mem::take(&mut self.missed) && self.due_revision.is_none() {
             self.due_revision = Some(self.revision);
@@ -451,51 +359,26 @@ impl Head {
         }
     }
 
-    /// What the routine could act on in the view of now: what was measured last, and what came since.
-    pub(crate) fn counted(&self) -> RoutineTotals {
-        let Self { output_tokens, routine_count, view_count, .. } = *self;
-        RoutineTotals { output_tokens, routine_count, view_count }
-    }
-
-    /// Takes over what the routine could act on in a view that was measured, and what `came` behind that. What it found
-    /// nothing to do about it looks at again when there is more.
-    pub(crate) fn measured(&mut self, routine: RoutineTotals, came: RoutineTotals, is_settled: bool) {
-        let RoutineTotals { output_tokens, routine_count, view_count } = routine;
-        (self.output_tokens, self.output_checked) = (output_tokens + came.output_tokens, output_tokens);
-        self.routine_count = routine_count + came.routine_count;
-        self.view_count = view_count + came.view_count;
-        (self.routine_checked, self.view_checked) = if is_settled { (routine_count, view_count) } else { (0, 0) };
-    }
-
-    /// Notes that a turn may have ended: what maintenance had nothing to do about may be old enough by now.
-    pub(crate) fn finish_turn(&mut self, finish: &Finish) {
-        if finish.reason != Some(FinishReason::ToolCalls) {
-            (self.output_checked, self.routine_checked, self.view_checked) = (0, 0, 0);
+    /// Takes over the condition of the next decision behind one that was made at a revision, with its totals.
+    pub(crate) fn wait_for(&mut self, condition: WakeCondition, at: Revision, totals: RunningTotals) {
+        let WakeCondition { growth_bytes, on_reply, on_request, time } = condition;
+        let bytes = growth_bytes.map(|growth| totals.appended_bytes.saturating_add(growth));
+        self.wake = Wake { bytes, on_reply, on_request, time };
+        // What came behind the decision was not compared with this condition.
+        let has_grown = bytes.is_some_and(|bytes| self.appended_bytes >= bytes);
+        if has_grown || (self.revision > at && (on_reply || on_request)) {
+            self.is_due();
         }
     }
 
-    /// Notes that the model spoke: the session's idle time begins anew.
-    pub(crate) fn spoke(&mut self, rule: &Rule, now: Timestamp) {
-        self.idle_until = rule.idle_ms.map(|wait| now.plus_millis(wait));
-    }
-
-    /// Sets the due mark because the session has been idle for long enough, or its cooldown is over. One that is being
-    /// reduced waits.
-    pub(crate) fn rested(&mut self, now: Timestamp) {
-        if self.guards.cool_until.is_some_and(|until| until <= now) {
-            self.guards.cool_until = None;
+    /// Sets the due mark where the wake time has come. The scheduler decides about an archived session when it is
+    /// restored.
+    pub(crate) fn woken(&mut self, now: Timestamp) {
+        if self.wake.time.is_some_and(|time| time <= now) {
+            self.wake.time = None;
             if self.state == SessionState::Active {
                 self.is_due();
             }
-        }
-        if self.idle_until.is_none_or(|until| until > now) {
-            return;
-        }
-        // The scheduler decides about an archived session when it is restored.
-        let waits = self.state == SessionState::Active && self.live_job.is_some();
-        self.idle_until = waits.then(|| now.plus_millis(limits::LEASE_MS));
-        if self.state == SessionState::Active && !waits {
-            self.is_due();
         }
     }
 
@@ -503,16 +386,6 @@ impl Head {
     pub(crate) fn put_away(&mut self) {
         self.due_revision = None;
         self.missed = false;
-    }
-
-    /// By how much an estimate that was added up message by message may be lower than that of the whole view, which decides.
-    fn rounding(&self, rule: &Rule) -> i64 {
-        self.view_count * rule.rounding_tokens
-    }
-
-    /// Sets the due mark for a reply which tells that its view was too large.
-    pub(crate) fn overflow(&mut self) {
-        self.due_revision = Some(self.revision);
     }
 
     /// Sets the due mark for whoever changed the picture: the scheduler measures it anew.

@@ -5,7 +5,7 @@ use super::chain::Digest;
 use super::claims::{Claim, holds};
 use super::codec::{self, Number as _};
 use super::error::{Error, Kind, Result};
-use super::head::{Pending, Receipt, RoutineTotals, RunningTotals, SessionKey};
+use super::head::{Pending, Receipt, RunningTotals, SessionKey};
 use super::lineage::Reader;
 use super::tally;
 use super::tx::{Caller, Tx};
@@ -17,11 +17,11 @@ use crate::model::compaction::{
 };
 use crate::model::event::EventBody;
 use crate::model::ids::{CompactionId, SessionId};
-use crate::model::session::{Guards, SessionState};
+use crate::model::session::{Guards, SessionState, WakeCondition};
 use crate::model::time::Timestamp;
 use crate::model::usage::ModelWindow;
 use sqlx::sqlite::SqliteRow;
-use sqlx::{Row as _, SqliteConnection};
+use sqlx::Row as _;
 
 /// Asks for a reduction.
 #[derive(Clone)]
@@ -100,10 +100,10 @@ pub struct Evaluation {
     pub view_tokens: i64,
     /// Context usage there; none where no usage is valid.
     pub usage_tokens: Option<i64>,
-    /// What of the view the routine could act on.
-    pub routine: RoutineTotals,
     /// The guards that were found.
     pub guards: Guards,
+    /// The condition of the next decision.
+    pub condition: WakeCondition,
 }
 
 macro_rules! select_job {
@@ -134,15 +134,12 @@ const GUARD: &str = "select guard_revision, undo_revision from session where id 
 const ENDED: &str = select_job!(
     "where j.session_id = $1 and (j.state in (4, 7) or j.state = 3 and j.trigger <> 2) order by j.id desc limit $2"
 );
-const NEXT_IDLE: &str = "select idle_until from session where idle_until is not null order by idle_until limit 1";
-const NEXT_COOL: &str = "select cool_until from session where cool_until is not null order by cool_until limit 1";
-const IDLE: &str =
-    "select id from session where idle_until is not null and idle_until <= $1 order by idle_until limit $2";
-const COOL: &str =
-    "select id from session where cool_until is not null and cool_until <= $1 order by cool_until limit $2";
-const FORGET_IDLE: &str = "update session set idle_until = null, cool_until = null where id = $1";
+const NEXT_WAKE: &str = "select wake_time from session where wake_time is not null order by wake_time limit 1";
+const ASLEEP: &str =
+    "select id from session where wake_time is not null and wake_time <= $1 order by wake_time limit $2";
+const FORGET_WAKE: &str = "update session set wake_time = null where id = $1";
 const PENDING: &str = "select s.due_revision is not null, j.public_id, s.revision, s.appended_tokens, \
-     s.output_tokens, s.routine_count, s.view_count from session s \
+     s.appended_bytes from session s \
      left join job j on j.session_id = s.id and j.state in (1, 2) and j.queued = 0 where s.id = $1";
 const COUNTS: &str = "select (select count(*) from job where state = 1 and queued = 0) \
      + (select count(*) from job where state = 1 and queued = 1), \
@@ -157,7 +154,7 @@ const INSERT: &str = "insert into job (public_id, session_id, kind, trigger, sta
 // `proposed` is 1 while somebody is asked, and 2 once they have agreed: whoever was asked is told how it ends.
 const HASTEN: &str = "update job set proposed = iif(proposed = 1, 2, proposed), run_at = $2 \
      where id = $1 and state = 1 and queued = 0 and run_at > $2";
-const END_REST: &str = "update job set run_at = $2 \
+const EXPEDITE: &str = "update job set run_at = $2 \
      where session_id = $1 and state = 1 and queued = 0 and proposed = 0 and run_at > $2";
 const RETRY: &str = "update job set state = 1, run_at = $3, lease_owner = null, lease_until = null, lost = lost + $4, \
      attempt = attempt - $5 \
@@ -184,17 +181,15 @@ pub(crate) const STATEMENTS: &[&str] = &[
     DUE,
     GUARD,
     ENDED,
-    NEXT_IDLE,
-    NEXT_COOL,
-    IDLE,
-    COOL,
-    FORGET_IDLE,
+    NEXT_WAKE,
+    ASLEEP,
+    FORGET_WAKE,
     PENDING,
     COUNTS,
     IS_IDLE,
     INSERT,
     HASTEN,
-    END_REST,
+    EXPEDITE,
     RETRY,
     FINISH,
     PROMOTE,
@@ -337,33 +332,24 @@ pub(crate) async fn guard_rows(reader: &mut Reader<'_>, key: i64) -> Result<Guar
     Ok(GuardRows { ended, guard_revision: session.try_get(0)?, undo_revision: session.try_get(1)? })
 }
 
-/// When the first session will have been idle for as long as its routine waits, or the first cooldown ends.
-pub(crate) async fn next_idle(reader: &mut Reader<'_>) -> Result<Option<Timestamp>> {
-    let mut next = Vec::new();
-    for query in [NEXT_IDLE, NEXT_COOL] {
-        let row = reader.one(sqlx::query(query)).await?;
-        next.extend(row.map(|row| row.try_get(0).map(Timestamp)).transpose()?);
-    }
-    Ok(next.into_iter().min())
+/// The earliest wake time of a session.
+pub(crate) async fn next_wake(reader: &mut Reader<'_>) -> Result<Option<Timestamp>> {
+    let row = reader.one(sqlx::query(NEXT_WAKE)).await?;
+    row.map(|row| Ok(Timestamp(row.try_get(0)?))).transpose()
 }
 
-/// Sets the due mark of sessions that have been idle for as long as their routine waits, or whose cooldown is over, those
-/// of longest first.
-pub(crate) async fn wake_idle(tx: &mut Tx<'_>) -> Result<()> {
+/// Sets the due mark of sessions whose wake time has come, the earliest first.
+pub(crate) async fn wake(tx: &mut Tx<'_>) -> Result<()> {
     tx.flush().await?;
     let now = tx.now;
-    let mut keys = Vec::new();
-    for query in [IDLE, COOL] {
-        let query = sqlx::query_scalar::<_, i64>(query).bind(now.0).bind(limits::IDLE_SESSIONS_MAX);
-        keys.extend(query.fetch_all(&mut *tx.conn).await?);
-    }
-    for key in keys {
+    let query = sqlx::query_scalar::<_, i64>(ASLEEP).bind(now.0).bind(limits::WAKING_SESSIONS_MAX);
+    for key in query.fetch_all(&mut *tx.conn).await? {
         match tx.head(key).await {
-            Ok(head) => head.rested(now),
+            Ok(head) => head.woken(now),
             // It would be first in line for ever, and hold up all others.
             Err(Error::Corrupt { table, row, detail }) => {
-                tracing::error!(table, row, detail, "a session that was idle cannot be read, and is left alone");
-                sqlx::query(FORGET_IDLE).bind(key).execute(&mut *tx.conn).await?;
+                tracing::error!(table, row, detail, "a session whose wake time has come cannot be read");
+                sqlx::query(FORGET_WAKE).bind(key).execute(&mut *tx.conn).await?;
             }
             Err(error) => return Err(error),
         }
@@ -383,9 +369,7 @@ pub(crate) async fn pending(reader: &mut Reader<'_>, key: i64) -> Result<(Pendin
     let row = row.ok_or_else(|| Error::not_found(Kind::Session, key))?;
     let compaction: Option<Vec<u8>> = row.try_get(1)?;
     let compaction = compaction.map(|id| codec::uuid(&id).map(CompactionId)).transpose()?;
-    let counted =
-        RoutineTotals { output_tokens: row.try_get(4)?, routine_count: row.try_get(5)?, view_count: row.try_get(6)? };
-    let totals = RunningTotals { appended_tokens: row.try_get(3)?, counted };
+    let totals = RunningTotals { appended_tokens: row.try_get(3)?, appended_bytes: row.try_get(4)? };
     Ok((Pending { is_due: row.try_get(0)?, compaction }, row.try_get(2)?, totals))
 }
 
@@ -647,10 +631,10 @@ impl EndJob {
     }
 }
 
-/// Ends the wait of a session's current compaction for its next attempt when the view has outgrown the session's window:
-/// the session cannot go on without it.
-pub(crate) async fn end_rest(conn: &mut SqliteConnection, key: i64, now: Timestamp) -> Result<()> {
-    sqlx::query(END_REST).bind(key).bind(now.0).execute(conn).await?;
+/// Ends the wait of a session's current compaction for its next attempt.
+pub(crate) async fn expedite(tx: &mut Tx<'_>, key: SessionKey) -> Result<()> {
+    tx.flush().await?;
+    sqlx::query(EXPEDITE).bind(key.0).bind(tx.now.0).execute(&mut *tx.conn).await?;
     Ok(())
 }
 
@@ -667,21 +651,16 @@ pub(crate) async fn evaluated(tx: &mut Tx<'_>, key: SessionKey, found: Evaluatio
     let since = (head.appended_tokens - found.totals.appended_tokens).max(0);
     if head.reduction_revision <= found.at {
         head.view_tokens = found.view_tokens + since;
-        let came = head.counted().since(found.totals.counted);
-        head.measured(found.routine, came, true);
         if head.revision == found.at {
             (head.usage_tokens, head.usage_at) = (found.usage_tokens, found.totals.appended_tokens);
         }
     }
     head.guards = found.guards;
-    // A guard that was not known when something was written behind the decision may have been ended by it.
-    if found.guards.hold() && head.revision > found.at && head.due_revision.is_some() {
-        head.due_revision = Some(head.revision);
-    }
     if head.due_revision.is_some_and(|due| due <= found.at) {
         head.due_revision = None;
         // Nothing could be asked for beside what is live.
         head.missed |= head.live_job.is_some();
     }
+    head.wait_for(found.condition, found.at, found.totals);
     Ok(())
 }

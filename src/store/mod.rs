@@ -48,7 +48,7 @@ pub use drafts::{DraftReceipt, DraftWordsToAdd};
 pub use error::{Error, Kind, Result};
 pub use events::{EventFilter, EventPage, Looked, Moment, PagedEvent, SessionMoment};
 pub use files::paths;
-pub use head::{ContextUsage, Pending, Receipt, RoutineTotals, Rule, RunningTotals, SessionKey, UsageReading};
+pub use head::{ContextUsage, Pending, Receipt, RunningTotals, SessionKey};
 pub use health::{Checkpoints, WriteState};
 pub use jobs::{Condition, Enqueued, Evaluation, GuardRows, Loss};
 pub use marks::BranchSummary;
@@ -291,11 +291,10 @@ impl Store {
         session: SessionKey,
         caller: Caller,
         expected_revision: Option<Revision>,
-        rule: Rule,
         messages: Vec<Weighed>,
     ) -> Result<Receipt> {
         let messages = messages.into_iter().map(|message| append::encode(message, &caller.actor)).collect();
-        self.receipt(Command::Append(append::Append { session, caller, expected_revision, rule, messages })).await
+        self.receipt(Command::Append(append::Append { session, caller, expected_revision, messages })).await
     }
 
     /// Adds closed parts to an open message, or closes drafts of it. A part with an id names a draft; without a body it
@@ -304,7 +303,6 @@ impl Store {
         &self,
         session: SessionKey,
         caller: Caller,
-        rule: Rule,
         message: MessageId,
         parts: Vec<PartAppend>,
         weigh: Weigh,
@@ -316,7 +314,7 @@ impl Store {
                 PartAppend::Draft(id, metadata_json) => append::AppendPart::Draft(id, metadata_json, weigh.clone()),
             })
             .collect();
-        self.receipt(Command::AppendParts(append::AppendParts { session, caller, rule, message, parts })).await
+        self.receipt(Command::AppendParts(append::AppendParts { session, caller, message, parts })).await
     }
 
     /// Adds words to a draft, once; no part id begins one, once for each client id.
@@ -338,12 +336,11 @@ impl Store {
         &self,
         session: SessionKey,
         caller: Caller,
-        rule: Rule,
         message: MessageId,
         seal: Seal,
         weigh: Weigh,
     ) -> Result<Receipt> {
-        let finish = append::FinishMessage { session, caller, rule, message, seal, weigh };
+        let finish = append::FinishMessage { session, caller, message, seal, weigh };
         self.receipt(Command::Finish(finish)).await
     }
 
@@ -637,6 +634,4 @@ pub struct SuppliedSummary {
     pub tokens_before: i64,
     /// Tokens of the view after, by the same estimate.
     pub tokens_after: i64,
-    /// What of that view the routine could act on.
-    pub routine: RoutineTotals,
 }

@@ -99,7 +99,6 @@ impl Store {
             measured_at,
             tokens_before,
             tokens_after,
-            routine,
         } = supply;
         let command = reductions::Supply {
             session,
@@ -110,7 +109,6 @@ impl Store {
             until,
             tokens_before,
             tokens_after,
-            routine,
             measured_at,
         };
         self.receipt(Command::Supply(Box::new(command))).await
@@ -146,14 +144,19 @@ impl Store {
         self.reading(async |reader| jobs::ready(reader, now, limit).await).await
     }
 
-    /// When the first session will have been idle for as long as its routine waits.
-    pub async fn next_idle(&self) -> Result<Option<Timestamp>> {
-        self.reading(async |reader| jobs::next_idle(reader).await).await
+    /// The earliest wake time of a session.
+    pub async fn next_wake(&self) -> Result<Option<Timestamp>> {
+        self.reading(async |reader| jobs::next_wake(reader).await).await
     }
 
-    /// Sets the due mark of sessions that have been idle for as long as their routine waits.
-    pub async fn wake_idle(&self) -> Result<()> {
-        self.done(Command::WakeIdle).await
+    /// Sets the due mark of sessions whose wake time has come.
+    pub async fn wake(&self) -> Result<()> {
+        self.done(Command::Wake).await
+    }
+
+    /// Ends the wait of a session's current compaction for its next attempt, as long as nobody is asked to agree to it.
+    pub async fn expedite(&self, session: SessionKey) -> Result<()> {
+        self.done(Command::Expedite(session)).await
     }
 
     /// When the next job is to run.

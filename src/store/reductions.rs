@@ -5,7 +5,7 @@ use super::chain::{self, Digest};
 use super::claims::{Claim, history_changed, holds, recheck};
 use super::codec;
 use super::error::{Error, Result};
-use super::head::{Receipt, RoutineTotals, Rule, SessionKey};
+use super::head::{Receipt, SessionKey};
 use super::jobs::{Finish, finish};
 use super::lineage::Reader;
 use super::marks;
@@ -29,16 +29,12 @@ use crate::telemetry::failpoint;
 pub struct Commit {
     /// The claim it was made under.
     pub claim: Claim,
-    /// What the policy says about triggers now.
-    pub rule: Rule,
     /// Its changes.
     pub changes: Changes,
     /// Tokens of the view at the base, before.
     pub tokens_before: i64,
     /// Tokens of that view, after.
     pub tokens_after: i64,
-    /// What of that view the routine could still act on.
-    pub routine: RoutineTotals,
     /// Index of the first view message that changed.
     pub first_changed_index: i64,
     /// Tokens of the view from there on, before.
@@ -64,7 +60,6 @@ pub(crate) struct Supply {
     pub(crate) until: Revision,
     pub(crate) tokens_before: i64,
     pub(crate) tokens_after: i64,
-    pub(crate) routine: RoutineTotals,
     /// The revision that they were measured at.
     pub(crate) measured_at: Revision,
 }
@@ -141,7 +136,6 @@ impl Commit {
         }
         let history_revision = tx.loaded(key)?.history_revision;
         self.changes.continuation.take_if(|continuation| history_revision > continuation.seen);
-        let continues = self.changes.continuation.is_some();
         let duration = (tx.now.0 - self.claim.start_time.0).max(0) / 1_000;
         let mut outcome = Outcome {
             tokens_before: self.tokens_before,
@@ -182,15 +176,8 @@ impl Commit {
         head.reduce(at);
         let since = (head.appended_tokens - claim.appended_at_base).max(0);
         head.view_tokens = outcome.tokens_after + since;
-        let came = head.counted().since(claim.counted_at_base);
-        head.measured(self.routine, came, false);
-        head.view_count += i64::from(continues);
-        let head = tx.loaded(key)?;
         head.missed = false;
-        head.judge(&self.rule);
-        if head.live_job.is_none() {
-            head.due_revision.get_or_insert(at);
-        }
+        head.is_due();
         tx.end_mutation(key, &caller, Receipt::default())?;
         Ok(Committed::Done)
     }
@@ -372,7 +359,6 @@ impl Supply {
         let head = tx.loaded(key)?;
         head.changed(at);
         head.view_tokens = self.tokens_after;
-        head.measured(self.routine, RoutineTotals::default(), false);
         recheck(tx, key, &self.caller, &all_marks).await?;
         tx.end_mutation(key, &self.caller, Receipt { ids: vec![id.0], ..Receipt::default() })
     }

@@ -7,7 +7,6 @@ use super::codec::{self, EncodedBlob, EncodedPart, Number as _};
 use super::counts::{self, Counted};
 use super::error::{Error, Result};
 use super::head::{Head, OpenMessage, Receipt};
-use super::jobs;
 use crate::clock::fresh_id;
 use crate::model::event::EventBody;
 use crate::model::ids::MessageId;
@@ -471,9 +470,6 @@ impl<'a> Tx<'a> {
                 let is_due = head.due_revision.is_some() || head.missed;
                 head.due_time = is_due.then(|| head.due_time.unwrap_or(self.now));
                 head.save(self.conn).await?;
-                if std::mem::take(&mut head.ends_rest) {
-                    jobs::end_rest(self.conn, *key, self.now).await?;
-                }
             }
         }
         Ok(Finished { counters: self.counters, claims: self.claims, interrupted: self.interrupted })

@@ -75,8 +75,10 @@ pub(crate) enum Command {
     Cancel(CompactionId, Caller),
     /// Clear a due mark.
     Evaluated(SessionKey, Evaluation),
-    /// Set the due marks of sessions that have been idle for long enough.
-    WakeIdle,
+    /// Set the due marks of sessions whose wake time has come.
+    Wake,
+    /// Let the next attempt of a session's compaction begin at once.
+    Expedite(SessionKey),
     /// Note requests to models.
     AddRequests(AddRequests),
     /// Add to the index of words.
@@ -456,8 +458,12 @@ impl Command {
                 jobs::evaluated(tx, key, evaluation).await?;
                 Reply::Done
             }
-            Self::WakeIdle => {
-                jobs::wake_idle(tx).await?;
+            Self::Wake => {
+                jobs::wake(tx).await?;
+                Reply::Done
+            }
+            Self::Expedite(key) => {
+                jobs::expedite(tx, key).await?;
                 Reply::Done
             }
             Self::AddRequests(add) => {

@@ -115,7 +115,7 @@ async fn what_is_stored_too_far_ahead_of_the_clock_is_brought_down_at_the_start(
     let directory = test.stop().await;
     for sql in [
         "update job set run_at = run_at + 31536000000000 where state = 1",
-        "update session set idle_until = update_time + 3153600000000000, cool_until = update_time + 3153600000000000, \
+        "update session set wake_time = update_time + 3153600000000000, cool_until = update_time + 3153600000000000, \
          due_time = update_time + 31536000000000, due_revision = revision",
     ] {
         assert!(alter(directory.path(), sql).await > 0, "{sql}");
@@ -124,7 +124,7 @@ async fn what_is_stored_too_far_ahead_of_the_clock_is_brought_down_at_the_start(
     let ahead_ms = async |column: &'static str| (test.number(column).await - test.clock.now().0) / 1_000;
     let retry = ahead_ms("select run_at from job").await;
     assert!((1..=limits::RETRY_AFTER_MS_MAX).contains(&retry), "{retry}");
-    let wait = ahead_ms("select idle_until from session").await;
+    let wait = ahead_ms("select wake_time from session").await;
     assert!((1..=limits::POLICY_WAIT_MS_MAX).contains(&wait), "{wait}");
     let due = ahead_ms("select coalesce(due_time, 0) from session").await;
     assert!(due <= 0, "its turn comes");

@@ -510,26 +510,6 @@ async fn a_job_that_cannot_be_read_holds_up_none_of_the_others() {
 }
 
 #[tokio::test]
-async fn what_came_while_a_summary_was_written_still_counts_for_the_routine() {
-    let mut counted = Vec::new();
-    for came in ["", "a10 \"look\" call=c1\nt10 result=c1:2000c\na11 \"done\""] {
-        let script = ScriptedSummarizer::new([hold("S1")]);
-        let test = TestApp::with(script.clone()).await;
-        let (session, mut watch) = running(&test, &script).await;
-        if !came.is_empty() {
-            test.append(&session, came).await;
-        }
-        script.release();
-        watch.wait_for(EventKind::Compacted).await;
-        test.settled().await;
-        let outputs = test.number("select output_tokens from session").await;
-        counted.push([outputs, test.number("select view_count from session").await]);
-    }
-    let more: Vec<i64> = counted[1].iter().zip(&counted[0]).map(|(with, without)| with - without).collect();
-    assert_eq!(more, [500, 3]);
-}
-
-#[tokio::test]
 async fn what_became_due_while_a_reduction_was_live_is_looked_at_when_that_ends_without_effect() {
     let script = ScriptedSummarizer::new([hold("S1"), say("S2")]);
     let test = TestApp::with(script.clone()).await;

@@ -8,6 +8,9 @@ use longhand::app::compactions::{NewSummary, Overflow, Wanted};
 use longhand::app::context::{Context, ContextRequest, OverflowAction};
 use longhand::app::sessions::{ForkPoint, NewSession, SessionChange};
 use longhand::app::{Error, Reason};
+use longhand::fold::guards::{self, Guards, Past};
+use longhand::fold::{Fold, Rows};
+use longhand::loaded;
 use longhand::model::Revision;
 use longhand::model::compaction::{CompactionKind, RevisionRange};
 use longhand::model::event::{Event, EventBody};
@@ -18,8 +21,9 @@ use longhand::model::part::{Media, NewPart, PartBody, Record};
 use longhand::model::usage::Usage;
 use longhand::model::view::{Standing, ViewMessage};
 use longhand::policy::pairing;
+use longhand::policy::plan::Scene;
 use longhand::policy::presets::{self, Preset};
-use longhand::store::Caller;
+use longhand::store::{Caller, GuardRows};
 use longhand::summarizer::{Extractive, Summarizer};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
@@ -538,6 +542,27 @@ impl World {
         soon("the scheduler to settle", settled).await;
     }
 
+    /// Nothing is left to do: what the scheduler decided, with all that it kept in mind, is what anybody decides who
+    /// reads the rows for the first time.
+    async fn decided(&self) {
+        self.settle().await;
+        let store = self.test.app.store();
+        for session in &self.sessions {
+            let key = store.find_session(&session.id).await.expect("it is there");
+            let source = store.source(key, None).await.expect("read");
+            let GuardRows { ended, guard_revision, undo_revision } = store.guard_rows(key).await.expect("read");
+            let policy = loaded::parse_policy(&source.policy, &[]).expect("a policy");
+            let (messages, window) = (source.messages.as_slice(), &source.window);
+            let rows = Rows { policy: &policy, messages, changed_revision: source.changed_revision };
+            let (fold, now) = (Fold::new(rows, None), self.test.clock.now());
+            let scene =
+                Scene { policy: &policy, window, layout: &source.layout, sources: messages, base: source.at, now };
+            let past = Past { ended: &ended, changed_revision: guard_revision, undo_revision };
+            let guards = Guards::new(scene, &fold, past);
+            assert_eq!(guards::decide(scene, &fold, &guards), None, "{} sleeps: {guards:?}", session.id);
+        }
+    }
+
     /// Asks for the view, as an agent would, and holds it against the laws.
     async fn look(&mut self, at: usize) {
         let session = &mut self.sessions[at];
@@ -582,7 +607,7 @@ impl World {
 
     /// Does what the steps say, and looks after each.
     async fn play(mut self, steps: &[(usize, Step)]) {
-        for (which, step) in steps {
+        for (number, (which, step)) in steps.iter().enumerate() {
             let at = which % self.sessions.len();
             match self.take(at, step).await {
                 Ok(()) => {}
@@ -590,10 +615,14 @@ impl World {
                 Err(error) => panic!("{step:?}: {error:?}"),
             }
             self.look(at).await;
+            if number % 4 == 3 {
+                self.decided().await;
+            }
         }
-        self.settle().await;
+        self.decided().await;
         self.look_back().await;
         let world = Self { test: self.test.restart().await, ..self };
+        world.decided().await;
         world.look_back().await;
     }
 }

@@ -71,7 +71,7 @@ async fn a_session_that_cannot_be_read_is_named_and_holds_up_no_other() {
     let directory = test.stop().await;
     alter(
         directory.path(),
-        "update session set window = x'ffffffff', due_revision = revision, due_time = 0, idle_until = 1 where id = 1",
+        "update session set window = x'ffffffff', due_revision = revision, due_time = 0, wake_time = 1 where id = 1",
     )
     .await;
     let script = ScriptedSummarizer::new([Line::Say("S1".to_owned())]);

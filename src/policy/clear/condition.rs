@@ -134,12 +134,16 @@ fn oldest_down_to(free: &[Found<'_>], units: u64, down_to: u64) -> usize {
     oldest.count()
 }
 
-/// Whether so many seconds have passed since the model last replied.
-fn is_idle(messages: &[SourceMessage], now: Timestamp, seconds: u32) -> bool {
+/// The time of the model's last reply. A failure is none.
+pub fn last_reply(messages: &[SourceMessage]) -> Option<Timestamp> {
     let replies = messages.iter().map(|source| &source.message).filter(|message| {
         let is_failure = message.finish.reason == Some(FinishReason::Error);
         message.role == Role::Assistant && !message.kind.is_derived() && !is_failure
     });
-    let last = replies.map(|message| message.create_time).max();
-    last.is_some_and(|last| now >= last.plus_millis(i64::from(seconds).saturating_mul(1_000)))
+    replies.map(|message| message.create_time).max()
+}
+
+/// Whether so many seconds have passed since the model last replied.
+fn is_idle(messages: &[SourceMessage], now: Timestamp, seconds: u32) -> bool {
+    last_reply(messages).is_some_and(|last| now >= last.plus_millis(i64::from(seconds).saturating_mul(1_000)))
 }

@@ -5,7 +5,7 @@ use crate::model::ids::MessageId;
 use crate::model::message::Role;
 use crate::model::part::{Part, PartBody};
 use crate::model::view::{Counts, PartCounts, SourceMessage, Standing, ViewMessage};
-use crate::policy::{Policy, Step, Truncate, routine};
+use crate::policy::{Policy, Truncate};
 use foldhash::HashMap;
 use serde::Serialize;
 
@@ -29,42 +29,15 @@ pub fn basis(policy: &Policy) -> Option<String> {
     serde_json::to_string(&basis).ok()
 }
 
-/// What new parts weigh under a policy. For running totals.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Weight {
-    /// Tokens that they add to a view, once cut.
-    pub tokens: i64,
-    /// Tokens of the outputs among them that a routine clearing could take away.
-    pub output_tokens: i64,
-    /// How many of the parts a routine could act on.
-    pub routine_count: i64,
-}
-
-/// Weighs parts that are about to be appended.
-pub fn weigh_new(policy: &Policy, role: Role, parts: &[&PartBody]) -> Weight {
+/// The tokens that new parts add to a view, once cut.
+pub fn estimate_new(policy: &Policy, role: Role, parts: &[&PartBody]) -> i64 {
     let shown: Vec<Shown<'_>> = parts.iter().filter_map(|body| shown(policy, body, None)).collect();
-    let outputs = parts.iter().filter(|_| clears(policy)).filter_map(|body| output(body));
-    let words = outputs.map(|output| weight(&policy.counting, output));
-    of_units(policy, units(&policy.counting, role, &shown), words, parts)
+    tokens_of(&policy.counting, units(&policy.counting, role, &shown))
 }
 
-/// The same for a whole message whose counts were worked out.
-pub fn weigh_counted(policy: &Policy, counts: &Counts, parts: &[&PartBody]) -> Weight {
-    let outputs = parts.iter().zip(&counts.parts).filter(|(body, _)| clears(policy) && output(body).is_some());
-    of_units(policy, counts.whole, outputs.map(|(_, counts)| counts.words), parts)
-}
-
-fn clears(policy: &Policy) -> bool {
-    policy.routine.iter().any(|step| matches!(step, Step::Clear(_)))
-}
-
-fn of_units(policy: &Policy, whole: i64, outputs: impl Iterator<Item = i64>, parts: &[&PartBody]) -> Weight {
-    let tokens = |units| tokens_of(&policy.counting, units);
-    Weight {
-        tokens: tokens(whole),
-        output_tokens: outputs.map(tokens).fold(0, i64::saturating_add),
-        routine_count: routine::count(policy, parts.iter().copied()),
-    }
+/// The same of a whole message that was counted.
+pub fn estimate_counted(policy: &Policy, counts: &Counts) -> i64 {
+    tokens_of(&policy.counting, counts.whole)
 }
 
 fn output(body: &PartBody) -> Option<&str> {

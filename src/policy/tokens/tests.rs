@@ -164,7 +164,7 @@ fn stored_outputs_weigh_what_a_view_shows_of_them() {
 }
 
 #[test]
-fn new_parts_weigh_as_much_as_they_will_in_a_view() {
+fn new_parts_are_estimated_as_they_will_be_in_a_view() {
     let text =
         "a1 \"words\"\n  reasoning \"more\"\n  tool bash#c1 in=40c out=9000c media=image/png done\n  marker note \"m\"";
     for preset in presets::all() {
@@ -172,7 +172,7 @@ fn new_parts_weigh_as_much_as_they_will_in_a_view() {
         let source = &dsl::parse(text)[0];
         let bodies: Vec<&PartBody> = source.message.parts.iter().map(|part| &part.body).collect();
         assert_eq!(
-            weigh_new(&policy, Role::Assistant, &bodies).tokens,
+            estimate_new(&policy, Role::Assistant, &bodies),
             estimate_source(&policy, source),
             "{}",
             preset.name

@@ -3,6 +3,8 @@
 use super::mutate::Shape;
 use super::{Decoder, Input, Outcome};
 use anyhow::Result;
+use longhand::fold::guards::{self, Guards, Past};
+use longhand::fold::{Fold, Rows, wake};
 use longhand::model::ids::{CompactionId, MessageId, PartId, SessionId};
 use longhand::model::layout::Layout;
 use longhand::model::message::{Finish, FinishReason, Message, MessageKind, Role};
@@ -12,7 +14,6 @@ use longhand::model::usage::{ModelWindow, Usage};
 use longhand::model::view::SourceMessage;
 use longhand::policy::plan::{self, Boundary, Scene};
 use longhand::policy::{Policy, presets, replay, upgrade, validate};
-use longhand::scheduler::{rule, totals};
 use uuid::Uuid;
 
 /// The readers of policies. The head is `whole`, or a preset's name for an override of it.
@@ -38,12 +39,11 @@ impl Policies {
         let layout = Layout::everything();
         let base = i64::try_from(self.sources.len()).unwrap_or(i64::MAX);
         let view = plan::view(policy, &self.sources);
-        totals(policy, &self.sources);
+        let fold = Fold::new(Rows { policy, messages: &self.sources, changed_revision: 0 }, None);
         for window in &self.windows {
             if !validate::validate_for(policy, None, window).is_empty() {
                 continue;
             }
-            rule(policy, window);
             let (sources, now) = (self.sources.as_slice(), Timestamp(1_800_000_000_000_000));
             let scene = Scene { policy, window, layout: &layout, sources, base, now };
             for tokens in [0, view.estimated_tokens, window.context, i64::MAX / 4] {
@@ -53,6 +53,9 @@ impl Policies {
                 let after = plan::with_cuts(&self.sources, &work.cuts, CompactionId(Uuid::nil()));
                 plan::first_changed(&view, &plan::view(policy, &after));
             }
+            let guards = Guards::new(scene, &fold, Past::default());
+            guards::decide(scene, &fold, &guards);
+            wake::condition(scene, &fold, &guards);
             plan::routine(scene);
             plan::clear_all(scene);
             let boundary = Boundary { tail_start: 5, retained: &[], retained_first: false };

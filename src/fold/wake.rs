@@ -1,0 +1,91 @@
+//! The condition of a session's next decision: the least that must happen before it can differ from the newest one.
+
+use super::Fold;
+use super::guards::Guards;
+use crate::model::part::PART_GROWTH_BYTES;
+use crate::model::session::WakeCondition;
+use crate::model::time::Timestamp;
+use crate::model::view::SourceMessage;
+use crate::policy::plan::{self, Scene};
+use crate::policy::routine::{self, Watch};
+use crate::policy::{clear, overflow, tokens};
+
+/// The condition of the decision behind one that was made at this moment.
+pub fn condition(scene: Scene<'_>, fold: &Fold, guards: &Guards) -> WakeCondition {
+    let Scene { policy, window, sources, now, .. } = scene;
+    if !policy.trigger.auto {
+        return WakeCondition::default();
+    }
+    let tokens = fold.context_tokens(window);
+    let levels = Levels::of(scene, tokens, guards);
+    let maintenance = Maintenance::of(scene, tokens);
+    let room = overflow::room(window).map(|room| room.saturating_add(1).saturating_sub(tokens));
+    let of_tokens = [levels.room_tokens, guards.growth_tokens(), room.filter(|room| *room > 0), maintenance.room_tokens];
+    let of_tokens = of_tokens.into_iter().flatten().map(|tokens| tokens::growth_bytes(&policy.counting, tokens));
+    let of_parts = maintenance.room_parts.map(|parts| parts.saturating_mul(PART_GROWTH_BYTES));
+    // Where steps may be taken and have nothing to act on, the next words may give them something.
+    let is_open = levels.is_open || maintenance.is_open;
+    let growth_bytes = if is_open { Some(1) } else { of_tokens.chain(of_parts).min() };
+    WakeCondition {
+        growth_bytes,
+        on_reply: is_open || levels.is_reached || maintenance.idle_seconds.is_some(),
+        on_request: guards.holds_after_undo || guards.breaker_turns > 0,
+        time: [guards.cooldown_end, maintenance.idle_end(sources)].into_iter().flatten().filter(|end| *end > now).min(),
+    }
+}
+
+/// The levels of a policy beside a context usage.
+struct Levels {
+    /// True where a level is reached.
+    is_reached: bool,
+    /// True where a level is reached that no guard holds back.
+    is_open: bool,
+    /// Tokens up to the next threshold; none where every level is reached.
+    room_tokens: Option<i64>,
+}
+
+impl Levels {
+    fn of(scene: Scene<'_>, tokens: i64, guards: &Guards) -> Self {
+        let Scene { policy, window, .. } = scene;
+        let rooms = policy.ladder().filter_map(|(_, rung)| Some(rung.threshold.due_at(window)?.saturating_sub(tokens)));
+        Self {
+            is_reached: overflow::reached(policy, window, tokens).next().is_some(),
+            is_open: overflow::reached(policy, window, tokens).any(|(level, _)| guards.allow(scene, level)),
+            room_tokens: rooms.filter(|room| *room > 0).min(),
+        }
+    }
+}
+
+/// The maintenance of a policy beside what it could act on.
+struct Maintenance {
+    /// True where a number is passed that it waits for.
+    is_open: bool,
+    /// Tokens up to the first number of tokens that it waits for.
+    room_tokens: Option<i64>,
+    /// Parts, or messages, up to the first number of them.
+    room_parts: Option<i64>,
+    idle_seconds: Option<u32>,
+}
+
+impl Maintenance {
+    fn of(scene: Scene<'_>, tokens: i64) -> Self {
+        let Scene { policy, window, sources, .. } = scene;
+        let Watch { output_tokens, parts, messages, tokens: view_tokens, idle_seconds } = Watch::of(policy, window);
+        let room = |least: Option<i64>, count: &dyn Fn() -> i64| least.map(|least| least.saturating_sub(count()));
+        let outputs = room(output_tokens, &|| plan::output_tokens(policy, sources));
+        let of_tokens = [outputs, room(view_tokens, &|| tokens)];
+        let parts = room(parts, &|| routine::count_in(policy, sources));
+        let of_parts = [parts, room(messages, &|| plan::message_count(sources))];
+        // A number must be passed, not only reached.
+        let least = |rooms: [Option<i64>; 2]| rooms.into_iter().flatten().min().map(|room| room.saturating_add(1));
+        let (room_tokens, room_parts) = (least(of_tokens), least(of_parts));
+        let is_open = [room_tokens, room_parts].into_iter().flatten().any(|room| room <= 0);
+        Self { is_open, room_tokens, room_parts, idle_seconds }
+    }
+
+    /// The time at which the session has been idle for long enough.
+    fn idle_end(&self, sources: &[SourceMessage]) -> Option<Timestamp> {
+        let last = clear::last_reply(sources)?;
+        Some(last.plus_millis(i64::from(self.idle_seconds?).saturating_mul(1_000)))
+    }
+}
