@@ -130,8 +130,9 @@ async fn a_decision_behind_an_append_reads_what_is_new() {
             }
             rows.push(store.rows_read() - before);
         }
-        // Some rows tell who the session is and what its policy says; the scheduler looks for work as often as it likes.
-        assert!(rows.iter().all(|rows| *rows < 90), "{}: {rows:?} rows for three appends", preset.name);
+        // Some rows tell who the session is, and which compactions ended; the scheduler looks for work as often as it
+        // likes. The messages of the longer session and their parts are 560.
+        assert!(rows.iter().all(|rows| *rows < 280), "{}: {rows:?} rows for three appends", preset.name);
     }
 }
 
