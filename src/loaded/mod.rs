@@ -1,6 +1,7 @@
 //! Loaded sessions: folds that are kept in memory, so that a view is read and rendered when it changes and not whenever
 //! somebody asks for it. What is kept follows from the rows alone and may go at any time.
 
+pub mod counts;
 mod provenance;
 #[cfg(test)]
 mod tests;
@@ -55,7 +56,7 @@ impl LoadedSession {
     /// A session from its rows.
     pub async fn new(
         store: &Store,
-        source: Source,
+        mut source: Source,
         policy: Arc<Policy>,
         passages: Option<Passages>,
     ) -> Result<LoadedSession> {
@@ -63,6 +64,8 @@ impl LoadedSession {
         let marks: Vec<Revision> = source.layout.omitted.iter().map(|omitted| omitted.mark).collect();
         let omitted_by =
             if marks.is_empty() { Vec::new() } else { store.reductions_at(source.session, &marks).await? };
+        // A read keeps no counts: it writes nothing.
+        counts::fill(store, &policy, &mut source.messages).await?;
         let mut fold = Fold::new(rows(&source, &policy), passages);
         provenance::sign(&source.messages, &mut fold.view, provenance.as_ref());
         let empty = empty(&source.messages, &fold.view);
@@ -101,8 +104,8 @@ fn content_bytes(messages: &[SourceMessage]) -> usize {
     messages.iter().map(|source| store::weigh_bytes(&source.message)).sum()
 }
 
-/// Keeps the counts of messages, so that each is estimated once. An open message may still grow, and of a pruned one the
-/// view shows less. Where each text is encoded to be counted, nothing is kept: that would encode more than views show.
+/// Counts messages whose length is their count, so that each is estimated once. An open message may still grow, and of a
+/// pruned one the view shows less.
 fn count(policy: &Policy, messages: &mut [SourceMessage]) {
     if tokens::basis(policy).is_some() {
         return;
@@ -183,7 +186,8 @@ impl Loaded {
                 self.kept().remove(&key);
                 Ok(None)
             }
-            Ok(News::Messages { from, source }) => {
+            Ok(News::Messages { from, mut source }) => {
+                counts::fill(&self.store, &known.policy, &mut source.messages).await?;
                 let session = Arc::new(known.with_messages(from, *source));
                 self.keep(&session);
                 let pending = session.source.pending;

@@ -24,9 +24,7 @@ pub use tally::Tally;
 use super::bpe::{self, Encoding, Tokenized, Vocabulary};
 use super::{Policy, truncate};
 use crate::model::message::Role;
-use crate::model::part::{
-    MEDIA_GROWTH_BYTES, Media, Opaque, PART_GROWTH_BYTES, Part, PartBody, ToolCall, ToolResult,
-};
+use crate::model::part::{MEDIA_GROWTH_BYTES, Media, Opaque, PART_GROWTH_BYTES, Part, PartBody, ToolCall, ToolResult};
 use crate::model::usage::Usage;
 use crate::model::view::{Pruned, SourceMessage, Standing, ViewMessage};
 use serde::{Deserialize, Serialize};

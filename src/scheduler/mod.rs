@@ -5,7 +5,6 @@
 
 mod books;
 mod client;
-mod counts;
 mod health;
 mod hooks;
 mod index;

@@ -412,6 +412,7 @@ impl World {
             usage_tokens: None,
             guards: Guards::default(),
             condition: condition(),
+            over_window: false,
         };
         self.store.evaluated(due, found).await.expect("evaluated");
         // What came after the look is looked at again; the mark of it is behind the revision that was read.

@@ -1,16 +1,16 @@
 //! One worker: looks at due sessions and carries out jobs.
 
+use super::Error;
 use super::books::Books;
 use super::client::{Answer, Assignment};
 use super::live::{Live, Teller};
 use super::patience::{is_held, patiently};
-use super::{Error, counts};
 use crate::clock::Clock;
 use crate::config::Hooks;
 use crate::fold::guards::{self, Guards, Past};
 use crate::fold::{Fold, Rows, wake};
 use crate::limits;
-use crate::loaded::{self, Loaded, LoadedSession};
+use crate::loaded::{self, Loaded, LoadedSession, counts};
 use crate::model::Revision;
 use crate::model::changes::{Changes, ContinuationChange, ReplayChange};
 use crate::model::compaction::{Bounds, Compaction, CompactionRequest, Failure, Level, Trigger};
@@ -22,8 +22,8 @@ use crate::policy::plan::{self, Scene, SummaryPlan, Work, Written};
 use crate::policy::replay::Overflow;
 use crate::policy::{Notice, Policy, Rung, continuing, overflow, replay, tokens};
 use crate::store::{
-    self, Caller, Claim, Commit, Committed, Condition, Evaluation, GuardRows, Loss, Pending, Planned, SessionKey, Source,
-    Store,
+    self, Caller, Claim, Commit, Committed, Condition, Evaluation, GuardRows, Loss, Pending, Planned, SessionKey,
+    Source, Store,
 };
 use crate::summarizer::{self, Extractive, Levels, Summarizer, SummaryInput, SummaryOutput, Tasks, Witness};
 use crate::telemetry::failpoint;
@@ -130,21 +130,21 @@ impl Worker {
     async fn source(&self, session: SessionKey, at: Revision) -> Result<(Source, Policy), Error> {
         let mut source = self.store.source(session, Some(at)).await?;
         let policy = loaded::parse_policy(&source.policy, &self.vocabularies).map_err(Error::Store)?;
-        counts::fill(&self.store, &policy, &mut source.messages).await?;
+        let fresh = counts::fill(&self.store, &policy, &mut source.messages).await?;
+        counts::keep(&self.store, fresh).await?;
         Ok((source, policy))
     }
 
     /// A session at its newest revision, from memory where it is there, with the counts of its messages. Passages of hidden
     /// messages are not in its view.
     async fn newest(&self, key: SessionKey) -> Result<(Arc<LoadedSession>, Pending), Error> {
-        if let Some((session, pending)) = self.loaded.session(key).await?
-            && tokens::basis(&session.policy).is_none()
-        {
-            return Ok((session, pending));
+        if let Some(found) = self.loaded.session(key).await? {
+            return Ok(found);
         }
         let mut source = self.store.source(key, None).await?;
         let policy = loaded::parse_policy(&source.policy, &self.vocabularies)?;
-        counts::fill(&self.store, &policy, &mut source.messages).await?;
+        let fresh = counts::fill(&self.store, &policy, &mut source.messages).await?;
+        counts::keep(&self.store, fresh).await?;
         let session = Arc::new(LoadedSession::new(&self.store, source, Arc::new(policy), None).await?);
         self.loaded.keep(&session);
         let pending = session.source.pending;
@@ -162,12 +162,9 @@ impl Worker {
         let tokens = fold.context_tokens(window);
         let guards = Guards::new(scene, fold, past(&rows));
         self.relieve(source, scene, tokens, &guards).await?;
-        if pending.compaction.is_some() {
-            // The session cannot go on without it.
-            if overflow::room(window).is_some_and(|room| tokens > room) {
-                self.store.expedite(key).await?;
-            }
-        } else if let Some(decision) = guards::decide(scene, fold, &guards) {
+        if pending.compaction.is_none()
+            && let Some(decision) = guards::decide(scene, fold, &guards)
+        {
             let (request, confirm_until) = request(policy, decision.level(), percent(tokens, window), now);
             // Nobody is asked to agree to what cannot be done.
             let fails = decision.level().is_some_and(|level| guards.is_filled(scene, level));
@@ -182,6 +179,7 @@ impl Worker {
             usage_tokens: fold.usage_sample().map(|sample| sample.usage_tokens),
             guards: guards.stated(scene),
             condition: wake::condition(scene, fold, &guards),
+            over_window: window.request_max().is_some_and(|most| tokens > most),
         };
         self.store.evaluated(key, evaluation).await?;
         Ok(())

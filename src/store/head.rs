@@ -122,6 +122,8 @@ pub(crate) struct Head {
     /// What makes the session due.
     pub(crate) wake: Wake,
     pub(crate) live_job: Option<CompactionId>,
+    /// True where the newest decision of this process found the view over its window.
+    pub(crate) over_window: bool,
     pub(crate) open: HashMap<Uuid, OpenMessage>,
 }
 
@@ -203,6 +205,7 @@ impl Head {
                 on_request: row.try_get("wake_on_request")?,
                 time: row.try_get::<Option<i64>, _>("wake_time")?.map(Timestamp),
             },
+            over_window: false,
             live_job: live.map(|id| codec::uuid(&id).map(CompactionId)).transpose()?,
             open,
         })

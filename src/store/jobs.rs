@@ -20,8 +20,8 @@ use crate::model::ids::{CompactionId, SessionId};
 use crate::model::session::{Guards, SessionState, WakeCondition};
 use crate::model::time::Timestamp;
 use crate::model::usage::ModelWindow;
-use sqlx::sqlite::SqliteRow;
 use sqlx::Row as _;
+use sqlx::sqlite::SqliteRow;
 
 /// Asks for a reduction.
 #[derive(Clone)]
@@ -104,6 +104,8 @@ pub struct Evaluation {
     pub guards: Guards,
     /// The condition of the next decision.
     pub condition: WakeCondition,
+    /// True where no model of the session's window takes a request with the view.
+    pub over_window: bool,
 }
 
 macro_rules! select_job {
@@ -631,13 +633,6 @@ impl EndJob {
     }
 }
 
-/// Ends the wait of a session's current compaction for its next attempt.
-pub(crate) async fn expedite(tx: &mut Tx<'_>, key: SessionKey) -> Result<()> {
-    tx.flush().await?;
-    sqlx::query(EXPEDITE).bind(key.0).bind(tx.now.0).execute(&mut *tx.conn).await?;
-    Ok(())
-}
-
 /// Notes in a session's list of its reductions that one was taken back at a revision, or is in force again. One that a
 /// fork inherited is in its ancestor's list, which the fork does not change.
 pub(crate) async fn undone(tx: &mut Tx<'_>, key: i64, id: CompactionId, at: Option<Revision>) -> Result<()> {
@@ -662,5 +657,10 @@ pub(crate) async fn evaluated(tx: &mut Tx<'_>, key: SessionKey, found: Evaluatio
         head.missed |= head.live_job.is_some();
     }
     head.wait_for(found.condition, found.at, found.totals);
+    let was_over = std::mem::replace(&mut head.over_window, found.over_window);
+    if found.over_window && !was_over && head.live_job.is_some() {
+        // The session cannot go on without the compaction that waits for its next attempt.
+        sqlx::query(EXPEDITE).bind(key.0).bind(tx.now.0).execute(&mut *tx.conn).await?;
+    }
     Ok(())
 }

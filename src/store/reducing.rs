@@ -154,11 +154,6 @@ impl Store {
         self.done(Command::Wake).await
     }
 
-    /// Ends the wait of a session's current compaction for its next attempt, as long as nobody is asked to agree to it.
-    pub async fn expedite(&self, session: SessionKey) -> Result<()> {
-        self.done(Command::Expedite(session)).await
-    }
-
     /// When the next job is to run.
     pub async fn next_run(&self) -> Result<Option<Timestamp>> {
         self.reading(async |reader| jobs::next_run(reader).await).await

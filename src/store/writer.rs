@@ -77,8 +77,6 @@ pub(crate) enum Command {
     Evaluated(SessionKey, Evaluation),
     /// Set the due marks of sessions whose wake time has come.
     Wake,
-    /// Let the next attempt of a session's compaction begin at once.
-    Expedite(SessionKey),
     /// Note requests to models.
     AddRequests(AddRequests),
     /// Add to the index of words.
@@ -460,10 +458,6 @@ impl Command {
             }
             Self::Wake => {
                 jobs::wake(tx).await?;
-                Reply::Done
-            }
-            Self::Expedite(key) => {
-                jobs::expedite(tx, key).await?;
                 Reply::Done
             }
             Self::AddRequests(add) => {
