@@ -159,7 +159,7 @@ fn figures(preset: &Preset, messages: &[SourceMessage]) -> Figures {
     let next = measure(|| {
         grown.extend(counted(&policy, &[source(grown.len())]));
         let sources = grown.as_slice();
-        fold = fold.behind(Rows { policy: &policy, messages: sources, changed_revision: 0 });
+        fold.extend(Rows { policy: &policy, messages: sources, changed_revision: 0 }, sources.len() - 1);
         let scene = Scene { policy: &policy, window: &roomy, layout: &layout, sources, base, now };
         let guards = Guards::new(scene, &fold, Past::default());
         (guards::decide(scene, &fold, &guards), wake::condition(scene, &fold, &guards))

@@ -3,19 +3,19 @@
 use crate::model::ids::{MessageId, PartId};
 use crate::model::message::Message;
 use crate::model::part::{Part, PartBody};
-use crate::model::view::{Carried, SourceMessage, Standing, View, ViewPart};
+use crate::model::view::{Carried, SourceMessage, Standing, ViewMessage, ViewPart};
 use std::collections::HashMap;
 use std::mem::discriminant;
 use std::sync::Arc;
 
-/// Notes on every message of a view that shows an original what else that one carries: its client's id and free JSON, its
+/// Notes on every one of these messages that shows an original what else that one carries: its client's id and free JSON, its
 /// model, its times, and the same of its parts. It is all in the rows that were read for the words, and costs no read.
-pub(super) fn carry(sources: &[SourceMessage], view: &mut View) {
+pub(super) fn carry(sources: &[SourceMessage], messages: &mut [ViewMessage]) {
     let originals: HashMap<MessageId, &Message> =
         sources.iter().map(|source| (source.message.id, &*source.message)).collect();
     // A message that pairing took apart stands in the view several times.
     let mut carried: HashMap<MessageId, Arc<Carried>> = HashMap::new();
-    for message in view.messages.iter_mut().filter(|message| message.standing == Standing::Shown) {
+    for message in messages.iter_mut().filter(|message| message.standing == Standing::Shown) {
         let Some(original) = message.source.and_then(|id| originals.get(&id)) else { continue };
         let of_message = carried.entry(original.id).or_insert_with(|| Arc::new(Carried::from(*original)));
         message.carried = Some(of_message.clone());

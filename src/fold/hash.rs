@@ -11,13 +11,20 @@ use std::collections::HashMap;
 pub(super) const EMPTY: [u8; 32] = [0; 32];
 
 /// The running hash of a view after each message; the last is the view's. A view that goes on where another ended
-/// therefore contains the other's hash. `known` are the hashes of the first messages, where somebody has them.
-pub(super) fn hashes(messages: &[ViewMessage], known: &[[u8; 32]]) -> Vec<[u8; 32]> {
-    let mut before = known.last().copied().unwrap_or(EMPTY);
-    let mut hashes = known.to_vec();
+/// therefore contains the other's hash.
+pub(super) fn hashes(messages: &[ViewMessage]) -> Vec<[u8; 32]> {
+    let mut hashes = Vec::new();
+    extend(&mut hashes, messages);
+    hashes
+}
+
+/// Adds the hashes that are missing behind those of the first messages.
+pub(super) fn extend(hashes: &mut Vec<[u8; 32]>, messages: &[ViewMessage]) {
+    let mut before = hashes.last().copied().unwrap_or(EMPTY);
     // Messages that pairing took apart carry the same each time, which may be long.
     let mut carried: HashMap<MessageId, [u8; 32]> = HashMap::new();
-    hashes.extend(messages[known.len()..].iter().map(|message| {
+    let known = hashes.len();
+    hashes.extend(messages[known..].iter().map(|message| {
         let mut hasher = Hasher(blake3::Hasher::new());
         hasher.bytes(&before);
         hasher.message(message);
@@ -27,18 +34,6 @@ pub(super) fn hashes(messages: &[ViewMessage], known: &[[u8; 32]]) -> Vec<[u8; 3
         before = *hasher.0.finalize().as_bytes();
         before
     }));
-    hashes
-}
-
-/// True for two messages with the same contribution to a hash, which leaves out the author of a summary alone.
-pub(super) fn is_same(one: &ViewMessage, other: &ViewMessage) -> bool {
-    let ViewMessage { source, revision, role, standing, parts, carried, provenance: _ } = one;
-    *source == other.source
-        && *revision == other.revision
-        && *role == other.role
-        && *standing == other.standing
-        && *parts == other.parts
-        && *carried == other.carried
 }
 
 /// The hash of what a message carries of its original.

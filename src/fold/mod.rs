@@ -4,6 +4,7 @@
 mod carried;
 pub mod guards;
 mod hash;
+mod seams;
 #[cfg(test)]
 mod tests;
 pub mod usage;
@@ -13,9 +14,13 @@ use crate::model::Revision;
 use crate::model::ids::MessageId;
 use crate::model::usage::{ModelWindow, UsageSample};
 use crate::model::view::{SourceMessage, View, ViewMessage};
-use crate::policy::plan::{self, Scene};
-use crate::policy::{Policy, overflow, recall, shorten};
-use usage::CurrentUsage;
+use crate::policy::plan::Scene;
+use crate::policy::tokens::RunningEstimate;
+use crate::policy::{Policy, overflow, recall, render, shorten};
+use seams::Seams;
+use usage::{CurrentUsage, Reply};
+
+pub use seams::Seam;
 
 /// A session's rows at one revision.
 #[derive(Debug, Clone, Copy)]
@@ -45,31 +50,54 @@ pub struct Fold {
     /// The running hash of the view after each of its messages.
     pub hashes: Vec<[u8; 32]>,
     usage: Option<CurrentUsage>,
+    /// What it takes to fold messages that follow; none where passages stand in the view.
+    rest: Option<Rest>,
+}
+
+/// What a fold keeps beside the view for the messages that follow.
+#[derive(Debug, Clone, Default)]
+struct Rest {
+    seams: Seams,
+    estimate: RunningEstimate,
+    reply: Option<Reply>,
 }
 
 impl Fold {
     /// The fold of these rows, from scratch.
     pub fn new(rows: Rows<'_>, passages: Option<Passages>) -> Self {
-        Self::of(rows, passages, &[], &[])
-    }
-
-    /// The fold of later rows of the same session: the same as from scratch, and faster as far as both views agree.
-    pub fn behind(&self, rows: Rows<'_>) -> Self {
-        Self::of(rows, None, &self.view.messages, &self.hashes)
-    }
-
-    /// The fold, with a view that may begin alike and its hashes.
-    fn of(rows: Rows<'_>, passages: Option<Passages>, known: &[ViewMessage], hashes: &[[u8; 32]]) -> Self {
-        let Rows { policy, messages, changed_revision } = rows;
-        let mut view = plan::view(policy, messages);
+        let mut fold = Self { view: View::default(), hashes: Vec::new(), usage: None, rest: Some(Rest::default()) };
+        fold.extend(rows, 0);
         if let Some(Passages { request, message }) = passages {
-            view = recall::join(policy, view, request, message);
+            fold.view = recall::join(rows.policy, fold.view, request, message);
+            fold.hashes = hash::hashes(&fold.view.messages);
+            let reply = fold.rest.take().and_then(|rest| rest.reply);
+            fold.usage = reply.map(|reply| usage::current(rows.policy, rows.messages, &fold.view, &reply));
         }
-        carried::carry(messages, &mut view);
-        let usage = usage::current(policy, messages, &view, changed_revision);
-        let is_same = |(known, message): (&ViewMessage, &ViewMessage)| hash::is_same(known, message);
-        let same = known.iter().zip(&view.messages).take_while(|pair| is_same(*pair)).count();
-        Self { hashes: hash::hashes(&view.messages, &hashes[..same]), view, usage }
+        fold
+    }
+
+    /// Folds later rows of the same session, of whose messages the first `kept` were folded before: the same as from
+    /// scratch. What stands in front of the seam that it returns has stayed.
+    pub fn extend(&mut self, rows: Rows<'_>, kept: usize) -> Seam {
+        let Rows { policy, messages, changed_revision } = rows;
+        let mut rest = self.rest.take().unwrap_or_default();
+        let seam = rest.seams.behind(messages, kept);
+        let behind = &messages[seam.sources..];
+        let rendered = render::render_behind(policy, Some(rest.seams.earlier(seam)), behind);
+        rest.seams.extend(seam, &rendered, behind.len());
+        self.view.messages.truncate(seam.shown);
+        self.view.messages.extend(rendered.messages.into_iter().map(|(_, message)| message));
+        carried::carry(behind, &mut self.view.messages[seam.shown..]);
+        self.hashes.truncate(seam.shown);
+        hash::extend(&mut self.hashes, &self.view.messages);
+        rest.estimate.truncate(seam.shown);
+        rest.estimate.extend(policy, &self.view.messages[seam.shown..], behind);
+        self.view.estimated_tokens = rest.estimate.tokens(policy);
+        let known = rest.reply.take().filter(|reply| reply.index < seam.sources);
+        rest.reply = usage::newest_reply(policy, messages, seam.sources, changed_revision, known);
+        self.usage = rest.reply.as_ref().map(|reply| usage::current(policy, messages, &self.view, reply));
+        self.rest = Some(rest);
+        seam
     }
 
     /// The hash of the whole view.
@@ -111,7 +139,7 @@ impl Fold {
         let room = overflow::room(window).unwrap_or(i64::MAX);
         let shorter = shorten::shorten(policy, self.view, scale.to_estimate(room.saturating_sub(overhead)));
         let context_tokens = scale.to_real(shorter.view.estimated_tokens).saturating_add(overhead);
-        let hashes = hash::hashes(&shorter.view.messages, &[]);
+        let hashes = hash::hashes(&shorter.view.messages);
         Shortened { context_tokens, fits: context_tokens <= room, omitted: shorter.omitted, view: shorter.view, hashes }
     }
 }

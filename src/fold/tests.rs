@@ -1,9 +1,11 @@
 use super::{Fold, Rows};
 use crate::model::Revision;
-use crate::model::message::GivenView;
+use crate::model::layout::Place;
+use crate::model::message::{GivenView, MessageKind};
 use crate::model::usage::ModelWindow;
-use crate::model::view::SourceMessage;
+use crate::model::view::{SourceMessage, View};
 use crate::policy::{Policy, dsl, presets};
+use proptest::prelude::*;
 
 /// Two turns; the second reply reports 1 000 tokens in and 10 out.
 const TALK: &str = "u1 400c\na1 400c\nu2 400c\na2 usage=1000/10 400c\nu3 400c\nu4 800c";
@@ -113,19 +115,79 @@ fn a_view_that_usage_says_is_smaller_than_its_estimate_loses_no_more_than_that()
     assert!(shorter.view.estimated_tokens > before / 2 - 1_200, "{} of {before}", shorter.view.estimated_tokens);
 }
 
+/// Everything that follows from a fold.
+fn facts(fold: &Fold) -> (&[[u8; 32]], &View, i64) {
+    (&fold.hashes, &fold.view, fold.context_tokens(&window(60_000)))
+}
+
 #[test]
-fn a_fold_behind_another_is_the_one_from_scratch() {
+fn a_fold_that_is_extended_is_the_one_from_scratch() {
     let talk = format!(
-        "{TALK}\na4 10c\n  tool bash#c1 in=4t out=90t done\n  call read#c2\nu6 10c\nt1\n  result c2 out=9t done"
+        "{TALK}\na4 10c\n  tool bash#c1 in=4t out=90t done\n  call read#c2\nu6 10c\nt1\n  result c2 out=9t done\n\
+         a7 usage=2000/10 10c\n  call read#c3\n  call read#c4\nt2\n  result c4 out=9t done\nu8 10c\nt3\n  \
+         result c4 out=9t done\n  result c3 out=9t done"
     );
     let talk = dsl::parse(&talk);
-    for policy in [presets::pi::v1_5(), presets::opencode::seed()] {
+    for policy in presets::all().iter().map(|preset| preset.policy()) {
         for before in 0..=talk.len() {
             let known = fold(&policy, &talk[..before], 1);
             for after in before..=talk.len() {
                 let rows = Rows { policy: &policy, messages: &talk[..after], changed_revision: 1 };
-                let (behind, scratch) = (known.behind(rows), Fold::new(rows, None));
-                assert_eq!((&behind.hashes, &behind.view), (&scratch.hashes, &scratch.view), "{before}, {after}");
+                let scratch = Fold::new(rows, None);
+                // As much of what is known may have changed as anybody says.
+                for kept in 0..=before {
+                    let mut extended = known.clone();
+                    extended.extend(rows, kept);
+                    assert_eq!(facts(&extended), facts(&scratch), "{}: {kept}, {before}, {after}", policy.preset);
+                }
+            }
+        }
+    }
+}
+
+/// Messages of two writers with few call ids, so that these are used again and results come late, twice or for nothing.
+fn tangled() -> impl Strategy<Value = Vec<SourceMessage>> {
+    let part = (0..4_u8, 0..3_u8).prop_map(|(kind, id)| match kind {
+        0 => format!("  call read#c{id}"),
+        1 | 2 => format!("  result c{id} out=9t done"),
+        _ => "  text 10c".to_owned(),
+    });
+    let message = (0..4_u8, prop::collection::vec(part, 0..4), any::<bool>());
+    prop::collection::vec(message, 1..14).prop_map(|messages| {
+        let mut text = String::new();
+        for (number, (role, parts, _)) in messages.iter().enumerate() {
+            let number = number + 1;
+            match role {
+                0 => text += &format!("u{number} 10c\n"),
+                1 => text += &format!("t{number}\n{}\n", parts.join("\n")),
+                _ => text += &format!("a{number} usage={}/1 10c\n{}\n", 100 * number, parts.join("\n")),
+            }
+        }
+        let mut sources = dsl::parse(&text);
+        for (source, (.., other)) in sources.iter_mut().zip(&messages) {
+            source.message.actor = if *other { "one" } else { "two" }.to_owned();
+        }
+        sources
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+    #[test]
+    fn a_fold_may_be_extended_message_by_message(messages in tangled(), summary in any::<bool>(), open in 1..4_usize) {
+        let mut messages = messages;
+        if summary {
+            messages[0].place = Some(Place::Summary);
+            messages[0].message.kind = MessageKind::Summary;
+        }
+        for policy in [presets::opencode::seed(), presets::find("gemini-cli@0.26").expect("a preset").policy()] {
+            let mut known = fold(&policy, &[], 1);
+            for count in 1..=messages.len() {
+                let rows = Rows { policy: &policy, messages: &messages[..count], changed_revision: 1 };
+                // The newest messages may be open, and are read again then.
+                known.extend(rows, (count - 1).saturating_sub(open - 1));
+                let scratch = Fold::new(rows, None);
+                prop_assert_eq!(facts(&known), facts(&scratch));
             }
         }
     }

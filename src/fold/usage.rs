@@ -1,13 +1,13 @@
 //! Which reported usage is valid, and what came after the view that it measured.
 
-use crate::model::ids::PartId;
+use crate::model::ids::{MessageId, PartId};
 use crate::model::message::{Message, Role};
 use crate::model::part::PartBody;
 use crate::model::view::{SourceMessage, Standing, View, ViewMessage, ViewPart};
 use crate::model::{FIRST_REVISION, Revision};
 use crate::policy::{Policy, tokens};
 use std::borrow::Cow;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 
 /// Usage of a reply that is valid at a revision.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,27 +24,13 @@ impl CurrentUsage {
     }
 }
 
-/// The usage of the newest reply that says something about the view; none where no reply does.
-///
-/// A reply that names its view is valid as long as that view was whole and nothing changed since; whoever wrote behind
-/// the view, and however long ago, is estimated on top. One that names none is valid until the session's first change,
-/// and stands for everything that was there when it was sealed.
-pub(super) fn current(
-    policy: &Policy,
-    messages: &[SourceMessage],
-    view: &View,
-    changed_revision: Revision,
-) -> Option<CurrentUsage> {
-    let replies = messages.iter().filter_map(|source| reply(policy, &source.message, changed_revision));
-    let reply = replies.max_by_key(|reply| reply.sealed)?;
-    let parts: HashMap<PartId, Revision> =
-        messages.iter().flat_map(|source| &source.message.parts).map(|part| (part.id, part.revision)).collect();
-    let is_after = |message: &ViewMessage, part: &ViewPart| {
-        let Some(id) = part.source else { return false };
-        if message.revision == reply.revision {
-            return reply.unread.contains(&id);
-        }
-        parts.get(&id).is_some_and(|revision| *revision > reply.seen)
+/// The context usage by a reply: what it reports, and what became visible after the view that it measured.
+pub(super) fn current(policy: &Policy, messages: &[SourceMessage], view: &View, reply: &Reply) -> CurrentUsage {
+    let newer = Newer::of(messages.iter(), reply.seen);
+    let is_after = |message: &ViewMessage, part: &ViewPart| match part.source {
+        Some(id) if message.revision == reply.revision => reply.unread.contains(&id),
+        Some(id) => newer.parts.contains(&id),
+        None => false,
     };
     // Passages come back for the newest request, and are new where that is.
     let newest_request = view.messages.iter().rev().find(|message| message.role == Role::User);
@@ -53,29 +39,56 @@ pub(super) fn current(
         Standing::Retrieved => asks_anew,
         _ => is_after(message, part),
     };
-    Some(CurrentUsage { reported: reply.tokens, after: estimate(policy, messages, view, is_counted) })
+    let may_count = |message: &ViewMessage| {
+        message.revision == reply.revision || message.standing == Standing::Retrieved || newer.is_shown_by(message)
+    };
+    CurrentUsage { reported: reply.tokens, after: estimate(policy, messages, view, may_count, is_counted) }
 }
 
 /// The estimate of the parts that came behind a revision, as far as the view shows them at their own places.
 pub(super) fn growth(policy: &Policy, messages: &[SourceMessage], view: &View, revision: Revision) -> i64 {
     let own = messages.iter().filter(|source| source.place.is_none() && !source.message.kind.is_derived());
-    let parts = own.flat_map(|source| &source.message.parts).filter(|part| part.revision > revision);
-    let newer: HashSet<PartId> = parts.map(|part| part.id).collect();
-    if newer.is_empty() {
+    let newer = Newer::of(own, revision);
+    if newer.parts.is_empty() {
         return 0;
     }
-    estimate(policy, messages, view, |_, part| part.source.is_some_and(|id| newer.contains(&id)))
+    let is_counted = |_: &ViewMessage, part: &ViewPart| part.source.is_some_and(|id| newer.parts.contains(&id));
+    estimate(policy, messages, view, |message| newer.is_shown_by(message), is_counted)
 }
 
-/// The estimate of some of a view's parts.
+/// Parts that came behind a revision, and their messages.
+struct Newer {
+    parts: HashSet<PartId>,
+    messages: HashSet<MessageId>,
+}
+
+impl Newer {
+    fn of<'a>(messages: impl Iterator<Item = &'a SourceMessage>, revision: Revision) -> Self {
+        let mut newer = Self { parts: HashSet::new(), messages: HashSet::new() };
+        for source in messages {
+            for part in source.message.parts.iter().filter(|part| part.revision > revision) {
+                newer.parts.insert(part.id);
+                newer.messages.insert(source.message.id);
+            }
+        }
+        newer
+    }
+
+    fn is_shown_by(&self, message: &ViewMessage) -> bool {
+        !self.messages.is_empty() && message.source.is_some_and(|id| self.messages.contains(&id))
+    }
+}
+
+/// The estimate of some parts of some of a view's messages.
 fn estimate(
     policy: &Policy,
     messages: &[SourceMessage],
     view: &View,
+    may_count: impl Fn(&ViewMessage) -> bool,
     is_counted: impl Fn(&ViewMessage, &ViewPart) -> bool,
 ) -> i64 {
     let mut counted: Vec<Cow<'_, ViewMessage>> = Vec::new();
-    for message in &view.messages {
+    for message in view.messages.iter().filter(|message| may_count(message)) {
         let count = message.parts.iter().filter(|part| is_counted(message, part)).count();
         if count == message.parts.len() && count > 0 {
             counted.push(Cow::Borrowed(message));
@@ -84,11 +97,16 @@ fn estimate(
             counted.push(Cow::Owned(ViewMessage { parts, ..message.clone() }));
         }
     }
-    tokens::estimate_view(policy, counted.iter().map(AsRef::as_ref), messages)
+    let shown: HashSet<MessageId> = counted.iter().filter_map(|message| message.source).collect();
+    let sources = messages.iter().filter(|source| shown.contains(&source.message.id));
+    tokens::estimate_view(policy, counted.iter().map(AsRef::as_ref), sources)
 }
 
 /// A reply with valid usage.
-struct Reply {
+#[derive(Debug, Clone)]
+pub(super) struct Reply {
+    /// The index of its message.
+    pub(super) index: usize,
     revision: Revision,
     sealed: Revision,
     /// The newest revision that the reported tokens stand for.
@@ -98,7 +116,24 @@ struct Reply {
     unread: Vec<PartId>,
 }
 
-fn reply(policy: &Policy, message: &Message, changed_revision: Revision) -> Option<Reply> {
+/// The newest reply whose usage says something about the view, among messages from an index on and one that is known.
+///
+/// A reply that names its view is valid as long as that view was whole and nothing changed since; whoever wrote behind
+/// the view, and however long ago, is estimated on top. One that names none is valid until the session's first change,
+/// and stands for everything that was there when it was sealed.
+pub(super) fn newest_reply(
+    policy: &Policy,
+    messages: &[SourceMessage],
+    from: usize,
+    changed_revision: Revision,
+    known: Option<Reply>,
+) -> Option<Reply> {
+    let indexed = messages.iter().enumerate().skip(from);
+    let replies = indexed.filter_map(|(index, source)| reply(policy, index, &source.message, changed_revision));
+    known.into_iter().chain(replies).max_by_key(|reply| reply.sealed)
+}
+
+fn reply(policy: &Policy, index: usize, message: &Message, changed_revision: Revision) -> Option<Reply> {
     let sealed = message.sealed_revision?;
     let tokens = policy.counting.usage.tokens(message.finish.usage.as_ref()?);
     let seen = match &message.finish.view {
@@ -108,7 +143,7 @@ fn reply(policy: &Policy, message: &Message, changed_revision: Revision) -> Opti
     let trailing = message.parts.iter().rev().take_while(|part| !is_speech(&part.body));
     let results = trailing.filter(|part| matches!(part.body, PartBody::ToolResult(_)));
     let unread = results.map(|part| part.id).collect();
-    (tokens > 0).then_some(Reply { revision: message.revision, sealed, seen, tokens, unread })
+    (tokens > 0).then_some(Reply { index, revision: message.revision, sealed, seen, tokens, unread })
 }
 
 /// True for what a model says itself.

@@ -36,7 +36,7 @@ const POLICY_COPIES: usize = 3;
 const SESSIONS_EXPECTED: usize = 1_000;
 
 /// A session's rows at one revision, with what follows from them.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct LoadedSession {
     /// The rows.
     pub source: Source,
@@ -67,25 +67,26 @@ impl LoadedSession {
         // A read keeps no counts: it writes nothing.
         counts::fill(store, &policy, &mut source.messages).await?;
         let mut fold = Fold::new(rows(&source, &policy), passages);
-        provenance::sign(&source.messages, &mut fold.view, provenance.as_ref());
+        provenance::sign(&source.messages, &mut fold.view.messages, provenance.as_ref());
         let empty = empty(&source.messages, &fold.view);
         Ok(Self { source, policy, fold, provenance, omitted_by, empty })
     }
 
-    /// The same session with newer messages from a revision on, where nothing else has changed.
-    fn with_messages(&self, from: Revision, newer: Source) -> Self {
-        let known = &self.source.messages;
+    /// Takes over newer messages from a revision on, where nothing else has changed.
+    fn extend(&mut self, from: Revision, newer: Source) {
         // Messages at their own positions are in order, behind all others.
+        let known = &mut self.source.messages;
         let kept = known.iter().rposition(|source| source.place.is_some() || source.message.revision < from);
-        let kept = &known[..kept.map_or(0, |last| last + 1)];
-        let messages = kept.iter().cloned().chain(newer.messages).collect();
-        let mut source = Source { messages, ..newer };
-        count(&self.policy, &mut source.messages);
-        let mut fold = self.fold.behind(rows(&source, &self.policy));
-        provenance::sign(&source.messages, &mut fold.view, self.provenance.as_ref());
-        let empty = empty(&source.messages, &fold.view);
-        let (policy, provenance, omitted_by) = (self.policy.clone(), self.provenance.clone(), self.omitted_by.clone());
-        Self { source, policy, fold, provenance, omitted_by, empty }
+        let kept = kept.map_or(0, |last| last + 1);
+        known.truncate(kept);
+        let mut messages = std::mem::take(known);
+        messages.extend(newer.messages);
+        count(&self.policy, &mut messages[kept..]);
+        self.source = Source { messages, ..newer };
+        let seam = self.fold.extend(rows(&self.source, &self.policy), kept);
+        let shown = &mut self.fold.view.messages[seam.shown..];
+        provenance::sign(&self.source.messages[seam.sources..], shown, self.provenance.as_ref());
+        self.empty = empty(&self.source.messages, &self.fold.view);
     }
 
     /// Roughly the bytes that it takes: its words as they were written and as the view shows them, what stands around
@@ -150,9 +151,14 @@ pub struct Loaded {
 
 type Kept = Cache<SessionKey, Entry, Bytes>;
 
+/// A session in memory. Whoever brings it up to date has it to itself meanwhile; none where that failed.
+type Slot = Arc<tokio::sync::Mutex<Option<Arc<LoadedSession>>>>;
+
 #[derive(Clone)]
 struct Entry {
-    session: Arc<LoadedSession>,
+    slot: Slot,
+    /// The revision of the session, when it was put here.
+    at: Revision,
     bytes: usize,
 }
 
@@ -175,9 +181,11 @@ impl Loaded {
     /// A session at its newest revision, with what is pending for it; none where that is not known from what is kept and
     /// the messages that came behind it.
     pub async fn session(&self, key: SessionKey) -> Result<Option<(Arc<LoadedSession>, Pending)>> {
-        let Some(known) = self.find(key) else { return Ok(None) };
+        let Some(slot) = self.find(key) else { return Ok(None) };
+        let mut held = slot.lock().await;
+        let Some(known) = held.as_ref() else { return Ok(None) };
         match self.store.news(&known.source, limits::LARGE_VIEW_BYTES).await {
-            Ok(News::Nothing(pending)) => Ok(Some((known, pending))),
+            Ok(News::Nothing(pending)) => Ok(Some((known.clone(), pending))),
             Ok(News::Messages { source, .. })
                 if content_bytes(&known.source.messages) + content_bytes(&source.messages)
                     > limits::LARGE_VIEW_BYTES =>
@@ -188,9 +196,14 @@ impl Loaded {
             }
             Ok(News::Messages { from, mut source }) => {
                 counts::fill(&self.store, &known.policy, &mut source.messages).await?;
-                let session = Arc::new(known.with_messages(from, *source));
-                self.keep(&session);
-                let pending = session.source.pending;
+                let Some(known) = held.take() else { return Ok(None) };
+                // Somebody may still read the one that was known.
+                let mut session = Arc::unwrap_or_clone(known);
+                session.extend(from, *source);
+                let session = Arc::new(session);
+                *held = Some(session.clone());
+                let (at, bytes, pending) = (session.source.at, session.bytes(), session.source.pending);
+                self.put(key, Entry { slot: slot.clone(), at, bytes });
                 Ok(Some((session, pending)))
             }
             Ok(News::Changed) | Err(Error::LimitExceeded { what: store::VIEW_BYTES, .. }) => Ok(None),
@@ -198,20 +211,28 @@ impl Loaded {
         }
     }
 
-    fn find(&self, key: SessionKey) -> Option<Arc<LoadedSession>> {
-        self.kept().get(&key).map(|entry| entry.session.clone())
+    fn find(&self, key: SessionKey) -> Option<Slot> {
+        self.kept().get(&key).map(|entry| entry.slot.clone())
     }
 
     /// Keeps a session's newest state, unless a newer one is there or it would take too much of the room. One that brings
     /// passages back is not kept either: they are searched for each time.
     pub fn keep(&self, session: &Arc<LoadedSession>) {
-        let (key, bytes) = (session.source.session, session.bytes());
-        let is_large = content_bytes(&session.source.messages) > limits::LARGE_VIEW_BYTES;
+        let key = session.source.session;
+        if content_bytes(&session.source.messages) > limits::LARGE_VIEW_BYTES || session.policy.retrieval.is_some() {
+            self.kept().remove(&key);
+            return;
+        }
+        let slot = Arc::new(tokio::sync::Mutex::new(Some(session.clone())));
+        self.put(key, Entry { slot, at: session.source.at, bytes: session.bytes() });
+    }
+
+    fn put(&self, key: SessionKey, entry: Entry) {
         let mut kept = self.kept();
-        if is_large || bytes > self.bytes_max / SHARE || session.policy.retrieval.is_some() {
+        if entry.bytes > self.bytes_max / SHARE {
             kept.remove(&key);
-        } else if kept.peek(&key).is_none_or(|other| other.session.source.at <= session.source.at) {
-            kept.insert(key, Entry { session: session.clone(), bytes });
+        } else if kept.peek(&key).is_none_or(|other| other.at <= entry.at) {
+            kept.insert(key, entry);
         }
     }
 

@@ -3,7 +3,7 @@
 use crate::config::BUILT_IN;
 use crate::model::event::EventBody;
 use crate::model::ids::MessageId;
-use crate::model::view::{Author, Provenance, SourceMessage, Standing, View};
+use crate::model::view::{Author, Provenance, SourceMessage, Standing, ViewMessage};
 use crate::store::{Error, Result, Source, Store};
 use std::sync::Arc;
 
@@ -13,8 +13,8 @@ fn asked(summarizer: &str) -> Author {
 }
 
 /// Notes on the summaries in a view whose words they have.
-pub(super) fn sign(sources: &[SourceMessage], view: &mut View, summary: Option<&Arc<Provenance>>) {
-    for message in &mut view.messages {
+pub(super) fn sign(sources: &[SourceMessage], messages: &mut [ViewMessage], summary: Option<&Arc<Provenance>>) {
+    for message in messages {
         message.provenance = match message.standing {
             Standing::Summary => summary.cloned(),
             Standing::Branch => message.source.and_then(|id| of_branch(sources, id)).map(Arc::new),

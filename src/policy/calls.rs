@@ -59,16 +59,58 @@ pub struct Calls<'a> {
     of_message: HashMap<MessageId, usize>,
 }
 
+/// The writers of calls, by the ids of these: enough to know of earlier messages whose calls no later result answers.
+#[derive(Debug, Clone, Default)]
+pub struct Earlier {
+    /// For each id and writer the index of the first message with such a call.
+    first: HashMap<u64, usize>,
+    /// Only messages in front of this index are meant.
+    end: usize,
+}
+
+impl Earlier {
+    /// Adds a call of the message at an index.
+    pub fn add(&mut self, index: usize, call_id: &str, writer: &str) {
+        let first = self.first.entry(key(call_id, writer)).or_insert(index);
+        *first = index.min(*first);
+    }
+
+    /// Sets the index of the first message that is not meant.
+    pub fn end_at(&mut self, end: usize) {
+        self.end = end;
+    }
+
+    fn has(&self, call_id: &str, writer: &str) -> bool {
+        self.first.get(&key(call_id, writer)).is_some_and(|first| *first < self.end)
+    }
+}
+
+fn key(call_id: &str, writer: &str) -> u64 {
+    let hash = blake3::Hasher::new()
+        .update(&(call_id.len() as u64).to_le_bytes())
+        .update(call_id.as_bytes())
+        .update(writer.as_bytes())
+        .finalize();
+    let mut first = [0; 8];
+    first.copy_from_slice(&hash.as_bytes()[..8]);
+    u64::from_le_bytes(first)
+}
+
 impl<'a> Calls<'a> {
     /// Reads messages in the order of their layout.
     pub fn of(messages: impl IntoIterator<Item = &'a SourceMessage>) -> Self {
+        Self::behind(None, messages)
+    }
+
+    /// Reads messages that follow others, whose calls none of their results answers.
+    pub fn behind(earlier: Option<&Earlier>, messages: impl IntoIterator<Item = &'a SourceMessage>) -> Self {
         let mut calls = Self::default();
         for (index, source) in messages.into_iter().enumerate() {
             for part in &source.message.parts {
                 match &part.body {
                     PartBody::ToolCall(call) => calls.add(Called { index, source, part, call, answer: None }),
                     PartBody::ToolResult(result) => {
-                        if let Some(number) = calls.answered_by(source, result) {
+                        if let Some(number) = calls.answered_by(earlier, source, result) {
                             calls.calls[number].answer = Some(Answer { index, source, part, result });
                         }
                     }
@@ -98,7 +140,12 @@ impl<'a> Calls<'a> {
     }
 
     /// The number of the call that a result answers.
-    fn answered_by(&mut self, source: &'a SourceMessage, result: &'a ToolResult) -> Option<usize> {
+    fn answered_by(
+        &mut self,
+        earlier: Option<&Earlier>,
+        source: &'a SourceMessage,
+        result: &'a ToolResult,
+    ) -> Option<usize> {
         let id = result.call_id.as_str();
         if result.answers == Answers::Nothing {
             return None;
@@ -109,8 +156,10 @@ impl<'a> Calls<'a> {
             let mut there = self.calls[first..].iter().take_while(|called| called.index == message);
             return there.position(|called| called.call.call_id == id && called.answer.is_none()).map(|at| first + at);
         }
-        let waiting = match self.of_writer.get_mut(&(id, source.message.writer())) {
+        let writer = source.message.writer();
+        let waiting = match self.of_writer.get_mut(&(id, writer)) {
             Some(own) => own,
+            None if earlier.is_some_and(|earlier| earlier.has(id, writer)) => return None,
             None => self.of_anybody.get_mut(id)?,
         };
         nearest(&self.calls, waiting)

@@ -29,12 +29,21 @@ pub fn pair(
     messages: Vec<ViewMessage>,
     answered: &HashMap<PartId, PartId>,
 ) -> Vec<ViewMessage> {
+    pair_indexed(interrupted_text, messages, answered).into_iter().map(|(_, message)| message).collect()
+}
+
+/// The same, each message with the index of the one that it stands for or behind: these indexes ascend.
+pub(super) fn pair_indexed(
+    interrupted_text: &str,
+    messages: Vec<ViewMessage>,
+    answered: &HashMap<PartId, PartId>,
+) -> Vec<(usize, ViewMessage)> {
     let (pieces, mut answers) = take_apart(messages, answered);
     let mut paired = Vec::new();
     for piece in pieces.done {
         let results = tool_messages(interrupted_text, &piece, &mut answers);
-        paired.push(piece.message);
-        paired.extend(results);
+        paired.push((piece.from, piece.message));
+        paired.extend(results.into_iter().map(|message| (piece.from, message)));
     }
     paired
 }

@@ -9,7 +9,7 @@ use crate::model::message::{MessageKind, Role};
 use crate::model::part::{Part, PartBody, ToolCall, ToolResult};
 use crate::model::view::{Pruned, Shortened, SourceMessage, Standing, View, ViewMessage, ViewPart};
 
-use super::calls::Calls;
+use super::calls::{Called, Calls, Earlier};
 use super::{Policy, SummaryRole, pairing, tokens, truncate};
 
 #[cfg(test)]
@@ -18,20 +18,60 @@ mod tests;
 /// The newest version of rendering; a policy that names a later one cannot be honoured.
 pub const NEWEST_VERSION: u32 = 2;
 
-/// The view of `messages`, which stand in the order of their layout.
+/// The view of messages that stand in the order of their layout.
 ///
 /// Parts that say nothing to a model (steps, records, empty texts) are left out, and so are messages that have no other
 /// parts.
-pub fn render(policy: &Policy, messages: &[SourceMessage]) -> View {
-    let sources = messages;
-    let messages = sources.iter().filter(|source| source.message.kind != MessageKind::Record);
-    let mut messages: Vec<ViewMessage> = messages.map(|source| view_message(policy, source)).collect();
-    answer_summary(policy, &mut messages);
-    let calls = Calls::of(sources);
-    let answered = calls.iter().filter_map(|called| Some((called.answer?.part.id, called.part.id))).collect();
-    let messages = pairing::pair(&policy.view.interrupted_text, messages, &answered);
+pub fn render(policy: &Policy, sources: &[SourceMessage]) -> View {
+    let rendered = render_behind(policy, None, sources);
+    let messages: Vec<ViewMessage> = rendered.messages.into_iter().map(|(_, message)| message).collect();
     let estimated_tokens = tokens::estimate_view(policy, &messages, sources);
     View { messages, estimated_tokens }
+}
+
+/// Messages of a view, with what later ones need to know of them.
+#[derive(Debug)]
+pub struct Rendered<'a> {
+    /// The messages, each with the index of the stored one that it stands for or behind: these indexes ascend.
+    pub messages: Vec<(usize, ViewMessage)>,
+    /// The calls, in reading order.
+    pub calls: Vec<RenderedCall<'a>>,
+}
+
+/// A call among rendered messages.
+#[derive(Debug, Clone, Copy)]
+pub struct RenderedCall<'a> {
+    /// The index of its message.
+    pub index: usize,
+    /// The index of its result's message; none without a result.
+    pub answer: Option<usize>,
+    /// Its id.
+    pub call_id: &'a str,
+    /// Its writer.
+    pub writer: &'a str,
+}
+
+/// Renders messages that follow others, whose calls none of their results answers, and behind which no summary stands.
+pub fn render_behind<'a>(policy: &Policy, earlier: Option<&Earlier>, sources: &'a [SourceMessage]) -> Rendered<'a> {
+    let indexed = sources.iter().enumerate().filter(|(_, source)| source.message.kind != MessageKind::Record);
+    let (mut indexes, mut messages): (Vec<usize>, Vec<ViewMessage>) =
+        indexed.map(|(index, source)| (index, view_message(policy, source))).unzip();
+    if let Some((at, added)) = answer_summary(policy, &mut messages) {
+        indexes.splice(at..at, std::iter::repeat_n(indexes[at], added).collect::<Vec<_>>());
+    }
+    let calls = Calls::behind(earlier, sources);
+    let answered = calls.iter().filter_map(|called| Some((called.answer?.part.id, called.part.id))).collect();
+    let rendered = |called: &Called<'a>| RenderedCall {
+        index: called.index,
+        answer: called.answer.map(|answer| answer.index),
+        call_id: &called.call.call_id,
+        writer: called.source.message.writer(),
+    };
+    let paired = pairing::pair_indexed(&policy.view.interrupted_text, messages, &answered);
+    Rendered {
+        messages: paired.into_iter().map(|(index, message)| (indexes[index], message)).collect(),
+        calls: calls.iter().map(rendered).collect(),
+    }
 }
 
 /// What a view shows of one message. Without parts it will not outlast pairing.
@@ -90,8 +130,10 @@ fn wrap(parts: &mut [ViewPart], prefix: &str, suffix: &str) {
 
 /// Lets the model answer to the summary, where the policy has words for that, so that the turns of the two alternate.
 /// What the summary carries along word for word follows as a message of its own.
-fn answer_summary(policy: &Policy, messages: &mut Vec<ViewMessage>) {
-    let Some(at) = messages.iter().position(|message| message.standing == Standing::Summary) else { return };
+///
+/// The index of the summary, and the number of messages that were added behind it; none without a summary.
+fn answer_summary(policy: &Policy, messages: &mut Vec<ViewMessage>) -> Option<(usize, usize)> {
+    let at = messages.iter().position(|message| message.standing == Standing::Summary)?;
     let mut behind = Vec::new();
     if let Some(words) = &policy.view.acknowledgement {
         behind.push(filler(Role::Assistant, words));
@@ -108,7 +150,9 @@ fn answer_summary(policy: &Policy, messages: &mut Vec<ViewMessage>) {
     {
         behind.push(filler(Role::User, words));
     }
+    let added = behind.len();
     messages.splice(at + 1..at + 1, behind);
+    Some((at, added))
 }
 
 /// A message that nobody wrote.

@@ -288,13 +288,46 @@ pub fn estimate_messages<'a>(policy: &Policy, messages: impl IntoIterator<Item =
 pub fn estimate_view<'a>(
     policy: &Policy,
     messages: impl IntoIterator<Item = &'a ViewMessage>,
-    sources: &[SourceMessage],
+    sources: impl IntoIterator<Item = &'a SourceMessage>,
 ) -> i64 {
-    let counted = counts::by_id(sources);
-    let units =
-        |message: &ViewMessage| counts::of_view(&counted, message).unwrap_or_else(|| view_units(policy, message));
-    let weights = Weights::new(policy, messages.into_iter().map(units));
-    weights.tokens(0..weights.before.len() - 1)
+    let mut estimate = RunningEstimate::default();
+    estimate.extend(policy, messages, sources);
+    estimate.tokens(policy)
+}
+
+/// The estimate of a view whose end changes.
+#[derive(Debug, Clone, Default)]
+pub struct RunningEstimate {
+    /// Weight of everything up to each message, that one included: tokens or units, by where the rounding happens.
+    sums: Vec<i64>,
+}
+
+impl RunningEstimate {
+    /// Adds messages that show these stored ones.
+    pub fn extend<'a>(
+        &mut self,
+        policy: &Policy,
+        messages: impl IntoIterator<Item = &'a ViewMessage>,
+        sources: impl IntoIterator<Item = &'a SourceMessage>,
+    ) {
+        let counted = counts::by_id(sources);
+        let mut sum = self.sums.last().copied().unwrap_or(0);
+        self.sums.extend(messages.into_iter().map(|message| {
+            let units = counts::of_view(&counted, message).unwrap_or_else(|| view_units(policy, message));
+            sum = sum.saturating_add(addend(&policy.counting, units));
+            sum
+        }));
+    }
+
+    /// Takes away all but so many of the first messages.
+    pub fn truncate(&mut self, count: usize) {
+        self.sums.truncate(count);
+    }
+
+    /// The tokens of all messages.
+    pub fn tokens(&self, policy: &Policy) -> i64 {
+        list_tokens(&policy.counting, self.sums.last().copied().unwrap_or(0))
+    }
 }
 
 /// The tokens of a stored message as a view will show it: pruned and cut, but not paired.

@@ -77,9 +77,9 @@ pub(super) fn of_part(source: &SourceMessage, index: usize) -> Option<PartCounts
 }
 
 /// The messages with counts on which no mark is.
-pub(super) fn by_id(sources: &[SourceMessage]) -> HashMap<MessageId, &SourceMessage> {
+pub(super) fn by_id<'a>(sources: impl IntoIterator<Item = &'a SourceMessage>) -> HashMap<MessageId, &'a SourceMessage> {
     let is_counted = |source: &&SourceMessage| source.counts.is_some() && source.pruned.is_empty();
-    sources.iter().filter(is_counted).map(|source| (source.message.id, source)).collect()
+    sources.into_iter().filter(is_counted).map(|source| (source.message.id, source)).collect()
 }
 
 /// The units of a message of a view, if it shows a counted message as that was written.

@@ -1,0 +1,84 @@
+//! The places at which a view can be taken up: what stands in front of one is rendered the same whatever comes behind.
+
+use crate::model::part::PartBody;
+use crate::model::view::{SourceMessage, Standing};
+use crate::policy::calls::Earlier;
+use crate::policy::render::{Rendered, RenderedCall};
+use std::collections::HashSet;
+
+/// A place between two stored messages that no call is separated from its result by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Seam {
+    /// The number of stored messages in front of it.
+    pub sources: usize,
+    /// The number of view messages that show these.
+    pub shown: usize,
+}
+
+/// The seams of a view, with what is needed to render the messages behind one.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Seams {
+    /// Ascending.
+    seams: Vec<Seam>,
+    /// Calls without a result: the index of each one's message, and its id.
+    waiting: Vec<(usize, String)>,
+    earlier: Earlier,
+}
+
+impl Seams {
+    /// The seam from which the messages have to be rendered where the first `kept` of them are those that were rendered
+    /// before. A result may answer a call that waited: then that one's message is rendered as well.
+    pub(super) fn behind(&self, messages: &[SourceMessage], kept: usize) -> Seam {
+        let parts = messages[kept..].iter().flat_map(|source| &source.message.parts);
+        let answered: HashSet<&str> = parts.filter_map(|part| result_id(&part.body)).collect();
+        let waiting = self.waiting.iter().filter(|(_, call_id)| answered.contains(call_id.as_str()));
+        let start = waiting.map(|(index, _)| *index).fold(kept, usize::min);
+        let count = self.seams.partition_point(|seam| seam.sources <= start);
+        self.seams[..count].last().copied().unwrap_or_default()
+    }
+
+    /// The writers of calls in front of a seam.
+    pub(super) fn earlier(&mut self, seam: Seam) -> &Earlier {
+        self.earlier.end_at(seam.sources);
+        &self.earlier
+    }
+
+    /// Replaces all seams behind one by those of the messages that were rendered behind it, of which there are `count`.
+    pub(super) fn extend(&mut self, from: Seam, rendered: &Rendered<'_>, count: usize) {
+        self.seams.retain(|seam| seam.sources <= from.sources);
+        self.waiting.retain(|(index, _)| *index < from.sources);
+        let mut calls = rendered.calls.iter().peekable();
+        let mut answered_by = 0;
+        let first = first_seam(rendered);
+        for sources in 1..=count {
+            while let Some(RenderedCall { answer, .. }) = calls.next_if(|call| call.index < sources) {
+                answered_by = answered_by.max(answer.map_or(0, |answer| answer + 1));
+            }
+            if answered_by <= sources && first.is_some_and(|first| sources >= first) {
+                let shown = rendered.messages.partition_point(|(index, _)| *index < sources);
+                self.seams.push(Seam { sources: from.sources + sources, shown: from.shown + shown });
+            }
+        }
+        for RenderedCall { index, answer, call_id, writer } in &rendered.calls {
+            let index = from.sources + index;
+            self.earlier.add(index, call_id, writer);
+            if answer.is_none() {
+                self.waiting.push((index, (*call_id).to_owned()));
+            }
+        }
+    }
+}
+
+fn result_id(body: &PartBody) -> Option<&str> {
+    if let PartBody::ToolResult(result) = body { Some(&result.call_id) } else { None }
+}
+
+/// The least number of messages in front of a seam: words between a summary and the message behind it depend on that
+/// one. None where it is not there yet.
+fn first_seam(rendered: &Rendered<'_>) -> Option<usize> {
+    let mut messages = rendered.messages.iter();
+    let Some((summary, _)) = messages.find(|(_, message)| message.standing == Standing::Summary) else {
+        return Some(1);
+    };
+    messages.find(|(index, _)| index > summary).map(|(index, _)| index + 1)
+}
