@@ -1,7 +1,7 @@
 //! The places at which a view can be taken up: what stands in front of one is rendered the same whatever comes behind.
 
 use crate::model::part::PartBody;
-use crate::model::view::{SourceMessage, Standing};
+use crate::model::view::SourceMessage;
 use crate::policy::calls::Earlier;
 use crate::policy::render::{Rendered, RenderedCall};
 use std::collections::HashSet;
@@ -76,9 +76,6 @@ fn result_id(body: &PartBody) -> Option<&str> {
 /// The least number of messages in front of a seam: words between a summary and the message behind it depend on that
 /// one. None where it is not there yet.
 fn first_seam(rendered: &Rendered<'_>) -> Option<usize> {
-    let mut messages = rendered.messages.iter();
-    let Some((summary, _)) = messages.find(|(_, message)| message.standing == Standing::Summary) else {
-        return Some(1);
-    };
-    messages.find(|(index, _)| index > summary).map(|(index, _)| index + 1)
+    let Some(summary) = rendered.summary else { return Some(1) };
+    rendered.messages.iter().find(|(index, _)| *index > summary).map(|(index, _)| index + 1)
 }

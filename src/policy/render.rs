@@ -36,6 +36,8 @@ pub struct Rendered<'a> {
     pub messages: Vec<(usize, ViewMessage)>,
     /// The calls, in reading order.
     pub calls: Vec<RenderedCall<'a>>,
+    /// The index of the summary; none without one.
+    pub summary: Option<usize>,
 }
 
 /// A call among rendered messages.
@@ -56,7 +58,8 @@ pub fn render_behind<'a>(policy: &Policy, earlier: Option<&Earlier>, sources: &'
     let indexed = sources.iter().enumerate().filter(|(_, source)| source.message.kind != MessageKind::Record);
     let (mut indexes, mut messages): (Vec<usize>, Vec<ViewMessage>) =
         indexed.map(|(index, source)| (index, view_message(policy, source))).unzip();
-    if let Some((at, added)) = answer_summary(policy, &mut messages) {
+    let summary = answer_summary(policy, &mut messages);
+    if let Some((at, added)) = summary {
         indexes.splice(at..at, std::iter::repeat_n(indexes[at], added).collect::<Vec<_>>());
     }
     let calls = Calls::behind(earlier, sources);
@@ -71,6 +74,7 @@ pub fn render_behind<'a>(policy: &Policy, earlier: Option<&Earlier>, sources: &'
     Rendered {
         messages: paired.into_iter().map(|(index, message)| (indexes[index], message)).collect(),
         calls: calls.iter().map(rendered).collect(),
+        summary: summary.map(|(at, _)| indexes[at]),
     }
 }
 
