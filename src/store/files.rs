@@ -172,10 +172,13 @@ fn check_owner(path: &Path, found: &Metadata, private: u32) -> Result<()> {
     Ok(())
 }
 
-/// A file system that takes no writes is told before SQLite makes something else of it.
+/// A file system that takes no writes is told before SQLite makes something else of it. A store of this process that was
+/// stopped a moment ago may still take its log away: a file that is gone is none to write to.
 fn check_writable(path: &Path) -> Result<()> {
-    rustix::fs::access(path, rustix::fs::Access::READ_OK | rustix::fs::Access::WRITE_OK)
-        .map_err(|error| failed("write to", path, &error.into()))
+    match rustix::fs::access(path, rustix::fs::Access::READ_OK | rustix::fs::Access::WRITE_OK) {
+        Ok(()) | Err(rustix::io::Errno::NOENT) => Ok(()),
+        Err(error) => Err(failed("write to", path, &error.into())),
+    }
 }
 
 /// What a file is, whatever it is called.
