@@ -14,7 +14,7 @@ use crate::model::usage::{ModelWindow, UsageSample};
 use crate::model::view::SourceMessage;
 use crate::policy::overhead::{self, Overhead};
 use crate::policy::plan::{self, Decision, Scene};
-use crate::policy::{Policy, Rung, overflow};
+use crate::policy::{Policy, Rung, last_resort, overflow};
 
 /// The reason of a compaction that ended because what no compaction takes away fills the window.
 pub const FIXED_OVERHEAD: &str = "FIXED_OVERHEAD";
@@ -170,6 +170,16 @@ pub fn decide(scene: Scene<'_>, fold: &Fold, guards: &Guards) -> Option<Decision
     }
     plan::decide(scene, tokens, allowed)
         .filter(|decision| decision.level().is_some() || guards.allow_kind(plan::kind(&policy.routine)))
+        .or_else(|| needs_last_resort(scene, fold, guards).then_some(Decision::LastResort))
+}
+
+/// True where the view exceeds its window and the last resort has something to take out of it, or to say: that there is
+/// nothing is said once.
+fn needs_last_resort(scene: Scene<'_>, fold: &Fold, guards: &Guards) -> bool {
+    let tokens = fold.context_tokens(scene.window);
+    !fold.fits(scene.window)
+        && (guards.reported_overhead.is_none()
+            || !last_resort::cuts(scene, tokens, fold.view.estimated_tokens).is_empty())
 }
 
 /// Why the steps of a level are not taken: what no compaction takes away fills all that the view may have. None where
@@ -191,6 +201,23 @@ pub fn overhead_failure(rung: &Rung, window: &ModelWindow, guards: &Guards) -> O
     })
 }
 
+/// Why the last resort does not bring a view into its window: everything that it may not take out.
+pub fn fixed_failure(scene: Scene<'_>, fold: &Fold, guards: &Guards) -> Failure {
+    let tokens = fold.context_tokens(scene.window);
+    let room = overflow::room(scene.window).unwrap_or(0);
+    let overhead = guards.overhead.unseen_tokens;
+    let mut fixed = last_resort::fixed(scene);
+    fixed.insert(0, ("what no view shows, such as a system prompt and descriptions of tools", overhead));
+    let named: Vec<String> =
+        fixed.iter().filter(|(_, tokens)| *tokens > 0).map(|(what, tokens)| format!("{tokens} of {what}")).collect();
+    let message = format!(
+        "the view has {tokens} tokens, its window has room for {room}, and no compaction may take out what is left: {}",
+        named.join(", ")
+    );
+    let kept = overhead.saturating_add(guards.overhead.pinned_tokens);
+    Failure { overhead_tokens: Some(kept), ..Failure::new(FIXED_OVERHEAD, message) }
+}
+
 /// Compactions in a row that made no progress.
 #[derive(Default)]
 struct Streak {
@@ -206,7 +233,7 @@ impl Streak {
             match compaction.state {
                 CompactionState::Done if is_by_hand(compaction) => break,
                 // Maintenance that is done is no progress of a threshold's compactions.
-                CompactionState::Done if compaction.request.trigger == Trigger::Routine => {}
+                CompactionState::Done if is_maintenance(compaction) => {}
                 CompactionState::Done if made_progress(policy, window, compaction) => break,
                 CompactionState::Failed if reports_overhead(compaction) => {}
                 CompactionState::Done | CompactionState::Failed | CompactionState::Dead => {
@@ -238,6 +265,11 @@ pub fn helps(policy: &Policy, window: &ModelWindow, request: &CompactionRequest,
     let level = request.level.and_then(|level| policy.rung(level));
     let due = level.and_then(|rung| rung.threshold.due_at(window));
     request.kind == CompactionKind::Prune || due.is_none_or(|due| tokens_after < due)
+}
+
+/// True for maintenance, and for the last resort: it makes no progress for a level, and takes none back.
+fn is_maintenance(compaction: &Compaction) -> bool {
+    matches!(compaction.request.trigger, Trigger::Routine | Trigger::Window)
 }
 
 fn is_by_hand(compaction: &Compaction) -> bool {
@@ -295,7 +327,7 @@ fn sample_before(past: Past<'_>) -> Option<UsageSample> {
 /// The base of the newest compaction that a threshold asked for, if nothing but maintenance came behind it.
 fn threshold_compaction(past: Past<'_>) -> Option<Revision> {
     let mut done = since_change(past).filter(|(_, compaction)| compaction.state == CompactionState::Done);
-    let (revision, newest) = done.find(|(_, compaction)| compaction.request.trigger != Trigger::Routine)?;
+    let (revision, newest) = done.find(|(_, compaction)| !is_maintenance(compaction))?;
     (newest.request.trigger == Trigger::Threshold).then(|| newest.base_revision.unwrap_or(revision))
 }
 

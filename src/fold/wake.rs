@@ -25,7 +25,8 @@ pub fn condition(scene: Scene<'_>, fold: &Fold, guards: &Guards) -> WakeConditio
     let of_tokens = of_tokens.into_iter().flatten().map(|tokens| tokens::growth_bytes(&policy.counting, tokens));
     let of_parts = maintenance.room_parts.map(|parts| parts.saturating_mul(PART_GROWTH_BYTES));
     // Where steps may be taken and have nothing to act on, the next words may give them something.
-    let is_open = levels.is_open || maintenance.is_open;
+    let exceeds = !guards.holds_after_undo && !fold.fits(window);
+    let is_open = levels.is_open || maintenance.is_open || exceeds;
     let growth_bytes = if is_open { Some(1) } else { of_tokens.chain(of_parts).min() };
     WakeCondition {
         growth_bytes,

@@ -53,6 +53,8 @@ pub enum Trigger {
     Supplied,
     /// A provider refused the view because it was too large.
     Overflow,
+    /// The view exceeded its window, and the policy's own steps did not help: the last resort.
+    Window,
 }
 
 impl Trigger {
@@ -64,6 +66,7 @@ impl Trigger {
             Self::Manual => "manual",
             Self::Supplied => "supplied",
             Self::Overflow => "overflow",
+            Self::Window => "window",
         }
     }
 }

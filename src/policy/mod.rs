@@ -13,6 +13,7 @@ pub mod continuing;
 pub(crate) mod dsl;
 pub mod files;
 pub mod fit;
+pub mod last_resort;
 #[cfg(test)]
 mod laws;
 

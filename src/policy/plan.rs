@@ -12,7 +12,8 @@ pub use edit::{PlanEdit, edited};
 
 use super::select::Selection;
 use super::{
-    Fit, Policy, Rung, Step, Summarize, Summary, attachments, clear, fit, overflow, render, select, tokens, turns,
+    Fit, Policy, Rung, Step, Summarize, Summary, attachments, clear, fit, last_resort, overflow, render, select,
+    tokens, turns,
 };
 use crate::model::Revision;
 use crate::model::compaction::{CompactionKind, Level, RevisionRange};
@@ -111,14 +112,16 @@ pub enum Decision {
     Climb(Level),
     /// The routine is.
     Routine,
+    /// The view is brought into its window by the last resort.
+    LastResort,
 }
 
 impl Decision {
-    /// The rung; none for the routine.
+    /// The rung; none for the routine and the last resort.
     pub fn level(self) -> Option<Level> {
         match self {
             Self::Climb(level) => Some(level),
-            Self::Routine => None,
+            Self::Routine | Self::LastResort => None,
         }
     }
 }
@@ -169,6 +172,10 @@ pub fn decided(scene: Scene<'_>, decision: Decision, context_tokens: i64) -> Wor
             rung.and_then(|rung| climb_somehow(scene, rung, context_tokens)).unwrap_or_default()
         }
         Decision::Routine => routine(scene),
+        Decision::LastResort => {
+            let estimated = view(scene.policy, scene.sources).estimated_tokens;
+            Work { cuts: last_resort::cuts(scene, context_tokens, estimated), summary: None }
+        }
     }
 }
 

@@ -13,14 +13,14 @@ use crate::limits;
 use crate::loaded::{self, Loaded, LoadedSession, counts};
 use crate::model::Revision;
 use crate::model::changes::{Changes, ContinuationChange, ReplayChange};
-use crate::model::compaction::{Bounds, Compaction, CompactionRequest, Failure, Level, Trigger};
+use crate::model::compaction::{Bounds, Compaction, CompactionKind, CompactionRequest, Failure, Level, Trigger};
 use crate::model::cut::Cuts;
 use crate::model::time::Timestamp;
 use crate::model::usage::ModelWindow;
 use crate::policy::bpe::Vocabulary;
-use crate::policy::plan::{self, Scene, SummaryPlan, Work, Written};
+use crate::policy::plan::{self, Decision, Scene, SummaryPlan, Work, Written};
 use crate::policy::replay::Overflow;
-use crate::policy::{Notice, Policy, Rung, continuing, overflow, replay, tokens};
+use crate::policy::{Notice, Policy, Rung, continuing, last_resort, overflow, replay, tokens};
 use crate::store::{
     self, Caller, Claim, Commit, Committed, Condition, Evaluation, GuardRows, Loss, Pending, Planned, SessionKey,
     Source, Store,
@@ -165,7 +165,7 @@ impl Worker {
         if pending.compaction.is_none()
             && let Some(decision) = guards::decide(scene, fold, &guards)
         {
-            let (request, confirm_until) = request(policy, decision.level(), percent(tokens, window), now);
+            let (request, confirm_until) = request(policy, decision, percent(tokens, window), now);
             // Nobody is asked to agree to what cannot be done.
             let fails = decision.level().is_some_and(|level| guards.is_filled(scene, level));
             let confirm_until = confirm_until.filter(|_| !fails);
@@ -317,8 +317,24 @@ impl Worker {
         }
         let rung = claim.request.level.and_then(|level| policy.rung(level));
         match rung {
+            _ if claim.request.trigger == Trigger::Window => self.fit_window(&attempt).await,
             Some(rung) => self.climb(&attempt, rung).await,
             None => self.clear(&attempt).await,
+        }
+    }
+
+    /// Takes the last resort, or says what fills the window where that may take nothing.
+    async fn fit_window(&self, attempt: &Attempt<'_>) -> Result<(), Error> {
+        let Attempt { claim, scene, fold, guards } = attempt;
+        let tokens = fold.context_tokens(scene.window);
+        let cuts = last_resort::cuts(*scene, tokens, fold.view.estimated_tokens);
+        match Draft::of(*scene, &cuts, None) {
+            Some(draft) => self.commit(draft.commit(attempt)).await,
+            None if fold.fits(scene.window) => self.nothing(claim).await,
+            None => {
+                let why = guards::fixed_failure(*scene, fold, guards);
+                Ok(patiently(|| self.store.fail_job((*claim).clone(), why.clone(), false)).await?)
+            }
         }
     }
 
@@ -333,7 +349,7 @@ impl Worker {
         let work = match claim.request.trigger {
             Trigger::Manual => plan::clear_all(scene),
             Trigger::Overflow => Work { cuts: plan::without_media(scene), summary: None },
-            Trigger::Threshold | Trigger::Routine | Trigger::Supplied => plan::routine(scene),
+            Trigger::Threshold | Trigger::Routine | Trigger::Supplied | Trigger::Window => plan::routine(scene),
         };
         match Draft::of(scene, &work.cuts, None) {
             Some(draft) => self.commit(draft.commit(attempt)).await,
@@ -357,7 +373,9 @@ impl Worker {
         // What a provider refused is reduced as if its media were gone, and loses them in the same reduction.
         let media = match claim.request.trigger {
             Trigger::Overflow => plan::without_media(scene),
-            Trigger::Threshold | Trigger::Routine | Trigger::Manual | Trigger::Supplied => Cuts::default(),
+            Trigger::Threshold | Trigger::Routine | Trigger::Manual | Trigger::Supplied | Trigger::Window => {
+                Cuts::default()
+            }
         };
         let stripped = plan::with_cuts(scene.sources, &media, claim.compaction);
         let (mut refused, mut stand_in, mut vetoed) = (None, None, false);
@@ -594,10 +612,11 @@ fn asks(policy: &Policy, level: Level) -> bool {
 /// What is asked for when a rung or the routine wants a reduction, and until when somebody may refuse it.
 fn request(
     policy: &Policy,
-    level: Option<Level>,
+    decision: Decision,
     percent: i64,
     now: Timestamp,
 ) -> (CompactionRequest, Option<Timestamp>) {
+    let level = decision.level();
     let rung = level.and_then(|level| policy.rung(level));
     let steps = rung.map_or(&policy.routine, |rung| &rung.steps);
     let told = |text: &str| text.replace("{percent}", &percent.to_string());
@@ -608,8 +627,11 @@ fn request(
             (told(text), Some(now.plus_millis(i64::from(*wait_seconds) * 1_000)))
         }
     };
-    let trigger = if level.is_some() { Trigger::Threshold } else { Trigger::Routine };
-    let kind = plan::kind(steps);
+    let (trigger, kind) = match decision {
+        Decision::Climb(_) => (Trigger::Threshold, plan::kind(steps)),
+        Decision::Routine => (Trigger::Routine, plan::kind(steps)),
+        Decision::LastResort => (Trigger::Window, CompactionKind::Omission),
+    };
     (
         CompactionRequest { kind, trigger, level, instructions: String::new(), notice, bounds: Bounds::default() },
         confirm_until,
@@ -715,7 +737,9 @@ impl Draft {
             stopped: if helps { None } else { guards.stopped_by_one_more(policy) },
             changes: match claim.request.trigger {
                 Trigger::Overflow => with_replay(self.changes, *scene),
-                Trigger::Threshold | Trigger::Routine | Trigger::Manual | Trigger::Supplied => self.changes,
+                Trigger::Threshold | Trigger::Routine | Trigger::Manual | Trigger::Supplied | Trigger::Window => {
+                    self.changes
+                }
             },
         }
     }

@@ -333,9 +333,11 @@ impl Head {
     }
 
     /// Sets the due mark. A decision beside a current compaction asks for nothing, and is made again when that ends
-    /// without effect.
+    /// without effect. The scheduler decides about an archived session when it is restored.
     pub(crate) fn is_due(&mut self) {
-        self.due_revision = Some(self.revision);
+        if self.state == SessionState::Active {
+            self.due_revision = Some(self.revision);
+        }
     }
 
     /// Notes that the user went on, which ends the hold after an undo, and may end the breaker's.
@@ -374,14 +376,11 @@ impl Head {
         }
     }
 
-    /// Sets the due mark where the wake time has come. The scheduler decides about an archived session when it is
-    /// restored.
+    /// Sets the due mark where the wake time has come.
     pub(crate) fn woken(&mut self, now: Timestamp) {
         if self.wake.time.is_some_and(|time| time <= now) {
             self.wake.time = None;
-            if self.state == SessionState::Active {
-                self.is_due();
-            }
+            self.is_due();
         }
     }
 

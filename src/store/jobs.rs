@@ -215,7 +215,7 @@ pub(crate) struct JobRow {
 impl JobRow {
     /// Whether nobody asked for it but a trigger.
     pub(super) fn is_automatic(&self) -> bool {
-        matches!(self.compaction.request.trigger, Trigger::Threshold | Trigger::Routine)
+        matches!(self.compaction.request.trigger, Trigger::Threshold | Trigger::Routine | Trigger::Window)
     }
 }
 

@@ -560,6 +560,11 @@ impl World {
             let past = Past { ended: &ended, changed_revision: guard_revision, undo_revision };
             let guards = Guards::new(scene, &fold, past);
             assert_eq!(guards::decide(scene, &fold, &guards), None, "{} sleeps: {guards:?}", session.id);
+            let is_told = ended.iter().any(|compaction| {
+                compaction.failure.as_ref().is_some_and(|failure| failure.reason == guards::FIXED_OVERHEAD)
+            });
+            let is_excepted = !policy.trigger.auto || undo_revision.is_some() || is_told;
+            assert!(fold.fits(window) || is_excepted, "{} does not fit: {guards:?}", session.id);
         }
     }
 

@@ -346,7 +346,8 @@ impl<'a> Session<'a> {
     /// One reduction; whether there was one.
     fn reduce_once(&mut self) -> bool {
         let reached = overflow::due_at(self.policy, self.window).is_some_and(|due| self.context_tokens() >= due);
-        if !reached && !self.routine_may_pay() {
+        let exceeds = overflow::room(self.window).is_some_and(|room| self.context_tokens() > room);
+        if !reached && !exceeds && !self.routine_may_pay() {
             return false;
         }
         self.output_checked = self.output_tokens;
@@ -361,10 +362,18 @@ impl<'a> Session<'a> {
             Some(Decision::Climb(level)) => self.climb(level, context_tokens, &guards),
             Some(decision) => {
                 let cuts = plan::decided(self.scene(), decision, context_tokens).cuts;
-                self.draft(cuts, None).is_some_and(|draft| {
-                    self.commit(draft, None, context_tokens, &guards);
-                    true
-                })
+                let is_last_resort = decision == Decision::LastResort;
+                let trigger = if is_last_resort { Trigger::Window } else { Trigger::Routine };
+                match self.draft(cuts, None) {
+                    Some(draft) => self.commit(draft, trigger, None, context_tokens, &guards),
+                    None if is_last_resort => {
+                        let why = guards::fixed_failure(self.scene(), &fold, &guards);
+                        self.end(trigger, None, CompactionKind::Omission, Err(why));
+                        return false;
+                    }
+                    None => return false,
+                }
+                true
             }
             None => false,
         }
@@ -390,7 +399,7 @@ impl<'a> Session<'a> {
         let Some(rung) = policy.rung(level) else { return false };
         let kind = plan::kind(&rung.steps);
         if let Some(why) = guards::overhead_failure(rung, self.window, guards) {
-            self.end(Some(level), kind, Err(why));
+            self.end(Trigger::Threshold, Some(level), kind, Err(why));
             return false;
         }
         let tokens = context_tokens.max(self.view_tokens);
@@ -400,7 +409,7 @@ impl<'a> Session<'a> {
             let work = plan::climb(self.scene(), &narrowed, tokens);
             let is_summary = work.summary.is_some();
             if let Some(draft) = self.propose(&work) {
-                self.commit(draft, Some((level, rung)), context_tokens, guards);
+                self.commit(draft, Trigger::Threshold, Some((level, rung)), context_tokens, guards);
                 return true;
             }
             if is_summary {
@@ -409,10 +418,10 @@ impl<'a> Session<'a> {
             }
         }
         if let Some(draft) = stand_in {
-            self.commit(draft, Some((level, rung)), context_tokens, guards);
+            self.commit(draft, Trigger::Threshold, Some((level, rung)), context_tokens, guards);
             return true;
         }
-        self.end(Some(level), kind, Err(Failure::new("NO_GAIN", "")));
+        self.end(Trigger::Threshold, Some(level), kind, Err(Failure::new("NO_GAIN", "")));
         self.firings.push(Firing {
             message: self.count,
             level: Some(level),
@@ -474,7 +483,14 @@ impl<'a> Session<'a> {
     }
 
     /// Puts a reduction in force, and notes what it did.
-    fn commit(&mut self, draft: Draft, rung: Option<(Level, &Rung)>, context_tokens: i64, guards: &Guards) {
+    fn commit(
+        &mut self,
+        draft: Draft,
+        trigger: Trigger,
+        rung: Option<(Level, &Rung)>,
+        context_tokens: i64,
+        guards: &Guards,
+    ) {
         let Draft { cuts, summary, before, after } = draft;
         let same = usize::try_from(plan::first_changed(&before, &after)).unwrap_or(usize::MAX);
         let changed = after.messages.get(same..).unwrap_or_default();
@@ -511,14 +527,20 @@ impl<'a> Session<'a> {
             ..ended::Outcome::default()
         };
         let asked = rung.map_or(&self.policy.routine, |(_, rung)| &rung.steps);
-        self.end(rung.map(|(level, _)| level), plan::kind(asked), Ok(outcome));
+        let kind = if trigger == Trigger::Window { CompactionKind::Omission } else { plan::kind(asked) };
+        self.end(trigger, rung.map(|(level, _)| level), kind, Ok(outcome));
         self.firings.push(Firing { kept: shown(&self.sources), ..firing });
         self.note_fill();
     }
 
     /// Notes how a compaction ended.
-    fn end(&mut self, level: Option<Level>, kind: CompactionKind, end: Result<ended::Outcome, Failure>) {
-        let trigger = if level.is_some() { Trigger::Threshold } else { Trigger::Routine };
+    fn end(
+        &mut self,
+        trigger: Trigger,
+        level: Option<Level>,
+        kind: CompactionKind,
+        end: Result<ended::Outcome, Failure>,
+    ) {
         let (state, outcome, failure) = match end {
             Ok(outcome) => (CompactionState::Done, Some(outcome), None),
             Err(failure) => (CompactionState::Failed, None, Some(failure)),

@@ -9,7 +9,7 @@ use crate::model::layout::Layout;
 use crate::model::time::Timestamp;
 use crate::model::usage::ModelWindow;
 use crate::policy::overhead::Overhead;
-use crate::policy::plan::Scene;
+use crate::policy::plan::{Decision, Scene};
 use crate::policy::{Policy, dsl, presets};
 use uuid::Uuid;
 
@@ -87,7 +87,29 @@ fn guards_of(talk: &str, policy: &Policy, past: Past<'_>) -> (Guards, bool) {
     let scene = Scene { policy, window: &WINDOW, layout: &layout, sources: &messages, base: 12, now: NOW };
     let fold = Fold::new(Rows { policy, messages: &messages, changed_revision: 0 }, None);
     let guards = Guards::new(scene, &fold, past);
-    (guards, decide(scene, &fold, &guards).is_some())
+    // Where guards hold the levels back, the last resort brings the view into its window.
+    let decision = decide(scene, &fold, &guards);
+    (guards, decision.is_some_and(|decision| decision != Decision::LastResort))
+}
+
+#[test]
+fn nothing_but_an_undo_holds_the_last_resort_back() {
+    let mut policy = policy();
+    let messages = dsl::parse(TALK);
+    let layout = Layout::everything();
+    let fold = Fold::new(Rows { policy: &policy, messages: &messages, changed_revision: 0 }, None);
+    let decided = |policy: &Policy, window: &ModelWindow, past: Past<'_>| {
+        let scene = Scene { policy, window, layout: &layout, sources: &messages, base: 12, now: NOW };
+        decide(scene, &fold, &Guards::new(scene, &fold, past))
+    };
+    let roomy = ModelWindow { context: 1_000_000, ..WINDOW };
+    let failures = [failed(12), failed(11), failed(10)];
+    let held = Past { ended: &failures, ..Past::default() };
+    assert_eq!(decided(&policy, &WINDOW, held), Some(Decision::LastResort));
+    assert_eq!(decided(&policy, &roomy, held), None, "the view fits");
+    assert_eq!(decided(&policy, &WINDOW, Past { undo_revision: Some(3), ..held }), None);
+    policy.trigger.auto = false;
+    assert_eq!(decided(&policy, &WINDOW, held), None, "nothing is automatic");
 }
 
 #[test]

@@ -148,6 +148,7 @@ pub(in crate::grpc) fn trigger(trigger: Trigger) -> pb::CompactionTrigger {
         Trigger::Manual => pb::CompactionTrigger::Manual,
         Trigger::Supplied => pb::CompactionTrigger::Supplied,
         Trigger::Overflow => pb::CompactionTrigger::Overflow,
+        Trigger::Window => pb::CompactionTrigger::Window,
     }
 }
 

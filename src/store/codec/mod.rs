@@ -81,7 +81,8 @@ numbers!(
     Trigger::Routine = 2,
     Trigger::Manual = 3,
     Trigger::Supplied = 4,
-    Trigger::Overflow = 5
+    Trigger::Overflow = 5,
+    Trigger::Window = 6
 );
 numbers!(
     CompactionState,

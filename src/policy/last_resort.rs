@@ -1,0 +1,344 @@
+//! The last resort, behind the steps of every policy: what is taken out of a view that exceeds its window.
+//!
+//! It takes as little as it can, in this order, until a twentieth of the window is free beside the room for a reply, so
+//! that it is not needed again with the next message:
+//!
+//! 1. outputs of tools and inputs of calls are truncated, the longest first; inputs stay valid JSON;
+//! 2. messages in front of the newest request are omitted, the oldest first, calls together with their results;
+//! 3. outputs and inputs are truncated further;
+//! 4. messages behind the newest request are omitted.
+//!
+//! System messages, pins, the newest request, open messages and calls that run stay. So do summaries.
+
+use super::calls::Calls;
+use super::plan::{self, Scene};
+use super::{overflow, tokens, truncate};
+use crate::model::Revision;
+use crate::model::cut::{Cut, Cuts};
+use crate::model::ids::CompactionId;
+use crate::model::layout::Place;
+use crate::model::message::Role;
+use crate::model::part::{Part, PartBody};
+use crate::model::view::{Pruned, SourceMessage};
+use std::cmp::Reverse;
+use std::collections::HashSet;
+use std::ops::Range;
+use uuid::Uuid;
+
+/// The part of the window that is free afterwards: one in so many.
+const FREE_PARTS: i64 = 20;
+
+/// What stays of a truncated output, in the policy's unit: first, and where that is not enough.
+const KEPT_UNITS: [usize; 2] = [1_000, 200];
+
+/// What stands behind an output that was truncated.
+const OUTPUT_MARKER: &str = "\n[Tool output truncated: omitted {omitted} chars]";
+
+/// The cuts for a view whose request has so many tokens, of which the policy estimates so many; none where it fits its
+/// window, or where nothing may be taken out of it.
+pub fn cuts(scene: Scene<'_>, context_tokens: i64, estimated_tokens: i64) -> Cuts {
+    let Some(room) = overflow::room(scene.window).filter(|room| context_tokens > *room) else { return Cuts::default() };
+    let room = room.saturating_sub(scene.window.context / FREE_PARTS).max(0);
+    let excess = excess(room, scene.window.overhead, context_tokens, estimated_tokens);
+    let mut resort = Resort::new(scene, excess);
+    let request = resort.request;
+    resort.truncate(KEPT_UNITS[0]);
+    resort.omit(0..request);
+    resort.truncate(KEPT_UNITS[1]);
+    resort.omit(request..resort.sources.len());
+    resort.cuts
+}
+
+/// The estimated tokens of what the last resort leaves as it is, by what that is.
+pub fn fixed(scene: Scene<'_>) -> Vec<(&'static str, i64)> {
+    let resort = Resort::new(scene, 0);
+    let mut fixed =
+        ["system messages", "pinned messages", "summaries", "open messages", "the newest request", "calls that run"]
+            .map(|what| (what, 0_i64));
+    for (index, source) in resort.sources.iter().enumerate().filter(|(index, _)| resort.is_fixed[*index]) {
+        let is_pinned = source.place == Some(Place::Pinned) || scene.layout.pinned.contains(&plan::slot(source));
+        let which = match source {
+            _ if source.message.role == Role::System => 0,
+            _ if is_pinned => 1,
+            source if is_elsewhere(source) => 2,
+            source if source.message.sealed_revision.is_none() => 3,
+            _ if index == resort.request => 4,
+            _ => 5,
+        };
+        fixed[which].1 = fixed[which].1.saturating_add(tokens::estimate_source(scene.policy, source));
+    }
+    fixed.to_vec()
+}
+
+/// The estimated tokens to take out so that a request has no more than `room` tokens.
+///
+/// Usage beyond the estimate and the window's overhead shrinks with the view. No usage is valid behind a change of it:
+/// then the estimate alone must fit.
+fn excess(room: i64, overhead: i64, context_tokens: i64, estimated_tokens: i64) -> i64 {
+    let overhead = overhead.clamp(0, context_tokens.max(0));
+    let room = room.saturating_sub(overhead).max(0);
+    let real = context_tokens.saturating_sub(overhead).max(1);
+    let scaled = i128::from(room) * i128::from(estimated_tokens.max(1)) / i128::from(real);
+    estimated_tokens.saturating_sub(room.min(i64::try_from(scaled).unwrap_or(i64::MAX)))
+}
+
+/// A view on its way into its window.
+struct Resort<'a> {
+    scene: Scene<'a>,
+    sources: Vec<SourceMessage>,
+    /// Messages that go or stay together, by their indexes.
+    partners: Vec<Vec<usize>>,
+    /// True for each message that stays as it is.
+    is_fixed: Vec<bool>,
+    /// The index of the newest request.
+    request: usize,
+    cuts: Cuts,
+    /// Estimated tokens that are still to be taken out.
+    excess: i64,
+}
+
+impl<'a> Resort<'a> {
+    fn new(scene: Scene<'a>, excess: i64) -> Self {
+        let sources = scene.sources.to_vec();
+        let is_request = |source: &SourceMessage| source.message.role == Role::User && !is_elsewhere(source);
+        let request = sources.iter().rposition(is_request).unwrap_or(0);
+        let mut partners = vec![Vec::new(); sources.len()];
+        let mut is_fixed: Vec<bool> = sources.iter().map(|source| is_fixed(scene, source)).collect();
+        if let Some(fixed) = is_fixed.get_mut(request) {
+            *fixed = true;
+        }
+        for called in Calls::of(scene.sources).iter() {
+            match called.answer {
+                Some(answer) => {
+                    partners[called.index].push(answer.index);
+                    partners[answer.index].push(called.index);
+                }
+                // It may still run.
+                None => is_fixed[called.index] |= called.index > request,
+            }
+        }
+        Self { scene, sources, partners, is_fixed, request, cuts: Cuts::default(), excess }
+    }
+
+    /// Truncates outputs and inputs to so many units, the longest first.
+    fn truncate(&mut self, units: usize) {
+        let unit = self.scene.policy.counting.unit;
+        let mut longest: Vec<(Reverse<usize>, usize, usize)> = Vec::new();
+        for (index, source) in self.sources.iter().enumerate().filter(|(index, _)| !self.is_fixed[*index]) {
+            for (position, part) in source.message.parts.iter().enumerate() {
+                let length = text_of(&part.body).map_or(0, |text| tokens::length(unit, text));
+                if length > units {
+                    longest.push((Reverse(length), index, position));
+                }
+            }
+        }
+        longest.sort_unstable();
+        for (_, index, position) in longest {
+            if self.excess <= 0 {
+                return;
+            }
+            self.truncate_part(index, position, units);
+        }
+    }
+
+    fn truncate_part(&mut self, index: usize, position: usize, units: usize) {
+        let policy = self.scene.policy;
+        let source = &self.sources[index];
+        let Some(part) = source.message.parts.get(position) else { return };
+        let Some(cut) = cut(policy.counting.unit, part, units) else { return };
+        let mut shorter = source.clone();
+        shorter.pruned.retain(|pruned| pruned.part != part.id);
+        let id = part.id;
+        shorter.pruned.push(Pruned { part: id, compaction: CompactionId(Uuid::nil()), cut: Some(cut.clone()) });
+        let freed = tokens::estimate_source(policy, source).saturating_sub(tokens::estimate_source(policy, &shorter));
+        if freed > 0 {
+            self.excess -= freed;
+            self.sources[index] = shorter;
+            plan::merge(&mut self.cuts, Cuts { parts: vec![(id, cut)], omitted: Vec::new() });
+        }
+    }
+
+    /// Omits messages of a range, the oldest first.
+    fn omit(&mut self, range: Range<usize>) {
+        let mut gone: HashSet<usize> = HashSet::new();
+        for index in range {
+            if self.excess <= 0 {
+                break;
+            }
+            if gone.contains(&index) {
+                continue;
+            }
+            let together = self.together(index);
+            if together.iter().any(|index| self.is_fixed[*index]) {
+                continue;
+            }
+            for index in together {
+                self.excess -= tokens::estimate_source(self.scene.policy, &self.sources[index]);
+                gone.insert(index);
+            }
+        }
+        let revisions: Vec<Revision> = gone.iter().map(|index| self.sources[*index].message.revision).collect();
+        // What is omitted need not be truncated as well.
+        let parts: HashSet<_> =
+            gone.iter().flat_map(|index| &self.sources[*index].message.parts).map(|part| part.id).collect();
+        self.cuts.parts.retain(|(part, _)| !parts.contains(part));
+        plan::merge(&mut self.cuts, Cuts { parts: Vec::new(), omitted: revisions });
+        gone.iter().for_each(|index| self.is_fixed[*index] = true);
+    }
+
+    /// The messages that go or stay with one, that one included.
+    fn together(&self, index: usize) -> Vec<usize> {
+        let mut found = vec![index];
+        let mut next = 0;
+        while let Some(&index) = found.get(next) {
+            let others = self.partners[index].iter().filter(|other| !found.contains(other));
+            let others: Vec<usize> = others.copied().collect();
+            found.extend(others);
+            next += 1;
+        }
+        found.sort_unstable();
+        found.dedup();
+        found
+    }
+}
+
+/// True for a message that stands in the view in another one's place, or for others.
+fn is_elsewhere(source: &SourceMessage) -> bool {
+    !matches!(source.place, None | Some(Place::Edit(_) | Place::Retained))
+}
+
+fn is_fixed(scene: Scene<'_>, source: &SourceMessage) -> bool {
+    is_elsewhere(source)
+        || source.message.role == Role::System
+        || source.message.sealed_revision.is_none()
+        || scene.layout.pinned.contains(&plan::slot(source))
+}
+
+fn text_of(body: &PartBody) -> Option<&str> {
+    match body {
+        PartBody::ToolResult(result) => Some(&result.output),
+        PartBody::ToolCall(call) => Some(&call.input_json),
+        PartBody::Text(_)
+        | PartBody::Reasoning(_)
+        | PartBody::Media(_)
+        | PartBody::Marker(_)
+        | PartBody::Step(_)
+        | PartBody::Opaque(_)
+        | PartBody::Record(_) => None,
+    }
+}
+
+/// What is left of a part: the beginning of an output, and of an input an object that tells its length.
+fn cut(unit: tokens::LengthUnit, part: &Part, units: usize) -> Option<Cut> {
+    match &part.body {
+        PartBody::ToolResult(result) => {
+            let (kept, kept_units) = truncate::prefix(unit, &result.output, units);
+            let omitted = tokens::length(unit, &result.output) - kept_units;
+            let after = OUTPUT_MARKER.replace(truncate::OMITTED, &omitted.to_string());
+            Some(Cut { head: kept.len(), after, ..Cut::default() })
+        }
+        PartBody::ToolCall(call) => {
+            let length = tokens::length(unit, &call.input_json);
+            Some(Cut::placeholder(format!(r#"{{"truncated":"[Tool input truncated: omitted {length} chars]"}}"#)))
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::layout::Layout;
+    use crate::model::time::Timestamp;
+    use crate::model::usage::ModelWindow;
+    use crate::policy::{dsl, presets};
+
+    /// The view behind the last resort, in short: each message with its tokens, those that it omits left out.
+    fn left(talk: &str, context: i64, alter: impl FnOnce(&mut Vec<SourceMessage>, &mut Layout)) -> (Vec<String>, i64) {
+        let policy = presets::pi::v1_5();
+        let mut sources = dsl::parse(talk);
+        let mut layout = Layout::everything();
+        alter(&mut sources, &mut layout);
+        let window = ModelWindow { context, ..ModelWindow::default() };
+        let (base, now) = (sources.last().map_or(0, |source| source.message.revision), Timestamp(0));
+        let scene = Scene { policy: &policy, window: &window, layout: &layout, sources: &sources, base, now };
+        let estimated = plan::view(&policy, &sources).estimated_tokens;
+        let cuts = cuts(scene, estimated, estimated);
+        let after = plan::with_cuts(&sources, &cuts, CompactionId(Uuid::nil()));
+        for source in &after {
+            for part in &source.message.parts {
+                if let (PartBody::ToolCall(call), Some(pruned)) = (&part.body, source.pruned_part(part.id)) {
+                    let shorter = pruned.cut.as_ref().expect("a cut").apply(&call.input_json);
+                    serde_json::from_str::<serde_json::Value>(&shorter).expect("inputs stay valid JSON");
+                }
+            }
+        }
+        let names = after.iter().map(|source| dsl::name(source).to_owned()).collect();
+        (names, plan::view(&policy, &after).estimated_tokens)
+    }
+
+    const TALK: &str = "u1 400c\na1 \"looking\"\n  call bash#c1 in=40c\nt1\n  result c1 out=8000c done\na2 400c\n\
+                        u2 400c\na3 \"more\"\n  call bash#c2 in=8000c\nt2\n  result c2 out=4000c done\na4 400c\n";
+
+    fn check(talk: &str, context: i64, expected: &[&str], alter: impl FnOnce(&mut Vec<SourceMessage>, &mut Layout)) {
+        let (names, tokens) = left(talk, context, alter);
+        assert_eq!(names, expected, "in {context}");
+        assert!(tokens <= context - context / FREE_PARTS, "{tokens} of {context}");
+    }
+
+    #[test]
+    fn outputs_and_inputs_go_first_then_what_is_old_then_what_is_new() {
+        let all = ["u1", "a1", "t1", "a2", "u2", "a3", "t2", "a4"];
+        let nothing = |_: &mut Vec<SourceMessage>, _: &mut Layout| ();
+        // As it is it has about 5 500 tokens.
+        check(TALK, 8_000, &all, nothing);
+        check(TALK, 5_000, &all, nothing);
+        check(TALK, 1_500, &all, nothing);
+        check(TALK, 900, &all[1..], nothing);
+        check(TALK, 700, &all[3..], nothing);
+        check(TALK, 300, &all[4..], nothing);
+        check(TALK, 250, &["u2", "a4"], nothing);
+        check(TALK, 120, &["u2"], nothing);
+    }
+
+    #[test]
+    fn what_may_not_go_stays() {
+        let pinned = |_: &mut Vec<SourceMessage>, layout: &mut Layout| layout.pinned = vec![1];
+        check(TALK, 250, &["u1", "u2"], pinned);
+        let system = |sources: &mut Vec<SourceMessage>, _: &mut Layout| sources[0].message.role = Role::System;
+        check(TALK, 250, &["u1", "u2"], system);
+        let open = |sources: &mut Vec<SourceMessage>, _: &mut Layout| sources[3].message.sealed_revision = None;
+        check(TALK, 250, &["a2", "u2"], open);
+        // A call that runs stays, one of an earlier turn does not; a call and its result go together.
+        let talk = "u1 400c\na1 \"looking\"\n  call bash#c1 in=40c\nu2 400c\na2 \"more\"\n  call bash#c2 in=40c\n\
+                    a3 400c\n  call bash#c3 in=40c\nt3\n  result c3 out=400c done\n";
+        check(talk, 250, &["u2", "a2"], |_, _| ());
+    }
+
+    #[test]
+    fn a_view_that_fits_is_left_alone() {
+        let policy = presets::pi::v1_5();
+        let sources = dsl::parse(TALK);
+        let layout = Layout::everything();
+        for context in [0, 8_000] {
+            let window = ModelWindow { context, ..ModelWindow::default() };
+            let now = Timestamp(0);
+            let scene = Scene { policy: &policy, window: &window, layout: &layout, sources: &sources, base: 8, now };
+            assert!(cuts(scene, 7_000, 7_000).is_empty(), "in {context}");
+        }
+    }
+
+    #[test]
+    fn usage_shrinks_with_the_view_and_the_estimate_must_fit_as_well() {
+        for (room, overhead, context, estimated, expected) in [
+            (900, 0, 2_000, 2_000, 1_100),
+            (900, 100, 2_000, 1_900, 1_100),
+            // Twice as many tokens as were estimated.
+            (1_000, 0, 4_000, 2_000, 1_500),
+            // Fewer than were estimated: nothing says so once the view has changed.
+            (1_000, 0, 1_500, 3_000, 2_000),
+        ] {
+            assert_eq!(excess(room, overhead, context, estimated), expected);
+        }
+    }
+}
