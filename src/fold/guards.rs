@@ -6,15 +6,17 @@ use crate::model::Revision;
 use crate::model::compaction::{
     Compaction, CompactionKind, CompactionRequest, CompactionState, Failure, Level, Trigger,
 };
+use crate::model::cut::Cuts;
 use crate::model::message::{MessageKind, Role};
 use crate::model::part::are_notes;
 use crate::model::session;
 use crate::model::time::Timestamp;
 use crate::model::usage::{ModelWindow, UsageSample};
 use crate::model::view::SourceMessage;
+use crate::policy::last_resort::{self, Size};
 use crate::policy::overhead::{self, Overhead};
 use crate::policy::plan::{self, Decision, Scene};
-use crate::policy::{Policy, Rung, last_resort, overflow};
+use crate::policy::{Policy, Rung, overflow};
 
 /// The reason of a compaction that ended because what no compaction takes away fills the window.
 pub const FIXED_OVERHEAD: &str = "FIXED_OVERHEAD";
@@ -176,10 +178,16 @@ pub fn decide(scene: Scene<'_>, fold: &Fold, guards: &Guards) -> Option<Decision
 /// True where the view exceeds its window and the last resort has something to take out of it, or to say: that there is
 /// nothing is said once.
 fn needs_last_resort(scene: Scene<'_>, fold: &Fold, guards: &Guards) -> bool {
-    let tokens = fold.context_tokens(scene.window);
-    !fold.fits(scene.window)
-        && (guards.reported_overhead.is_none()
-            || !last_resort::cuts(scene, tokens, fold.view.estimated_tokens).is_empty())
+    let has_cuts = || !last_resort_cuts(scene, fold, guards).is_empty();
+    !fold.fits(scene.window) && (guards.reported_overhead.is_none() || has_cuts())
+}
+
+/// The cuts that bring the view into its window; none where it fits, or cannot be made to.
+pub fn last_resort_cuts(scene: Scene<'_>, fold: &Fold, guards: &Guards) -> Cuts {
+    let context_tokens = fold.context_tokens(scene.window);
+    let overhead_tokens = guards.overhead.unseen_tokens;
+    let size = Size { context_tokens, estimated_tokens: fold.view.estimated_tokens, overhead_tokens };
+    last_resort::cuts(scene, size)
 }
 
 /// Why the steps of a level are not taken: what no compaction takes away fills all that the view may have. None where

@@ -8,7 +8,8 @@
 //! 3. outputs and inputs are truncated further;
 //! 4. messages behind the newest request are omitted.
 //!
-//! System messages, pins, the newest request, open messages and calls that run stay. So do summaries.
+//! System messages, pins, the newest request, open messages and calls that run stay. So do summaries. Where all that
+//! together does not fit, nothing is taken out: that would help nobody.
 
 use super::calls::Calls;
 use super::plan::{self, Scene};
@@ -34,19 +35,30 @@ const KEPT_UNITS: [usize; 2] = [1_000, 200];
 /// What stands behind an output that was truncated.
 const OUTPUT_MARKER: &str = "\n[Tool output truncated: omitted {omitted} chars]";
 
-/// The cuts for a view whose request has so many tokens, of which the policy estimates so many; none where it fits its
-/// window, or where nothing may be taken out of it.
-pub fn cuts(scene: Scene<'_>, context_tokens: i64, estimated_tokens: i64) -> Cuts {
-    let Some(room) = overflow::room(scene.window).filter(|room| context_tokens > *room) else { return Cuts::default() };
-    let room = room.saturating_sub(scene.window.context / FREE_PARTS).max(0);
-    let excess = excess(room, scene.window.overhead, context_tokens, estimated_tokens);
+/// The tokens of a request with a view.
+#[derive(Debug, Clone, Copy)]
+pub struct Size {
+    /// All of them.
+    pub context_tokens: i64,
+    /// Those of the view, by the policy's estimate.
+    pub estimated_tokens: i64,
+    /// Those that no view shows, as far as is known.
+    pub overhead_tokens: i64,
+}
+
+/// The cuts that bring a view of this size into its window; none where it fits already, or cannot be made to.
+pub fn cuts(scene: Scene<'_>, size: Size) -> Cuts {
+    let room = overflow::room(scene.window).filter(|room| size.context_tokens > *room);
+    let Some(room) = room else { return Cuts::default() };
+    let excess = size.excess(room.saturating_sub(scene.window.context / FREE_PARTS));
     let mut resort = Resort::new(scene, excess);
     let request = resort.request;
     resort.truncate(KEPT_UNITS[0]);
     resort.omit(0..request);
     resort.truncate(KEPT_UNITS[1]);
     resort.omit(request..resort.sources.len());
-    resort.cuts
+    let freed = excess.saturating_sub(resort.excess);
+    if freed >= size.excess(room) { resort.cuts } else { Cuts::default() }
 }
 
 /// The estimated tokens of what the last resort leaves as it is, by what that is.
@@ -70,16 +82,20 @@ pub fn fixed(scene: Scene<'_>) -> Vec<(&'static str, i64)> {
     fixed.to_vec()
 }
 
-/// The estimated tokens to take out so that a request has no more than `room` tokens.
-///
-/// Usage beyond the estimate and the window's overhead shrinks with the view. No usage is valid behind a change of it:
-/// then the estimate alone must fit.
-fn excess(room: i64, overhead: i64, context_tokens: i64, estimated_tokens: i64) -> i64 {
-    let overhead = overhead.clamp(0, context_tokens.max(0));
-    let room = room.saturating_sub(overhead).max(0);
-    let real = context_tokens.saturating_sub(overhead).max(1);
-    let scaled = i128::from(room) * i128::from(estimated_tokens.max(1)) / i128::from(real);
-    estimated_tokens.saturating_sub(room.min(i64::try_from(scaled).unwrap_or(i64::MAX)))
+impl Size {
+    /// The estimated tokens to take out so that a request has no more than `room` tokens; more than there are where the
+    /// overhead alone has as many.
+    ///
+    /// Usage beyond the estimate and the overhead shrinks with the view. No usage is valid behind a change of it: then
+    /// the estimate alone must fit.
+    fn excess(self, room: i64) -> i64 {
+        let Self { context_tokens, estimated_tokens, overhead_tokens } = self;
+        let overhead = overhead_tokens.clamp(0, context_tokens.max(0));
+        let room = room.saturating_sub(overhead);
+        let real = context_tokens.saturating_sub(overhead).max(1);
+        let scaled = i128::from(room) * i128::from(estimated_tokens.max(1)) / i128::from(real);
+        estimated_tokens.saturating_sub(room.min(i64::try_from(scaled).unwrap_or(i64::MAX)))
+    }
 }
 
 /// A view on its way into its window.
@@ -263,7 +279,7 @@ mod tests {
         let (base, now) = (sources.last().map_or(0, |source| source.message.revision), Timestamp(0));
         let scene = Scene { policy: &policy, window: &window, layout: &layout, sources: &sources, base, now };
         let estimated = plan::view(&policy, &sources).estimated_tokens;
-        let cuts = cuts(scene, estimated, estimated);
+        let cuts = cuts(scene, size(estimated));
         let after = plan::with_cuts(&sources, &cuts, CompactionId(Uuid::nil()));
         for source in &after {
             for part in &source.message.parts {
@@ -275,6 +291,10 @@ mod tests {
         }
         let names = after.iter().map(|source| dsl::name(source).to_owned()).collect();
         (names, plan::view(&policy, &after).estimated_tokens)
+    }
+
+    fn size(tokens: i64) -> Size {
+        Size { context_tokens: tokens, estimated_tokens: tokens, overhead_tokens: 0 }
     }
 
     const TALK: &str = "u1 400c\na1 \"looking\"\n  call bash#c1 in=40c\nt1\n  result c1 out=8000c done\na2 400c\n\
@@ -316,15 +336,15 @@ mod tests {
     }
 
     #[test]
-    fn a_view_that_fits_is_left_alone() {
+    fn a_view_that_fits_or_cannot_be_made_to_is_left_alone() {
         let policy = presets::pi::v1_5();
         let sources = dsl::parse(TALK);
         let layout = Layout::everything();
-        for context in [0, 8_000] {
+        for context in [0, 8_000, 90] {
             let window = ModelWindow { context, ..ModelWindow::default() };
             let now = Timestamp(0);
             let scene = Scene { policy: &policy, window: &window, layout: &layout, sources: &sources, base: 8, now };
-            assert!(cuts(scene, 7_000, 7_000).is_empty(), "in {context}");
+            assert!(cuts(scene, size(7_000)).is_empty(), "in {context}");
         }
     }
 
@@ -338,7 +358,8 @@ mod tests {
             // Fewer than were estimated: nothing says so once the view has changed.
             (1_000, 0, 1_500, 3_000, 2_000),
         ] {
-            assert_eq!(excess(room, overhead, context, estimated), expected);
+            let size = Size { context_tokens: context, estimated_tokens: estimated, overhead_tokens: overhead };
+            assert_eq!(size.excess(room), expected);
         }
     }
 }

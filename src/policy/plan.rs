@@ -10,6 +10,7 @@ pub use by_hand::{head_can_start, summary_within, tail_can_start};
 pub use changes::{Written, changes};
 pub use edit::{PlanEdit, edited};
 
+use super::last_resort::Size;
 use super::select::Selection;
 use super::{
     Fit, Policy, Rung, Step, Summarize, Summary, attachments, clear, fit, last_resort, overflow, render, select,
@@ -173,8 +174,9 @@ pub fn decided(scene: Scene<'_>, decision: Decision, context_tokens: i64) -> Wor
         }
         Decision::Routine => routine(scene),
         Decision::LastResort => {
-            let estimated = view(scene.policy, scene.sources).estimated_tokens;
-            Work { cuts: last_resort::cuts(scene, context_tokens, estimated), summary: None }
+            let estimated_tokens = view(scene.policy, scene.sources).estimated_tokens;
+            let size = Size { context_tokens, estimated_tokens, overhead_tokens: scene.window.overhead };
+            Work { cuts: last_resort::cuts(scene, size), summary: None }
         }
     }
 }
@@ -621,6 +623,12 @@ pub fn omitted_ranges(layout: &Layout, sources: &[SourceMessage], cuts: &Cuts) -
     });
     for run in runs.filter(|run| cuts.omitted.binary_search(&run[0].message.revision).is_ok()) {
         ranges.extend(covered(&alone, run));
+        // What a summary retains stands beside it, not in one range with its neighbours.
+        let retained = run.iter().filter(|source| source.place == Some(Place::Retained));
+        ranges.extend(retained.map(|source| {
+            let revision = source.message.revision;
+            RevisionRange { first: revision, last: revision }
+        }));
     }
     ranges.sort_by_key(|range| range.first);
     ranges

@@ -20,7 +20,7 @@ use crate::model::usage::ModelWindow;
 use crate::policy::bpe::Vocabulary;
 use crate::policy::plan::{self, Decision, Scene, SummaryPlan, Work, Written};
 use crate::policy::replay::Overflow;
-use crate::policy::{Notice, Policy, Rung, continuing, last_resort, overflow, replay, tokens};
+use crate::policy::{Notice, Policy, Rung, continuing, overflow, replay, tokens};
 use crate::store::{
     self, Caller, Claim, Commit, Committed, Condition, Evaluation, GuardRows, Loss, Pending, Planned, SessionKey,
     Source, Store,
@@ -326,8 +326,7 @@ impl Worker {
     /// Takes the last resort, or says what fills the window where that may take nothing.
     async fn fit_window(&self, attempt: &Attempt<'_>) -> Result<(), Error> {
         let Attempt { claim, scene, fold, guards } = attempt;
-        let tokens = fold.context_tokens(scene.window);
-        let cuts = last_resort::cuts(*scene, tokens, fold.view.estimated_tokens);
+        let cuts = guards::last_resort_cuts(*scene, fold, guards);
         match Draft::of(*scene, &cuts, None) {
             Some(draft) => self.commit(draft.commit(attempt)).await,
             None if fold.fits(scene.window) => self.nothing(claim).await,

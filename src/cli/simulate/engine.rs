@@ -361,8 +361,12 @@ impl<'a> Session<'a> {
         match guards::decide(self.scene(), &fold, &guards) {
             Some(Decision::Climb(level)) => self.climb(level, context_tokens, &guards),
             Some(decision) => {
-                let cuts = plan::decided(self.scene(), decision, context_tokens).cuts;
                 let is_last_resort = decision == Decision::LastResort;
+                let cuts = if is_last_resort {
+                    guards::last_resort_cuts(self.scene(), &fold, &guards)
+                } else {
+                    plan::decided(self.scene(), decision, context_tokens).cuts
+                };
                 let trigger = if is_last_resort { Trigger::Window } else { Trigger::Routine };
                 match self.draft(cuts, None) {
                     Some(draft) => self.commit(draft, trigger, None, context_tokens, &guards),
