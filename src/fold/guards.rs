@@ -185,7 +185,9 @@ fn needs_last_resort(scene: Scene<'_>, fold: &Fold, guards: &Guards) -> bool {
 /// The cuts that bring the view into its window; none where it fits, or cannot be made to.
 pub fn last_resort_cuts(scene: Scene<'_>, fold: &Fold, guards: &Guards) -> Cuts {
     let context_tokens = fold.context_tokens(scene.window);
-    let overhead_tokens = guards.overhead.unseen_tokens;
+    // A report says more than usage of a larger view can; pins are part of the view.
+    let reported = guards.reported_overhead.unwrap_or(0).saturating_sub(guards.overhead.pinned_tokens);
+    let overhead_tokens = guards.overhead.unseen_tokens.max(reported);
     let size = Size { context_tokens, estimated_tokens: fold.view.estimated_tokens, overhead_tokens };
     last_resort::cuts(scene, size)
 }

@@ -262,8 +262,12 @@ async fn a_failure_for_good_leaves_it_to_the_built_in_summarizer() {
 #[tokio::test]
 async fn a_summary_that_frees_too_little_fails_and_a_breaker_ends_the_loop() {
     let test = TestApp::with(ScriptedSummarizer::new([])).await;
-    let session = small(&test).await;
-    override_policy(&test, &session, "{\"guards\": {\"minimum_gain_tokens\": 1000000, \"breaker_failures\": 2}}").await;
+    // The window has room for more than the threshold lets a view have, so that the last resort has no part in it.
+    let session = test.session("opencode@seed", 8_000, 1_000).await;
+    test.append(&session, &turns(UNDER.0, UNDER.1, WORDS)).await;
+    let json = r#"{"guards": {"minimum_gain_tokens": 1000000, "breaker_failures": 2},
+        "auto": {"threshold": {"limit": {"tokens": {"tokens": 5000}}}}}"#;
+    override_policy(&test, &session, json).await;
     let mut watch = test.watch().await;
     cross(&test, &session).await;
     for turn in ["a100 1600c", "a101 1600c"] {
@@ -542,19 +546,24 @@ async fn a_session_is_judged_by_its_own_window_whatever_a_caller_names() {
 }
 
 #[tokio::test]
-async fn nothing_to_do_leaves_no_trace() {
+async fn a_request_that_exceeds_the_window_is_told_of_once_and_nothing_by_hand_leaves_a_trace() {
     let test = TestApp::start().await;
     let session = test.session("opencode@seed", 6_000, 1_000).await;
     // One request alone is more than the window takes, and nothing stands before it.
     test.append(&session, "u1 40000c").await;
     test.settled().await;
+    let told = test.events().await;
+    let kinds: Vec<EventKind> = told.iter().skip(2).map(|event| event.body.kind()).collect();
+    assert_eq!(kinds, [EventKind::MessageAppended, EventKind::CompactionStarted, EventKind::CompactionFailed]);
+    let EventBody::CompactionFailed { failure, .. } = &told[4].body else { panic!("another body") };
+    assert_eq!(failure.reason, "FIXED_OVERHEAD");
+    assert!(failure.message.contains("10013 of the newest request"), "{}", failure.message);
     for kind in [CompactionKind::Summary, CompactionKind::Prune] {
         let refused = test.app.start_compaction(&session, Wanted::of(kind), Caller::default()).await;
         assert_eq!(refused.expect_err("nothing").reason, Reason::NothingToCompact);
     }
-    let kinds: Vec<EventKind> = test.events().await.iter().map(|event| event.body.kind()).collect();
-    assert_eq!(kinds, [EventKind::SessionCreated, EventKind::SessionUpdated, EventKind::MessageAppended]);
-    assert_eq!(test.number("select count(*) from job").await, 0);
+    assert_eq!(test.events().await.len(), told.len());
+    assert_eq!(test.number("select count(*) from job").await, 1);
 }
 
 #[tokio::test]

@@ -50,3 +50,4 @@ mod terminal;
 mod tidy;
 mod undo;
 mod usage;
+mod window_fit;

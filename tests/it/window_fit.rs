@@ -1,0 +1,135 @@
+//! P15: once a session is decided and nothing is pending, its view fits its window under every preset, or what may not be
+//! taken out of it is named.
+
+use crate::support::{TestApp, call, conversation, filler, result, soon, text, window};
+use longhand::app::sessions::SessionChange;
+use longhand::fold::guards::FIXED_OVERHEAD;
+use longhand::model::compaction::{CompactionKind, Trigger};
+use longhand::model::event::EventBody;
+use longhand::model::message::{FinishReason, MessageKind, NewFinish, NewMessage, Role};
+use longhand::model::part::NewPart;
+use longhand::policy::presets;
+use longhand::store::Caller;
+
+fn message(role: Role, parts: Vec<NewPart>, reason: Option<FinishReason>) -> NewMessage {
+    NewMessage {
+        client_id: None,
+        role,
+        kind: MessageKind::Normal,
+        parts,
+        finish: Some(NewFinish { reason, ..NewFinish::default() }),
+        model: String::new(),
+        provider: String::new(),
+        origin_time: None,
+        metadata_json: None,
+    }
+}
+
+/// A step of a turn: a call and its result of so many characters.
+fn step(number: usize, characters: usize) -> Vec<NewMessage> {
+    let id = format!("c{number}");
+    vec![
+        message(Role::Assistant, vec![text("I look further."), call(&id)], Some(FinishReason::ToolCalls)),
+        message(Role::Tool, vec![result(&id, &filler(&id, characters))], None),
+    ]
+}
+
+async fn append(test: &TestApp, session: &str, messages: Vec<NewMessage>) {
+    test.app.append(session, messages, None, None, Caller::default()).await.expect("appended");
+    settled(test, session).await;
+}
+
+/// Waits until nothing is left to do for a session, as a person does who agrees to whatever is proposed.
+async fn settled(test: &TestApp, session: &str) {
+    let key = test.app.store().find_session(session).await.expect("it is there");
+    let done = async {
+        while !test.is_settled().await {
+            if let Some(current) = test.app.store().live_compaction(key).await.expect("read") {
+                // It may have begun, or ended, meanwhile.
+                drop(test.app.confirm_compaction(&current.to_string()).await);
+            }
+            tokio::task::yield_now().await;
+        }
+    };
+    soon("the scheduler to settle", done).await;
+}
+
+async fn fits(test: &TestApp, session: &str) -> bool {
+    let view = test.context(session).await;
+    assert_eq!(view.pending, None, "nothing is pending");
+    view.fits
+}
+
+#[tokio::test]
+async fn one_endless_turn_fits_under_every_preset() {
+    let test = TestApp::start().await;
+    for preset in presets::all() {
+        let session = test.session(preset.name, 16_000, 2_000).await;
+        append(&test, &session, conversation("u1 \"find out why it fails\"")).await;
+        for number in 0..24 {
+            append(&test, &session, step(number, 9_000)).await;
+            assert!(fits(&test, &session).await, "{} after step {number}", preset.name);
+        }
+    }
+    assert_eq!(test.findings().await, []);
+}
+
+#[tokio::test]
+async fn one_huge_output_and_a_window_that_shrinks_fit_under_every_preset() {
+    let test = TestApp::start().await;
+    for preset in presets::all() {
+        let session = test.session(preset.name, 200_000, 20_000).await;
+        append(&test, &session, conversation("u1 \"read it all\"")).await;
+        append(&test, &session, step(0, 300_000)).await;
+        append(&test, &session, conversation("a2 \"I have read it.\"\nu3 \"and now?\"\na3 4000c\nu4 \"go on\"")).await;
+        assert!(fits(&test, &session).await, "{}", preset.name);
+        for context in [32_000, 8_000, 3_000] {
+            let change = SessionChange { window: Some(window(context, context / 8)), ..SessionChange::default() };
+            test.app.update_session(&session, change, Caller::default()).await.expect("a smaller window");
+            settled(&test, &session).await;
+            assert!(fits(&test, &session).await, "{} in {context}", preset.name);
+        }
+    }
+    assert_eq!(test.findings().await, []);
+}
+
+#[tokio::test]
+async fn what_the_policy_does_not_bring_into_the_window_the_last_resort_does() {
+    let test = TestApp::start().await;
+    // Its target stays 58 000 whatever the window.
+    let session = test.session("qwen-agent@0.0.34", 32_000, 4_000).await;
+    let mut watch = test.watch().await;
+    append(&test, &session, conversation("u1 \"go\"")).await;
+    for number in 0..12 {
+        append(&test, &session, step(number, 12_000)).await;
+    }
+    let EventBody::Compacted { kind, trigger, outcome, .. } =
+        watch.wait_for(longhand::model::event::EventKind::Compacted).await.body
+    else {
+        panic!("another body")
+    };
+    assert_eq!((kind, trigger), (CompactionKind::Omission, Trigger::Window));
+    assert!(outcome.tokens_after <= 28_000 - 32_000 / 20, "a twentieth of the window is free: {outcome:?}");
+    // Nothing is lost: what was truncated can be read.
+    let history = test.history(&session).await;
+    assert_eq!(history.len(), 25);
+}
+
+#[tokio::test]
+async fn open_messages_that_fill_the_window_are_named() {
+    let test = TestApp::start().await;
+    let session = test.session("pi@1.5", 8_000, 1_000).await;
+    append(&test, &session, conversation("u1 \"go\"")).await;
+    let open = NewMessage { finish: None, ..message(Role::Assistant, vec![text(&filler("a", 40_000))], None) };
+    append(&test, &session, vec![open]).await;
+    assert!(!fits(&test, &session).await);
+    let events = test.events().await;
+    let told = events.iter().filter_map(|event| match &event.body {
+        EventBody::CompactionFailed { failure, .. } => Some(failure),
+        _ => None,
+    });
+    let told: Vec<_> = told.collect();
+    assert_eq!(told.len(), 1, "{told:?}");
+    assert_eq!(told[0].reason, FIXED_OVERHEAD);
+    assert!(told[0].message.contains("of open messages"), "{}", told[0].message);
+}
