@@ -41,13 +41,13 @@ impl Preset {
     }
 
     /// Where Longhand acts differently from the agent on purpose, a sentence each: first what is so for this agent, then
-    /// what is so for every agent whose summaries a model writes.
+    /// what is so for every agent whose summaries a model writes, and for every one that acts by itself.
     pub fn deviations(&self) -> Vec<&'static str> {
         let policy = self.policy();
-        let levels = [policy.micro, policy.auto, policy.deep];
-        let mut steps = levels.into_iter().flatten().flat_map(|level| level.steps);
+        let mut steps = policy.ladder().flat_map(|(_, level)| &level.steps);
         let common: &[&str] = if steps.any(|step| matches!(step, Step::Summarize(_))) { &SUMMARIZING } else { &[] };
-        self.own_deviations.iter().chain(common).copied().collect()
+        let last_resort: &[&str] = if policy.trigger.auto { &LAST_RESORT } else { &[] };
+        self.own_deviations.iter().chain(common).chain(last_resort).copied().collect()
     }
 
     /// Where the value at a path comes from.
@@ -65,6 +65,12 @@ const SUMMARIZING: [&str; 2] = [
      it, so that no output can pass for a message or close a tag.",
     "An answer without the sections that were asked for and without substance, or that declines, is no summary: the next \
      summarizer writes it.",
+];
+
+/// The deviation of every agent that acts by itself.
+const LAST_RESORT: [&str; 1] = [
+    "Where the agent's own steps leave a view that exceeds its window, a last resort truncates the longest outputs and \
+     inputs and then omits the oldest messages, until a twentieth of the window is free.",
 ];
 
 /// All presets, in alphabetical order.
