@@ -244,6 +244,10 @@ pub const JOB_QUEUE_MAX: usize = 256;
 /// Ended compactions that guards of a session are folded from, the newest ones: at least as many as a breaker may count
 /// (`policy::validate::BREAKER_FAILURES_MAX`).
 pub const GUARD_COMPACTIONS: i64 = 32;
+/// How often a data directory that another process has is tried again, and after how many milliseconds each time.
+pub const LOCK_ATTEMPTS: u32 = 20;
+/// See `LOCK_ATTEMPTS`.
+pub const LOCK_RETRY_MS: u64 = 10;
 /// Sessions that are marked due together because their wake time has come; the others follow at once.
 pub const WAKING_SESSIONS_MAX: i64 = 256;
 /// The longest wait before a scheduler that cannot read the store at its start tries again; it begins with

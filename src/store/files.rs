@@ -61,7 +61,9 @@ pub(crate) fn plain(directory: &Path) -> Result<PathBuf> {
 /// Takes a data directory for this process and says what stands where the database goes. The directory is made if it is
 /// not there; nothing else is made or changed. The lock lasts as long as the file that is returned: it is on the
 /// directory itself, so that it needs no file that somebody could remove.
-pub(crate) fn claim(directory: &Path) -> Result<(File, Standing)> {
+///
+/// None where another process has it.
+pub(crate) fn claim(directory: &Path) -> Result<Option<(File, Standing)>> {
     match std::fs::symlink_metadata(directory) {
         Ok(found) => check_directory(directory, &found)?,
         Err(error) if error.kind() == io::ErrorKind::NotFound => make_directory(directory)?,
@@ -72,12 +74,11 @@ pub(crate) fn claim(directory: &Path) -> Result<(File, Standing)> {
     let held = held.map_err(|error| failed("open", directory, &error))?;
     let found = held.metadata().map_err(|error| failed("look at", directory, &error))?;
     check_directory(directory, &found)?;
-    rustix::fs::flock(&held, FlockOperation::NonBlockingLockExclusive).map_err(|error| match error {
-        rustix::io::Errno::WOULDBLOCK => {
-            Error::Open(format!("another daemon has the data directory {}", directory.display()))
-        }
-        error => failed("lock", directory, &error.into()),
-    })?;
+    match rustix::fs::flock(&held, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => {}
+        Err(rustix::io::Errno::WOULDBLOCK) => return Ok(None),
+        Err(error) => return Err(failed("lock", directory, &error.into())),
+    }
     check_writable(directory)?;
     for path in paths(directory) {
         if check_file(&path)? {
@@ -85,7 +86,12 @@ pub(crate) fn claim(directory: &Path) -> Result<(File, Standing)> {
         }
     }
     let standing = standing(directory).map_err(|error| failed("read the database in", directory, &error))??;
-    Ok((held, standing))
+    Ok(Some((held, standing)))
+}
+
+/// What somebody is told whose data directory another process has.
+pub(crate) fn taken(directory: &Path) -> Error {
+    Error::Open(format!("another daemon has the data directory {}", directory.display()))
 }
 
 /// Makes the database's file before SQLite does, so that only its owner can open it; SQLite gives its log the same mode.

@@ -143,6 +143,18 @@ async fn prepare(conn: &mut SqliteConnection, directory: &Path, standing: Standi
     migrator().run(conn).await.map_err(|error| Error::Open(format!("cannot migrate: {error}")))
 }
 
+/// Takes a data directory. A process that a daemon has just started has its lock until it runs a program of its own, also
+/// where that daemon is gone: what is taken is tried again for a moment.
+async fn claim(directory: &Path) -> Result<(std::fs::File, files::Standing)> {
+    for _ in 0..limits::LOCK_ATTEMPTS {
+        if let Some(claimed) = files::claim(directory)? {
+            return Ok(claimed);
+        }
+        tokio::time::sleep(Duration::from_millis(limits::LOCK_RETRY_MS)).await;
+    }
+    files::claim(directory)?.ok_or_else(|| files::taken(directory))
+}
+
 impl Store {
     /// Opens the store in a directory, made if it is not there. The future is the writer: whoever opens the store runs it,
     /// and it ends when the last clone of the store is gone; only then may another
@@ -153,7 +165,7 @@ impl Store {
     ) -> Result<(Self, impl Future<Output = ()> + Send + 'static)> {
         let Options { directory, durability } = options_given;
         let directory = files::plain(&directory)?;
-        let (held, standing) = files::claim(&directory)?;
+        let (held, standing) = claim(&directory).await?;
         files::make_database(&directory)?;
         let options = options(&directory, durability);
         let mut conn = options
