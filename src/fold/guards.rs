@@ -7,6 +7,7 @@ use crate::model::compaction::{
     Compaction, CompactionKind, CompactionRequest, CompactionState, Failure, Level, Trigger,
 };
 use crate::model::cut::Cuts;
+use crate::model::ids::CompactionId;
 use crate::model::message::{MessageKind, Role};
 use crate::model::part::are_notes;
 use crate::model::session;
@@ -17,6 +18,7 @@ use crate::policy::last_resort::{self, Size};
 use crate::policy::overhead::{self, Overhead};
 use crate::policy::plan::{self, Decision, Scene};
 use crate::policy::{Policy, Rung, overflow};
+use uuid::Uuid;
 
 /// The reason of a compaction that ended because what no compaction takes away fills the window.
 pub const FIXED_OVERHEAD: &str = "FIXED_OVERHEAD";
@@ -189,7 +191,10 @@ pub fn last_resort_cuts(scene: Scene<'_>, fold: &Fold, guards: &Guards) -> Cuts 
     let reported = guards.reported_overhead.unwrap_or(0).saturating_sub(guards.overhead.pinned_tokens);
     let overhead_tokens = guards.overhead.unseen_tokens.max(reported);
     let size = Size { context_tokens, estimated_tokens: fold.view.estimated_tokens, overhead_tokens };
-    last_resort::cuts(scene, size)
+    let cuts = last_resort::cuts(scene, size);
+    // It is worked out message by message, and the view decides.
+    let after = || plan::view(scene.policy, &plan::with_cuts(scene.sources, &cuts, CompactionId(Uuid::nil())));
+    if !cuts.is_empty() && after().estimated_tokens < size.estimated_tokens { cuts } else { Cuts::default() }
 }
 
 /// Why the steps of a level are not taken: what no compaction takes away fills all that the view may have. None where

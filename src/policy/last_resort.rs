@@ -13,7 +13,7 @@
 
 use super::calls::Calls;
 use super::plan::{self, Scene};
-use super::{overflow, tokens, truncate};
+use super::{overflow, tokens, truncate, turns};
 use crate::model::Revision;
 use crate::model::cut::{Cut, Cuts};
 use crate::model::ids::CompactionId;
@@ -116,21 +116,22 @@ struct Resort<'a> {
 impl<'a> Resort<'a> {
     fn new(scene: Scene<'a>, excess: i64) -> Self {
         let sources = scene.sources.to_vec();
-        let is_request = |source: &SourceMessage| source.message.role == Role::User && !is_elsewhere(source);
+        let is_request = |source: &SourceMessage| turns::is_request(&source.message) && !is_elsewhere(source);
         let request = sources.iter().rposition(is_request).unwrap_or(0);
         let mut partners = vec![Vec::new(); sources.len()];
         let mut is_fixed: Vec<bool> = sources.iter().map(|source| is_fixed(scene, source)).collect();
         if let Some(fixed) = is_fixed.get_mut(request) {
             *fixed = true;
         }
-        for called in Calls::of(scene.sources).iter() {
+        let calls = Calls::of(scene.sources);
+        let running = calls.unfinished(scene.sources).running;
+        for called in calls.iter() {
             match called.answer {
                 Some(answer) => {
                     partners[called.index].push(answer.index);
                     partners[answer.index].push(called.index);
                 }
-                // It may still run.
-                None => is_fixed[called.index] |= called.index > request,
+                None => is_fixed[called.index] |= running.is_some_and(|first| called.index >= first),
             }
         }
         Self { scene, sources, partners, is_fixed, request, cuts: Cuts::default(), excess }
@@ -333,6 +334,13 @@ mod tests {
         let talk = "u1 400c\na1 \"looking\"\n  call bash#c1 in=40c\nu2 400c\na2 \"more\"\n  call bash#c2 in=40c\n\
                     a3 400c\n  call bash#c3 in=40c\nt3\n  result c3 out=400c done\n";
         check(talk, 250, &["u2", "a2"], |_, _| ());
+        // Nobody has spoken after the newest request yet.
+        let talk = "u1 400c\na1 \"looking\"\n  call bash#c1 in=40c\nu2 400c\n";
+        check(talk, 200, &["a1", "u2"], |_, _| ());
+        // What brings results is no request, whoever is said to speak.
+        let talk = "u1 400c\na1 \"looking\"\n  call bash#c1 in=40c\nu2\n  result c1 out=8000c done\na2 400c\n";
+        check(talk, 500, &["u1", "a1", "u2", "a2"], |_, _| ());
+        check(talk, 240, &["u1", "a2"], |_, _| ());
     }
 
     #[test]

@@ -323,13 +323,14 @@ impl Worker {
         }
     }
 
-    /// Takes the last resort, or says what fills the window where that may take nothing.
+    /// Takes the last resort, or says what fills the window where that may take nothing. It also stands behind steps that
+    /// have turned out to free nothing.
     async fn fit_window(&self, attempt: &Attempt<'_>) -> Result<(), Error> {
         let Attempt { claim, scene, fold, guards } = attempt;
         let cuts = guards::last_resort_cuts(*scene, fold, guards);
         match Draft::of(*scene, &cuts, None) {
             Some(draft) => self.commit(draft.commit(attempt)).await,
-            None if fold.fits(scene.window) => self.nothing(claim).await,
+            None if fold.fits(scene.window) || guards.reported_overhead.is_some() => self.nothing(claim).await,
             None => {
                 let why = guards::fixed_failure(*scene, fold, guards);
                 Ok(patiently(|| self.store.fail_job((*claim).clone(), why.clone(), false)).await?)
@@ -352,7 +353,8 @@ impl Worker {
         };
         match Draft::of(scene, &work.cuts, None) {
             Some(draft) => self.commit(draft.commit(attempt)).await,
-            None => self.nothing(claim).await,
+            None if claim.request.trigger == Trigger::Manual => self.nothing(claim).await,
+            None => self.fit_window(attempt).await,
         }
     }
 
@@ -421,7 +423,8 @@ impl Worker {
                 let why = writer.lost.map_or(why, |lost| Refusal::Retry(lost, None));
                 self.end(claim, &attempt.terms(), why).await
             }
-            (None, None) => self.nothing(claim).await,
+            (None, None) if by_hand => self.nothing(claim).await,
+            (None, None) => self.fit_window(attempt).await,
         }
     }
 

@@ -364,7 +364,7 @@ fn append_one(tx: &mut Tx<'_>, key: i64, caller: &Caller, message: AppendMessage
                 seen,
             };
             record_usage(tx, key, caller, &reply)?;
-            if original.role == Role::Assistant {
+            if original.role == Role::Assistant || finish.usage.is_some() {
                 tx.loaded(key)?.replied(finish.usage.is_some());
             }
         }

@@ -371,7 +371,8 @@ impl Head {
         self.wake = Wake { bytes, on_reply, on_request, time };
         // What came behind the decision was not compared with this condition.
         let has_grown = bytes.is_some_and(|bytes| self.appended_bytes >= bytes);
-        if has_grown || (self.revision > at && (on_reply || on_request)) {
+        let may_report = bytes.is_some() && self.usage_tokens.is_some();
+        if has_grown || (self.revision > at && (on_reply || on_request || may_report)) {
             self.is_due();
         }
     }
