@@ -16,7 +16,7 @@ use crate::model::usage::{ModelWindow, UsageSample};
 use crate::model::view::SourceMessage;
 use crate::policy::last_resort::{self, Size};
 use crate::policy::overhead::{self, Overhead};
-use crate::policy::plan::{self, Decision, Scene};
+use crate::policy::plan::{self, Scene};
 use crate::policy::{Policy, Rung, overflow};
 use uuid::Uuid;
 
@@ -59,8 +59,8 @@ pub struct Guards {
     pub reported_overhead: Option<i64>,
     /// The kind of the newest compaction without progress, until the view has grown enough for another attempt.
     needs_growth: Option<CompactionKind>,
-    /// Tokens by which the view must grow before the first guard that waits for growth ends.
-    growth_tokens: Option<i64>,
+    /// Tokens by which the view must grow before the first guard that waits for growth ends; none where none waits.
+    pub growth_tokens: Option<i64>,
     /// True during the cooldown, and until the view has grown by as much as the policy wants between two compactions.
     /// False where the view exceeds its window.
     is_cooling: bool,
@@ -89,7 +89,6 @@ impl Guards {
         let cooldown_end = cooldown_end(policy, past.ended, now);
         let rearm = threshold_compaction(past).map(|at| growth_left(overflow::rearm_tokens(policy, window), at));
         let rearm = rearm.filter(|left| *left > 0);
-        let exceeds = overflow::room(window).is_some_and(|room| fold.context_tokens(window) > room);
         Self {
             holds_after_undo: past.undo_revision.is_some(),
             failure_count: streak.count,
@@ -100,13 +99,8 @@ impl Guards {
             reported_overhead: reported_overhead(scene, past),
             needs_growth: retry.map(|(kind, _)| kind),
             growth_tokens: [retry.map(|(_, left)| left), rearm].into_iter().flatten().min(),
-            is_cooling: (cooldown_end.is_some() || rearm.is_some()) && !exceeds,
+            is_cooling: (cooldown_end.is_some() || rearm.is_some()) && fold.fits(window),
         }
-    }
-
-    /// Tokens by which the view must grow before the first guard that waits for growth ends; none where none waits.
-    pub fn growth_tokens(&self) -> Option<i64> {
-        self.growth_tokens
     }
 
     /// True where the steps of a level may be taken without anybody's asking. An undo is not considered: an overflow
@@ -156,6 +150,25 @@ impl Guards {
     }
 }
 
+/// What happens to a session by itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Decision {
+    /// The steps of the policy are taken: those of a level, or its maintenance.
+    Steps(plan::Decision),
+    /// The view is brought into its window by the last resort.
+    LastResort,
+}
+
+impl Decision {
+    /// The level; none for maintenance and the last resort.
+    pub fn level(self) -> Option<Level> {
+        match self {
+            Self::Steps(steps) => steps.level(),
+            Self::LastResort => None,
+        }
+    }
+}
+
 /// The automatic compaction of a session at its newest revision; none where nothing is due, or guards hold it back.
 ///
 /// Where the overhead fills every level that is reached, the highest is named all the same, once: its compaction fails and
@@ -170,10 +183,11 @@ pub fn decide(scene: Scene<'_>, fold: &Fold, guards: &Guards) -> Option<Decision
     let reached: Vec<Level> =
         overflow::reached(policy, window, tokens).map(|(level, _)| level).filter(|level| allowed(*level)).collect();
     if let Some(level) = reached.first().filter(|_| reached.iter().all(|level| guards.is_filled(scene, *level))) {
-        return Some(Decision::Climb(*level));
+        return Some(Decision::Steps(plan::Decision::Climb(*level)));
     }
     plan::decide(scene, tokens, allowed)
         .filter(|decision| decision.level().is_some() || guards.allow_kind(plan::kind(&policy.routine)))
+        .map(Decision::Steps)
         .or_else(|| needs_last_resort(scene, fold, guards).then_some(Decision::LastResort))
 }
 

@@ -14,6 +14,7 @@ use crate::model::Revision;
 use crate::model::ids::MessageId;
 use crate::model::usage::{ModelWindow, UsageSample};
 use crate::model::view::{SourceMessage, View, ViewMessage};
+use crate::policy::last_resort::Size;
 use crate::policy::plan::Scene;
 use crate::policy::tokens::RunningEstimate;
 use crate::policy::{Policy, overflow, recall, render, shorten};
@@ -132,36 +133,16 @@ impl Fold {
     /// Usage beyond the estimate and the window's overhead counts as shrinking with the view: it is what the estimate
     /// gets wrong about its words.
     pub fn shortened(self, policy: &Policy, window: &ModelWindow) -> Shortened {
-        let tokens = self.context_tokens(window);
-        let overhead = window.overhead.clamp(0, tokens.max(0));
-        let estimated = self.view.estimated_tokens.max(1);
-        let scale = Scale { estimated, real: (tokens - overhead).max(1) };
+        let size = Size {
+            context_tokens: self.context_tokens(window),
+            estimated_tokens: self.view.estimated_tokens,
+            overhead_tokens: window.overhead,
+        };
         let room = overflow::room(window).unwrap_or(i64::MAX);
-        let shorter = shorten::shorten(policy, self.view, scale.to_estimate(room.saturating_sub(overhead)));
-        let context_tokens = scale.to_real(shorter.view.estimated_tokens).saturating_add(overhead);
+        let shorter = shorten::shorten(policy, self.view, size.estimate_of(room).max(0));
+        let context_tokens = size.context_tokens_of(shorter.view.estimated_tokens);
         let hashes = hash::hashes(&shorter.view.messages);
         Shortened { context_tokens, fits: context_tokens <= room, omitted: shorter.omitted, view: shorter.view, hashes }
-    }
-}
-
-/// The ratio of real tokens to an estimate.
-#[derive(Clone, Copy)]
-struct Scale {
-    estimated: i64,
-    real: i64,
-}
-
-impl Scale {
-    /// The largest estimate that stands for at most so many real tokens.
-    fn to_estimate(self, real: i64) -> i64 {
-        let estimate = i128::from(real.max(0)) * i128::from(self.estimated) / i128::from(self.real);
-        i64::try_from(estimate).unwrap_or(i64::MAX)
-    }
-
-    /// The real tokens that an estimate stands for, rounded up.
-    fn to_real(self, estimate: i64) -> i64 {
-        let (real, estimated) = (i128::from(self.real), i128::from(self.estimated));
-        i64::try_from((i128::from(estimate.max(0)) * real + estimated - 1) / estimated).unwrap_or(i64::MAX)
     }
 }
 

@@ -20,8 +20,7 @@ pub fn condition(scene: Scene<'_>, fold: &Fold, guards: &Guards) -> WakeConditio
     let levels = Levels::of(scene, tokens, guards);
     let maintenance = Maintenance::of(scene, tokens);
     let room = overflow::room(window).map(|room| room.saturating_add(1).saturating_sub(tokens));
-    let of_tokens =
-        [levels.room_tokens, guards.growth_tokens(), room.filter(|room| *room > 0), maintenance.room_tokens];
+    let of_tokens = [levels.room_tokens, guards.growth_tokens, room.filter(|room| *room > 0), maintenance.room_tokens];
     let of_tokens = of_tokens.into_iter().flatten().map(|tokens| tokens::growth_bytes(&policy.counting, tokens));
     let of_parts = maintenance.room_parts.map(|parts| parts.saturating_mul(PART_GROWTH_BYTES));
     // Where steps may be taken and have nothing to act on, the next words may give them something.

@@ -1,4 +1,4 @@
-//! The last resort, behind the steps of every policy: what is taken out of a view that exceeds its window.
+//! The last resort, behind the steps of every policy: cuts that bring a view into its window.
 //!
 //! It takes as little as it can, in this order, until a twentieth of the window is free beside the room for a reply, so
 //! that it is not needed again with the next message:
@@ -13,27 +13,25 @@
 
 use super::calls::Calls;
 use super::plan::{self, Scene};
+use super::shorten::OUTPUT_MARKER;
 use super::{overflow, tokens, truncate, turns};
 use crate::model::Revision;
 use crate::model::cut::{Cut, Cuts};
-use crate::model::ids::CompactionId;
+use crate::model::ids::{CompactionId, PartId};
 use crate::model::layout::Place;
 use crate::model::message::Role;
 use crate::model::part::{Part, PartBody};
 use crate::model::view::{Pruned, SourceMessage};
 use std::cmp::Reverse;
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::ops::Range;
 use uuid::Uuid;
 
 /// The part of the window that is free afterwards: one in so many.
 const FREE_PARTS: i64 = 20;
 
-/// What stays of a truncated output, in the policy's unit: first, and where that is not enough.
+/// Length of a truncated output, in the policy's unit: at first, and where that is not enough.
 const KEPT_UNITS: [usize; 2] = [1_000, 200];
-
-/// What stands behind an output that was truncated.
-const OUTPUT_MARKER: &str = "\n[Tool output truncated: omitted {omitted} chars]";
 
 /// The tokens of a request with a view.
 #[derive(Debug, Clone, Copy)]
@@ -58,7 +56,7 @@ pub fn cuts(scene: Scene<'_>, size: Size) -> Cuts {
     resort.truncate(KEPT_UNITS[1]);
     resort.omit(request..resort.sources.len());
     let freed = excess.saturating_sub(resort.excess);
-    if freed >= size.excess(room) { resort.cuts } else { Cuts::default() }
+    if freed >= size.excess(room) { resort.cuts() } else { Cuts::default() }
 }
 
 /// The estimated tokens of what the last resort leaves as it is, by what that is.
@@ -83,18 +81,39 @@ pub fn fixed(scene: Scene<'_>) -> Vec<(&'static str, i64)> {
 }
 
 impl Size {
+    /// The largest estimate of a view with which a request has at most so many tokens; below zero where the overhead
+    /// alone has more. Usage beyond the estimate and the overhead shrinks with the view.
+    pub fn estimate_of(self, context_tokens: i64) -> i64 {
+        let real = i128::from(context_tokens.saturating_sub(self.overhead()));
+        let estimate = real * i128::from(self.estimated()) / i128::from(self.real());
+        i64::try_from(estimate).unwrap_or(i64::MAX)
+    }
+
+    /// The tokens of a request whose view has this estimate, rounded up.
+    pub fn context_tokens_of(self, estimate: i64) -> i64 {
+        let (real, estimated) = (i128::from(self.real()), i128::from(self.estimated()));
+        let tokens = (i128::from(estimate.max(0)) * real + estimated - 1) / estimated;
+        i64::try_from(tokens).unwrap_or(i64::MAX).saturating_add(self.overhead())
+    }
+
     /// The estimated tokens to take out so that a request has no more than `room` tokens; more than there are where the
-    /// overhead alone has as many.
-    ///
-    /// Usage beyond the estimate and the overhead shrinks with the view. No usage is valid behind a change of it: then
-    /// the estimate alone must fit.
+    /// overhead alone has as many. No usage is valid behind a change of the view: then the estimate alone must fit.
     fn excess(self, room: i64) -> i64 {
-        let Self { context_tokens, estimated_tokens, overhead_tokens } = self;
-        let overhead = overhead_tokens.clamp(0, context_tokens.max(0));
-        let room = room.saturating_sub(overhead);
-        let real = context_tokens.saturating_sub(overhead).max(1);
-        let scaled = i128::from(room) * i128::from(estimated_tokens.max(1)) / i128::from(real);
-        estimated_tokens.saturating_sub(room.min(i64::try_from(scaled).unwrap_or(i64::MAX)))
+        let estimate = self.estimate_of(room).min(room.saturating_sub(self.overhead()));
+        self.estimated_tokens.saturating_sub(estimate)
+    }
+
+    fn overhead(self) -> i64 {
+        self.overhead_tokens.clamp(0, self.context_tokens.max(0))
+    }
+
+    /// The tokens of the view as a provider counts them.
+    fn real(self) -> i64 {
+        self.context_tokens.saturating_sub(self.overhead()).max(1)
+    }
+
+    fn estimated(self) -> i64 {
+        self.estimated_tokens.max(1)
     }
 }
 
@@ -108,7 +127,10 @@ struct Resort<'a> {
     is_fixed: Vec<bool>,
     /// The index of the newest request.
     request: usize,
-    cuts: Cuts,
+    /// The cuts of truncated parts.
+    truncated: HashMap<PartId, Cut>,
+    /// The revisions of omitted messages.
+    omitted: Vec<Revision>,
     /// Estimated tokens that are still to be taken out.
     excess: i64,
 }
@@ -134,7 +156,7 @@ impl<'a> Resort<'a> {
                 None => is_fixed[called.index] |= running.is_some_and(|first| called.index >= first),
             }
         }
-        Self { scene, sources, partners, is_fixed, request, cuts: Cuts::default(), excess }
+        Self { scene, sources, partners, is_fixed, request, truncated: HashMap::new(), omitted: Vec::new(), excess }
     }
 
     /// Truncates outputs and inputs to so many units, the longest first.
@@ -171,36 +193,36 @@ impl<'a> Resort<'a> {
         if freed > 0 {
             self.excess -= freed;
             self.sources[index] = shorter;
-            plan::merge(&mut self.cuts, Cuts { parts: vec![(id, cut)], omitted: Vec::new() });
+            self.truncated.insert(id, cut);
         }
     }
 
     /// Omits messages of a range, the oldest first.
     fn omit(&mut self, range: Range<usize>) {
-        let mut gone: HashSet<usize> = HashSet::new();
         for index in range {
             if self.excess <= 0 {
-                break;
-            }
-            if gone.contains(&index) {
-                continue;
+                return;
             }
             let together = self.together(index);
             if together.iter().any(|index| self.is_fixed[*index]) {
                 continue;
             }
             for index in together {
-                self.excess -= tokens::estimate_source(self.scene.policy, &self.sources[index]);
-                gone.insert(index);
+                let source = &self.sources[index];
+                self.excess -= tokens::estimate_source(self.scene.policy, source);
+                self.omitted.push(source.message.revision);
+                // An omitted message need not be truncated as well.
+                source.message.parts.iter().for_each(|part| drop(self.truncated.remove(&part.id)));
+                self.is_fixed[index] = true;
             }
         }
-        let revisions: Vec<Revision> = gone.iter().map(|index| self.sources[*index].message.revision).collect();
-        // What is omitted need not be truncated as well.
-        let parts: HashSet<_> =
-            gone.iter().flat_map(|index| &self.sources[*index].message.parts).map(|part| part.id).collect();
-        self.cuts.parts.retain(|(part, _)| !parts.contains(part));
-        plan::merge(&mut self.cuts, Cuts { parts: Vec::new(), omitted: revisions });
-        gone.iter().for_each(|index| self.is_fixed[*index] = true);
+    }
+
+    fn cuts(mut self) -> Cuts {
+        let parts = self.sources.iter().flat_map(|source| &source.message.parts);
+        let parts = parts.filter_map(|part| Some((part.id, self.truncated.remove(&part.id)?))).collect();
+        self.omitted.sort_unstable();
+        Cuts { parts, omitted: self.omitted }
     }
 
     /// The messages that go or stay with one, that one included.
@@ -235,17 +257,11 @@ fn text_of(body: &PartBody) -> Option<&str> {
     match body {
         PartBody::ToolResult(result) => Some(&result.output),
         PartBody::ToolCall(call) => Some(&call.input_json),
-        PartBody::Text(_)
-        | PartBody::Reasoning(_)
-        | PartBody::Media(_)
-        | PartBody::Marker(_)
-        | PartBody::Step(_)
-        | PartBody::Opaque(_)
-        | PartBody::Record(_) => None,
+        _ => None,
     }
 }
 
-/// What is left of a part: the beginning of an output, and of an input an object that tells its length.
+/// The cut of a part that keeps the beginning of an output, and of an input an object with its length.
 fn cut(unit: tokens::LengthUnit, part: &Part, units: usize) -> Option<Cut> {
     match &part.body {
         PartBody::ToolResult(result) => {
@@ -270,7 +286,7 @@ mod tests {
     use crate::model::usage::ModelWindow;
     use crate::policy::{dsl, presets};
 
-    /// The view behind the last resort, in short: each message with its tokens, those that it omits left out.
+    /// The names of the messages that the last resort leaves, and the estimate of their view.
     fn left(talk: &str, context: i64, alter: impl FnOnce(&mut Vec<SourceMessage>, &mut Layout)) -> (Vec<String>, i64) {
         let policy = presets::pi::v1_5();
         let mut sources = dsl::parse(talk);

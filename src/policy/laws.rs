@@ -158,7 +158,7 @@ impl Session<'_> {
             self.counts.most_decisions = self.counts.most_decisions.max(decisions + 1);
             let draft = match decision {
                 Decision::Climb(level) => self.climb(&before, level, tokens),
-                Decision::Routine | Decision::LastResort => self.draft(&before, work.cuts, None),
+                Decision::Routine => self.draft(&before, work.cuts, None),
             };
             match (draft, decision.level()) {
                 (Some(draft), _) => self.commit(&before, draft, burst),

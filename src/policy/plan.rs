@@ -10,11 +10,9 @@ pub use by_hand::{head_can_start, summary_within, tail_can_start};
 pub use changes::{Written, changes};
 pub use edit::{PlanEdit, edited};
 
-use super::last_resort::Size;
 use super::select::Selection;
 use super::{
-    Fit, Policy, Rung, Step, Summarize, Summary, attachments, clear, fit, last_resort, overflow, render, select,
-    tokens, turns,
+    Fit, Policy, Rung, Step, Summarize, Summary, attachments, clear, fit, overflow, render, select, tokens, turns,
 };
 use crate::model::Revision;
 use crate::model::compaction::{CompactionKind, Level, RevisionRange};
@@ -113,16 +111,14 @@ pub enum Decision {
     Climb(Level),
     /// The routine is.
     Routine,
-    /// The view is brought into its window by the last resort.
-    LastResort,
 }
 
 impl Decision {
-    /// The rung; none for the routine and the last resort.
+    /// The rung; none for the routine.
     pub fn level(self) -> Option<Level> {
         match self {
             Self::Climb(level) => Some(level),
-            Self::Routine | Self::LastResort => None,
+            Self::Routine => None,
         }
     }
 }
@@ -173,11 +169,6 @@ pub fn decided(scene: Scene<'_>, decision: Decision, context_tokens: i64) -> Wor
             rung.and_then(|rung| climb_somehow(scene, rung, context_tokens)).unwrap_or_default()
         }
         Decision::Routine => routine(scene),
-        Decision::LastResort => {
-            let estimated_tokens = view(scene.policy, scene.sources).estimated_tokens;
-            let size = Size { context_tokens, estimated_tokens, overhead_tokens: scene.window.overhead };
-            Work { cuts: last_resort::cuts(scene, size), summary: None }
-        }
     }
 }
 

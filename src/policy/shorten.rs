@@ -35,7 +35,7 @@ const TEXT_UNITS: [usize; 3] = [4_000, 1_000, 300];
 const UNITS_LEAST: usize = 60;
 
 /// What stands behind an output that was cut.
-const OUTPUT_MARKER: &str = "\n[Tool output truncated: omitted {omitted} chars]";
+pub(super) const OUTPUT_MARKER: &str = "\n[Tool output truncated: omitted {omitted} chars]";
 
 /// What stands behind another text that was cut.
 const TEXT_MARKER: &str = "\n[Text truncated: omitted {omitted} chars]";

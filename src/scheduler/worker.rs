@@ -7,7 +7,7 @@ use super::live::{Live, Teller};
 use super::patience::{is_held, patiently};
 use crate::clock::Clock;
 use crate::config::Hooks;
-use crate::fold::guards::{self, Guards, Past};
+use crate::fold::guards::{self, Decision, Guards, Past};
 use crate::fold::{Fold, Rows, wake};
 use crate::limits;
 use crate::loaded::{self, Loaded, LoadedSession, counts};
@@ -18,7 +18,7 @@ use crate::model::cut::Cuts;
 use crate::model::time::Timestamp;
 use crate::model::usage::ModelWindow;
 use crate::policy::bpe::Vocabulary;
-use crate::policy::plan::{self, Decision, Scene, SummaryPlan, Work, Written};
+use crate::policy::plan::{self, Scene, SummaryPlan, Work, Written};
 use crate::policy::replay::Overflow;
 use crate::policy::{Notice, Policy, Rung, continuing, overflow, replay, tokens};
 use crate::store::{
@@ -630,8 +630,8 @@ fn request(
         }
     };
     let (trigger, kind) = match decision {
-        Decision::Climb(_) => (Trigger::Threshold, plan::kind(steps)),
-        Decision::Routine => (Trigger::Routine, plan::kind(steps)),
+        Decision::Steps(plan::Decision::Climb(_)) => (Trigger::Threshold, plan::kind(steps)),
+        Decision::Steps(plan::Decision::Routine) => (Trigger::Routine, plan::kind(steps)),
         Decision::LastResort => (Trigger::Window, CompactionKind::Omission),
     };
     (

@@ -98,11 +98,13 @@ async fn a_window_that_the_overhead_alone_fills_gets_one_clear_error() {
     assert_eq!(guards(&test, &session).await.overhead_tokens, None);
     for number in 13..=60 {
         turn(&test, &session, number, OVERHEAD).await;
+        test.settled().await;
     }
     assert!(!outcomes(&test).await.is_empty(), "under a larger window there is something to reduce");
     // Behind the overhead, the summary and the newest request there is no room for what comes last: that is told as well,
     // once.
-    assert!(failures(&test).await.iter().filter(|failure| failure.reason == "FIXED_OVERHEAD").count() <= 2);
+    let told = failures(&test).await.iter().filter(|failure| failure.reason == "FIXED_OVERHEAD").count();
+    assert_eq!(told, 2);
 }
 
 /// A window of which a client says what every request carries beside the view.

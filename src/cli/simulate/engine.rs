@@ -4,7 +4,7 @@
 //! are written by the built-in summarizer, and are refused for the reasons for which the scheduler refuses them. Only
 //! time is simpler: a reduction is in force before the next message comes.
 
-use crate::fold::guards::{self, Guards, Past};
+use crate::fold::guards::{self, Decision, Guards, Past};
 use crate::fold::{Fold, Rows};
 use crate::limits;
 use crate::model::Revision;
@@ -22,7 +22,7 @@ use crate::model::part::{NewPart, Part};
 use crate::model::time::Timestamp;
 use crate::model::usage::{ModelWindow, Usage};
 use crate::model::view::{Pruned, SourceMessage, View};
-use crate::policy::plan::{self, Decision, Scene, SummaryPlan, Work, Written};
+use crate::policy::plan::{self, Scene, SummaryPlan, Work, Written};
 use crate::policy::{Policy, Rung, Step, clear, overflow, tokens};
 use crate::summarizer::{SummaryInput, extract};
 use std::collections::BTreeMap;
@@ -359,28 +359,34 @@ impl<'a> Session<'a> {
         let past = Past { ended: &self.ended, changed_revision: 0, undo_revision: None };
         let guards = Guards::new(self.scene(), &fold, past);
         match guards::decide(self.scene(), &fold, &guards) {
-            Some(Decision::Climb(level)) => self.climb(level, context_tokens, &guards),
-            Some(decision) => {
-                let is_last_resort = decision == Decision::LastResort;
-                let cuts = if is_last_resort {
-                    guards::last_resort_cuts(self.scene(), &fold, &guards)
-                } else {
-                    plan::decided(self.scene(), decision, context_tokens).cuts
-                };
-                let trigger = if is_last_resort { Trigger::Window } else { Trigger::Routine };
-                match self.draft(cuts, None) {
-                    Some(draft) => self.commit(draft, trigger, None, context_tokens, &guards),
-                    None if is_last_resort => {
-                        let why = guards::fixed_failure(self.scene(), &fold, &guards);
-                        self.end(trigger, None, CompactionKind::Omission, Err(why));
-                        return false;
+            Some(Decision::Steps(plan::Decision::Climb(level))) => self.climb(level, context_tokens, &guards),
+            Some(Decision::Steps(plan::Decision::Routine)) => {
+                match self.draft(plan::routine(self.scene()).cuts, None) {
+                    Some(draft) => {
+                        self.commit(draft, Trigger::Routine, None, context_tokens, &guards);
+                        true
                     }
-                    None => return false,
+                    // Its steps have turned out to free nothing.
+                    None => self.fit_window(&fold, &guards),
                 }
-                true
             }
+            Some(Decision::LastResort) => self.fit_window(&fold, &guards),
             None => false,
         }
+    }
+
+    /// Takes the last resort, or notes what fills the window, once; whether anything came into force.
+    fn fit_window(&mut self, fold: &Fold, guards: &Guards) -> bool {
+        let cuts = guards::last_resort_cuts(self.scene(), fold, guards);
+        if let Some(draft) = self.draft(cuts, None) {
+            self.commit(draft, Trigger::Window, None, fold.context_tokens(self.window), guards);
+            return true;
+        }
+        if !fold.fits(self.window) && guards.reported_overhead.is_none() {
+            let why = guards::fixed_failure(self.scene(), fold, guards);
+            self.end(Trigger::Window, None, CompactionKind::Omission, Err(why));
+        }
+        false
     }
 
     /// Whether enough was written since the routine was last considered for it to be worth a look.

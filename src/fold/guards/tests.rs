@@ -1,4 +1,4 @@
-use super::{FIXED_OVERHEAD, Guards, Past, decide, overhead_failure};
+use super::{Decision, FIXED_OVERHEAD, Guards, Past, decide, overhead_failure};
 use crate::fold::{Fold, Rows};
 use crate::model::Revision;
 use crate::model::compaction::{
@@ -9,7 +9,7 @@ use crate::model::layout::Layout;
 use crate::model::time::Timestamp;
 use crate::model::usage::ModelWindow;
 use crate::policy::overhead::Overhead;
-use crate::policy::plan::{Decision, Scene};
+use crate::policy::plan::Scene;
 use crate::policy::{Policy, dsl, presets};
 use uuid::Uuid;
 
