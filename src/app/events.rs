@@ -436,7 +436,7 @@ impl Longhand {
     async fn open_message(&self, session: SessionKey, at: Revision, place: Revision) -> Result<OpenMessage> {
         let found = self.store().messages_at(session, at, &[place], usize::MAX).await?;
         let message = found.into_iter().next();
-        let message = message.ok_or_else(|| Error::internal(format_args!("no message came at {place}")))?;
+        let message = message.ok_or_else(|| store::Error::corrupt("message", format_args!("none came at {place}")))?;
         let drafts = self.store().drafts(message.id).await?;
         Ok(OpenMessage { message, drafts })
     }

@@ -3,9 +3,7 @@
 
 use super::Fold;
 use crate::model::Revision;
-use crate::model::compaction::{
-    Compaction, CompactionKind, CompactionRequest, CompactionState, Failure, Level, Trigger,
-};
+use crate::model::compaction::{Compaction, CompactionKind, CompactionState, Failure, Level, Trigger};
 use crate::model::cut::Cuts;
 use crate::model::ids::CompactionId;
 use crate::model::message::{MessageKind, Role};
@@ -45,7 +43,7 @@ pub struct Past<'a> {
 pub struct Guards {
     /// True behind an undo, until the next message of the user.
     pub holds_after_undo: bool,
-    /// Automatic compactions in a row that failed, or left the view above the threshold that asked for them.
+    /// Automatic compactions in a row that failed, or freed nothing.
     pub failure_count: i64,
     /// The open breaker closes after so many messages of the user; 0 where it is closed.
     pub breaker_turns: i64,
@@ -70,7 +68,7 @@ impl Guards {
     /// The guards of a session at one of its revisions.
     pub fn new(scene: Scene<'_>, fold: &Fold, past: Past<'_>) -> Self {
         let Scene { policy, window, now, .. } = scene;
-        let streak = Streak::of(policy, window, past);
+        let streak = Streak::of(past);
         let breaker_turns = streak.newest.map_or(0, |(revision, _)| {
             let is_open = streak.count >= i64::from(policy.guards.breaker_failures);
             let spoken = user_messages_since(scene, revision);
@@ -247,7 +245,7 @@ pub fn fixed_failure(scene: Scene<'_>, fold: &Fold, guards: &Guards) -> Failure 
     Failure { overhead_tokens: Some(kept), ..Failure::new(FIXED_OVERHEAD, message) }
 }
 
-/// Compactions in a row that made no progress.
+/// Automatic compactions in a row that made no progress: they failed, or freed nothing.
 #[derive(Default)]
 struct Streak {
     count: i64,
@@ -256,14 +254,14 @@ struct Streak {
 }
 
 impl Streak {
-    fn of(policy: &Policy, window: &ModelWindow, past: Past<'_>) -> Self {
+    fn of(past: Past<'_>) -> Self {
         let mut streak = Self::default();
         for (revision, compaction) in since_change(past) {
             match compaction.state {
                 CompactionState::Done if is_by_hand(compaction) => break,
                 // Maintenance that is done is no progress of a threshold's compactions.
                 CompactionState::Done if is_maintenance(compaction) => {}
-                CompactionState::Done if made_progress(policy, window, compaction) => break,
+                CompactionState::Done if made_progress(compaction) => break,
                 CompactionState::Failed if reports_overhead(compaction) => {}
                 CompactionState::Done | CompactionState::Failed | CompactionState::Dead => {
                     streak.count += 1;
@@ -282,18 +280,9 @@ impl Streak {
     }
 }
 
-/// True where a compaction that is done left the view below the threshold of its level, as far as it has one.
-fn made_progress(policy: &Policy, window: &ModelWindow, compaction: &Compaction) -> bool {
-    let Some(outcome) = &compaction.outcome else { return true };
-    helps(policy, window, &compaction.request, outcome.tokens_after.saturating_add(outcome.overhead_tokens))
-}
-
-/// True where a view of so many tokens, what no view shows included, is below the threshold of a request's level, as far
-/// as it has one.
-pub fn helps(policy: &Policy, window: &ModelWindow, request: &CompactionRequest, tokens_after: i64) -> bool {
-    let level = request.level.and_then(|level| policy.rung(level));
-    let due = level.and_then(|rung| rung.threshold.due_at(window));
-    request.kind == CompactionKind::Prune || due.is_none_or(|due| tokens_after < due)
+/// True where a compaction that is done freed tokens.
+fn made_progress(compaction: &Compaction) -> bool {
+    compaction.outcome.as_ref().is_none_or(|outcome| outcome.tokens_after < outcome.tokens_before)
 }
 
 /// True for maintenance, and for the last resort: it makes no progress for a level, and takes none back.

@@ -48,7 +48,7 @@ struct Levels {
 impl Levels {
     fn of(scene: Scene<'_>, tokens: i64, guards: &Guards) -> Self {
         let Scene { policy, window, .. } = scene;
-        let rooms = policy.ladder().filter_map(|(_, rung)| Some(rung.threshold.due_at(window)?.saturating_sub(tokens)));
+        let rooms = policy.ladder().filter_map(|(_, rung)| Some(rung.due_at(window)?.saturating_sub(tokens)));
         Self {
             is_reached: overflow::reached(policy, window, tokens).next().is_some(),
             is_open: overflow::reached(policy, window, tokens).any(|(level, _)| guards.allow(scene, level)),

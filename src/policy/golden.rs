@@ -21,7 +21,7 @@
 //! With `LONGHAND_BLESS=1` in the environment the files are rewritten with what does come out.
 
 use super::plan::{self, Boundary, Scene, Work};
-use super::{Policy, Step, clear, dsl, overflow, presets, select, tokens};
+use super::{Policy, Rung, Step, clear, dsl, overflow, presets, select, tokens};
 use crate::model::compaction::Level;
 use crate::model::layout::Layout;
 use crate::model::part::PartBody;
@@ -131,13 +131,17 @@ impl Case {
     }
 
     fn due(&self) -> String {
-        let Some(due) = overflow::due_at(&self.policy, &self.window) else { return "never".to_owned() };
-        if self.policy.ladder().count() == 1 {
-            return format!("at {due}, usable {}", overflow::usable(&self.policy, &self.window));
+        if overflow::due_at(&self.policy, &self.window).is_none() {
+            return "never".to_owned();
+        }
+        // The agent's own thresholds: a level that is due because the view exceeds its window is no agent's.
+        let due = |rung: &Rung| rung.threshold.due_at(&self.window);
+        if let [(_, rung)] = self.policy.ladder().collect::<Vec<_>>()[..] {
+            let due = due(rung).map_or_else(|| "never".to_owned(), |due| due.to_string());
+            return format!("at {due}, usable {}", rung.threshold.limit(&self.window));
         }
         let rung = |level: Level, due| format!("{} at {due}", level.name());
-        let rungs =
-            self.policy.ladder().filter_map(|(level, at)| Some(rung(level, at.threshold.due_at(&self.window)?)));
+        let rungs = self.policy.ladder().filter_map(|(level, at)| Some(rung(level, due(at)?)));
         rungs.collect::<Vec<_>>().join(", ")
     }
 

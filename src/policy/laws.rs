@@ -24,7 +24,7 @@ use crate::model::usage::ModelWindow;
 use crate::model::view::{Shortened, SourceMessage, Standing, View};
 use crate::policy::overflow;
 use crate::policy::plan::{self, Decision, Scene, SummaryPlan, Work};
-use crate::policy::{Policy, Rung, pairing, presets, tokens, validate};
+use crate::policy::{Policy, Rung, gain, pairing, presets, tokens, validate};
 
 mod world;
 
@@ -158,7 +158,10 @@ impl Session<'_> {
             self.counts.most_decisions = self.counts.most_decisions.max(decisions + 1);
             let draft = match decision {
                 Decision::Climb(level) => self.climb(&before, level, tokens),
-                Decision::Routine => self.draft(&before, work.cuts, None),
+                Decision::Routine => {
+                    let least = gain::least(scene, &scene.policy.routine, false, tokens);
+                    self.draft(&before, work.cuts, None, least)
+                }
             };
             match (draft, decision.level()) {
                 (Some(draft), _) => self.commit(&before, draft, burst),
@@ -171,16 +174,31 @@ impl Session<'_> {
         }
     }
 
-    /// What is decided is what would have something to do first: whoever decides does not work out what that is.
+    /// What is decided is the first thing that is worth its price, and nothing where nothing is.
     fn check_decision(&self, scene: Scene<'_>, decision: Option<Decision>, tokens: i64, may_climb: bool) {
         let policy = scene.policy;
-        if !policy.trigger.auto || policy.guards.reread_per_freed_max.is_some() {
+        if !policy.trigger.auto {
             return;
         }
         let reached = overflow::reached(policy, scene.window, tokens).filter(|_| may_climb);
-        let candidates = reached.map(|(level, _)| Decision::Climb(level)).chain([Decision::Routine]);
-        let first = candidates.into_iter().find(|candidate| !plan::decided(scene, *candidate, tokens).is_empty());
-        assert_eq!(decision, first);
+        let rungs = reached.flat_map(|(level, rung)| plan::narrowings(rung).into_iter().map(move |rung| (level, rung)));
+        let works = rungs.map(|(level, rung)| {
+            let work = plan::climb(scene, &rung, tokens);
+            (Decision::Climb(level), rung.steps, work)
+        });
+        let routine = (Decision::Routine, policy.routine.clone(), plan::routine(scene));
+        for (candidate, steps, work) in works.chain([routine]) {
+            let least = gain::least(scene, &steps, work.summary.is_some(), tokens);
+            let freed = most_freed(scene, &work);
+            if decision == Some(candidate) && plan::decided(scene, candidate, tokens) == work {
+                assert!(freed >= least, "{candidate:?} frees {freed} of {least}");
+                return;
+            }
+            let is_free = policy.guards.reread_per_freed_max.is_none();
+            let passed_over = work.is_empty() || freed < least || !is_free;
+            assert!(passed_over, "{decision:?} and not {candidate:?}, which frees {freed} of {least}");
+        }
+        assert_eq!(decision, None);
     }
 
     /// A rung's work with its summary written: by its own tail or a smaller one, or else what stands in for it.
@@ -188,34 +206,42 @@ impl Session<'_> {
         let rung = self.world.policy.rung(level).expect("the rung that was decided on").clone();
         let mut stand_in = None;
         for rung in plan::narrowings(&rung) {
-            let work = plan::climb(self.world.scene(before), &rung, tokens);
-            let draft = self.propose(before, &work);
+            let scene = self.world.scene(before);
+            let work = plan::climb(scene, &rung, tokens);
+            let least = gain::least(scene, &rung.steps, work.summary.is_some(), tokens);
+            let draft = self.propose(before, &work, least);
             if draft.is_some() {
                 return draft;
             }
             if stand_in.is_none() {
-                stand_in = self.stand_in(before, work);
+                stand_in = self.stand_in(before, work, least);
             }
         }
         stand_in
     }
 
-    fn propose(&self, before: &Picture, work: &Work) -> Option<Draft> {
-        let Some(planned) = &work.summary else { return self.draft(before, work.cuts.clone(), None) };
+    fn propose(&self, before: &Picture, work: &Work, least: i64) -> Option<Draft> {
+        let Some(planned) = &work.summary else { return self.draft(before, work.cuts.clone(), None, least) };
         let text = self.world.summary.clone()?;
-        self.draft(before, work.cuts.clone(), Some((planned, text)))
+        self.draft(before, work.cuts.clone(), Some((planned, text)), least)
     }
 
-    fn stand_in(&self, before: &Picture, work: Work) -> Option<Draft> {
+    fn stand_in(&self, before: &Picture, work: Work, least: i64) -> Option<Draft> {
         let summary = work.summary?;
         let fallback = plan::fallback(self.world.scene(before), &summary.fallback);
         let mut others = work.cuts;
         others.parts.retain(|(part, _)| !summary.cuts.parts.iter().any(|(other, _)| other == part));
-        self.draft(before, fallback.cuts, None).or_else(|| self.draft(before, others, None))
+        self.draft(before, fallback.cuts, None, least).or_else(|| self.draft(before, others, None, least))
     }
 
     /// What cuts and a summary would do; none where they would free too little.
-    fn draft(&self, before: &Picture, cuts: Cuts, summary: Option<(&SummaryPlan, String)>) -> Option<Draft> {
+    fn draft(
+        &self,
+        before: &Picture,
+        cuts: Cuts,
+        summary: Option<(&SummaryPlan, String)>,
+        least: i64,
+    ) -> Option<Draft> {
         if cuts.is_empty() && summary.is_none() {
             return None;
         }
@@ -226,14 +252,13 @@ impl Session<'_> {
             sources = plan::with_summary(policy, &before.layout, &sources, &boundary, text, attachments);
         }
         let after = plan::view(policy, &sources);
-        let least = if summary.is_some() { policy.guards.minimum_gain_tokens.max(1) } else { 1 };
         let summary = summary.map(|(planned, text)| (planned.clone(), text));
         (before.view.estimated_tokens - after.estimated_tokens >= least).then_some(Draft { cuts, summary, after })
     }
 
     fn by_hand(&mut self, work: Work, burst: &mut Vec<Picture>) {
         let before = self.world.look();
-        if let Some(draft) = self.propose(&before, &work) {
+        if let Some(draft) = self.propose(&before, &work, 1) {
             self.commit(&before, draft, burst);
         }
     }
@@ -291,6 +316,16 @@ impl Session<'_> {
         let whole = self.world.picture(&[], self.world.revision);
         assert_eq!(self.world.look().view, whole.view, "everything is there again");
     }
+}
+
+/// The tokens that the view loses by what steps come to, at most: a summary has no words.
+fn most_freed(scene: Scene<'_>, work: &Work) -> i64 {
+    let Scene { policy, layout, sources, .. } = scene;
+    let mut after = plan::with_cuts(sources, &work.cuts, CompactionId(Uuid::nil()));
+    if let Some(summary) = &work.summary {
+        after = plan::with_summary(policy, layout, &after, &summary.boundary(), " ", &summary.attachments);
+    }
+    plan::view(policy, sources).estimated_tokens - plan::view(policy, &after).estimated_tokens
 }
 
 /// What a view says, whatever the messages in it are called.

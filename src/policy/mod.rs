@@ -13,6 +13,7 @@ pub mod continuing;
 pub(crate) mod dsl;
 pub mod files;
 pub mod fit;
+pub mod gain;
 pub mod last_resort;
 #[cfg(test)]
 mod laws;
@@ -439,9 +440,12 @@ pub enum SummaryRole {
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Guards {
-    /// A summary must free at least this many tokens of the view, or it is refused.
-    pub minimum_gain_tokens: i64,
-    /// After this many reductions in a row that failed or freed too little (1 to 32), automatic ones stop …
+    /// Tokens of the view that an automatic compaction frees at least; it is not made, or its summary is refused, where it
+    /// frees less. Absent: a twentieth of the window. Clearings with a `minimum_tokens` of their own go by that alone. A
+    /// view that exceeds its window need only be brought into it. By hand: 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub minimum_gain_tokens: Option<i64>,
+    /// After this many compactions in a row that failed (1 to 32), automatic ones stop …
     pub breaker_failures: u32,
     /// … until this many user messages were written.
     pub breaker_turns: u32,

@@ -205,26 +205,40 @@ pub fn rearm_tokens(policy: &Policy, window: &ModelWindow) -> i64 {
     share(window.context.max(0), policy.guards.rearm_ratio).ceil() as i64
 }
 
-/// Tokens that the main rung lets a view have; 0 when the window is unknown or too small for the policy.
+/// Tokens that the main rung lets a view have, and not more than its window has room for; 0 when the window is unknown or
+/// too small for the policy.
 pub fn usable(policy: &Policy, window: &ModelWindow) -> i64 {
     let main = policy.auto.as_ref().or(policy.deep.as_ref()).or(policy.micro.as_ref());
-    main.map_or(window.context.max(0), |rung| rung.threshold.limit(window))
+    let limit = main.map_or(window.context.max(0), |rung| rung.threshold.limit(window));
+    room(window).map_or(limit, |room| limit.min(room))
 }
 
 /// The smallest number of tokens at which any rung is due; none when nothing is automatic or the window is unknown.
 pub fn due_at(policy: &Policy, window: &ModelWindow) -> Option<i64> {
     let ladder = policy.ladder().filter(|_| policy.trigger.auto);
-    ladder.filter_map(|(_, rung)| rung.threshold.due_at(window)).min()
+    ladder.filter_map(|(_, rung)| rung.due_at(window)).min()
 }
 
-/// The rungs that so many tokens reach, highest first.
+/// The levels that so many tokens reach, highest first; behind them, where these exceed the window, all others, lowest
+/// first.
 pub fn reached<'a>(
     policy: &'a Policy,
     window: &'a ModelWindow,
     tokens: i64,
 ) -> impl Iterator<Item = (Level, &'a Rung)> + 'a {
+    let exceeds = room(window).is_some_and(|room| tokens > room);
     let reaches = move |rung: &Rung| rung.threshold.due_at(window).is_some_and(|due| tokens >= due);
-    policy.ladder().rev().filter(move |(_, rung)| reaches(rung))
+    let others = policy.ladder().filter(move |(_, rung)| exceeds && !reaches(rung));
+    policy.ladder().rev().filter(move |(_, rung)| reaches(rung)).chain(others)
+}
+
+impl Rung {
+    /// The tokens at which the rung is due: at its threshold, or where a view exceeds its window before that; none when the
+    /// window is unknown.
+    pub fn due_at(&self, window: &ModelWindow) -> Option<i64> {
+        let due = self.threshold.due_at(window)?;
+        Some(room(window).map_or(due, |room| due.min(room.saturating_add(1))))
+    }
 }
 
 #[cfg(test)]
@@ -256,8 +270,36 @@ mod tests {
             (0, Some(100), Some(10), 0),
         ] {
             let window = window(context, input, output);
-            assert_eq!(usable(&policy, &window), expected, "{window:?}");
+            assert_eq!(main_limit(&policy, &window), expected, "{window:?}");
         }
+    }
+
+    /// The agent's own limit, whatever the window has room for.
+    fn main_limit(policy: &Policy, window: &ModelWindow) -> i64 {
+        policy.auto.as_ref().expect("a level").threshold.limit(window)
+    }
+
+    #[test]
+    fn no_level_is_due_later_than_a_view_exceeds_its_window() {
+        for (name, window, due, levels) in [
+            ("pi@1.5", window(200_000, None, Some(8_000)), 183_617, "auto"),
+            ("pi@1.5", window(200_000, None, Some(64_000)), 136_001, "auto"),
+            ("qwen-agent@0.0.34", window(64_000, None, Some(4_000)), 58_001, "auto"),
+            ("qwen-agent@0.0.34", window(32_000, None, Some(8_000)), 24_001, "auto"),
+            ("claude-code@seed", window(32_000, None, Some(8_000)), 17_601, "micro"),
+        ] {
+            let policy = preset(name);
+            assert_eq!(due_at(&policy, &window), Some(due), "{name}");
+            let levels_at = |tokens| {
+                let names = reached(&policy, &window, tokens).map(|(level, _)| level.name());
+                names.collect::<Vec<_>>().join(" ")
+            };
+            assert_eq!(levels_at(due - 1), "", "{name}");
+            assert_eq!(levels_at(due), levels, "{name}");
+        }
+        let (policy, window) = (preset("claude-code@seed"), window(32_000, None, Some(8_000)));
+        let names: Vec<_> = reached(&policy, &window, 24_001).map(|(level, _)| level.name()).collect();
+        assert_eq!(names, ["auto", "micro", "deep"], "those that are reached first, and then the others");
     }
 
     #[test]
@@ -271,8 +313,8 @@ mod tests {
     fn pi_is_due_when_the_reserve_is_entered() {
         let policy = preset("pi@1.5");
         let window = window(200_000, None, Some(64_000));
-        assert_eq!(usable(&policy, &window), 183_616);
-        assert_eq!(due_at(&policy, &window), Some(183_617));
+        assert_eq!(main_limit(&policy, &window), 183_616);
+        assert_eq!(policy.auto.expect("a level").threshold.due_at(&window), Some(183_617));
     }
 
     #[test]

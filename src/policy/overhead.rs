@@ -56,7 +56,7 @@ pub fn overhead(scene: Scene<'_>, before: Option<UsageSample>, now: Option<Usage
 /// With so many tokens that no reduction takes away, a rung helps nobody: it stays due, or the view does not fit. None
 /// where the window is unknown.
 pub fn fills_from(rung: &Rung, window: &ModelWindow) -> Option<i64> {
-    rung.threshold.due_at(window).map(|due| overflow::room(window).map_or(due, |room| due.min(room)))
+    rung.due_at(window).map(|due| overflow::room(window).map_or(due, |room| due.min(room)))
 }
 
 /// Whether so many tokens that no reduction takes away leave a rung nothing to help with.

@@ -12,7 +12,7 @@ pub use edit::{PlanEdit, edited};
 
 use super::select::Selection;
 use super::{
-    Fit, Policy, Rung, Step, Summarize, Summary, attachments, clear, fit, overflow, render, select, tokens, turns,
+    Fit, Policy, Rung, Step, Summarize, Summary, attachments, clear, fit, gain, overflow, render, select, tokens, turns,
 };
 use crate::model::Revision;
 use crate::model::compaction::{CompactionKind, Level, RevisionRange};
@@ -134,31 +134,20 @@ pub fn kind(steps: &[Step]) -> CompactionKind {
 }
 
 /// What happens by itself in a view of so many tokens: the highest rung that is reached, that `allowed` lets pass and
-/// that has something to do; or else the routine; or nothing. What exactly there is to do is worked out only where it
-/// must be worth its price.
+/// whose steps are worth their price; or else the routine; or nothing.
 pub fn decide(scene: Scene<'_>, context_tokens: i64, allowed: impl Fn(Level) -> bool) -> Option<Decision> {
     let Scene { policy, window, .. } = scene;
     if !policy.trigger.auto {
         return None;
     }
-    let asks_the_price = asks_the_price(scene, context_tokens);
-    for (level, rung) in overflow::reached(policy, window, context_tokens).filter(|(level, _)| allowed(*level)) {
-        let is_worth_it = if asks_the_price {
-            climb_somehow(scene, rung, context_tokens).is_some_and(|work| pays(scene, &work))
-        } else {
-            rung_has_work(scene, rung)
-        };
-        if is_worth_it {
-            return Some(Decision::Climb(level));
-        }
-    }
-    let is_worth_it = if asks_the_price {
-        let work = routine(scene);
-        !work.is_empty() && pays(scene, &work)
-    } else {
+    let mut reached = overflow::reached(policy, window, context_tokens).filter(|(level, _)| allowed(*level));
+    // What there is to do is worked out only where there is something.
+    let level = reached.find(|(_, rung)| rung_has_work(scene, rung) && worthy(scene, rung, context_tokens).is_some());
+    let routine_pays = || {
         steps_have_work(scene, &policy.routine)
+            && gain::is_enough(scene, &policy.routine, &routine(scene), context_tokens)
     };
-    is_worth_it.then_some(Decision::Routine)
+    level.map(|(level, _)| Decision::Climb(level)).or_else(|| routine_pays().then_some(Decision::Routine))
 }
 
 /// What a decision comes to in a view of so many tokens.
@@ -166,7 +155,7 @@ pub fn decided(scene: Scene<'_>, decision: Decision, context_tokens: i64) -> Wor
     match decision {
         Decision::Climb(level) => {
             let rung = scene.policy.rung(level);
-            rung.and_then(|rung| climb_somehow(scene, rung, context_tokens)).unwrap_or_default()
+            rung.and_then(|rung| worthy(scene, rung, context_tokens)).unwrap_or_default()
         }
         Decision::Routine => routine(scene),
     }
@@ -189,32 +178,21 @@ fn steps_have_work(scene: Scene<'_>, steps: &[Step]) -> bool {
     quick.iter().any(has_work) || slow.iter().any(has_work)
 }
 
-/// Whether what is cut has to be worth what a provider reads again because of it. A view that does not fit its window
-/// does not ask.
-fn asks_the_price(scene: Scene<'_>, context_tokens: i64) -> bool {
-    scene.policy.guards.reread_per_freed_max.is_some()
-        && overflow::room(scene.window).is_none_or(|room| context_tokens <= room)
-}
-
-/// Whether what is cut is worth what a provider has to read again because of it. A summary does not ask for the price.
-fn pays(scene: Scene<'_>, work: &Work) -> bool {
-    let Scene { policy, sources, .. } = scene;
-    let Some(most) = policy.guards.reread_per_freed_max else { return true };
-    if work.summary.is_some() {
-        return true;
-    }
-    let before = view(policy, sources);
-    let after = view(policy, &with_cuts(sources, &work.cuts, CompactionId(Uuid::nil())));
-    let same = usize::try_from(first_changed(&before, &after)).unwrap_or(usize::MAX);
-    let reread = tokens::estimate_messages(policy, after.messages.get(same..).unwrap_or_default());
-    let freed = before.estimated_tokens.saturating_sub(after.estimated_tokens);
-    reread <= freed.saturating_mul(i64::from(most))
-}
-
-/// What a rung's steps come to, with its own tail or a smaller one.
-fn climb_somehow(scene: Scene<'_>, rung: &Rung, context_tokens: i64) -> Option<Work> {
+/// What a rung's steps come to, with its own tail or a smaller one, where that is worth its price.
+fn worthy(scene: Scene<'_>, rung: &Rung, context_tokens: i64) -> Option<Work> {
     let mut works = narrowings(rung).into_iter().map(|rung| climb(scene, &rung, context_tokens));
-    works.find(|work| !work.is_empty())
+    works.find(|work| gain::is_enough(scene, &rung.steps, work, context_tokens))
+}
+
+/// True where the steps of a level, or of none the media of the view, are worth their price.
+pub fn is_worth_it(scene: Scene<'_>, level: Option<Level>, context_tokens: i64) -> bool {
+    match level.and_then(|level| scene.policy.rung(level)) {
+        Some(rung) => worthy(scene, rung, context_tokens).is_some(),
+        None => {
+            let work = Work { cuts: without_media(scene), summary: None };
+            gain::is_enough(scene, &scene.policy.routine, &work, context_tokens)
+        }
+    }
 }
 
 /// The rung that takes most away from a view which is too large for somebody, whatever the thresholds say: the highest
@@ -230,7 +208,7 @@ pub fn relief(scene: Scene<'_>, context_tokens: i64) -> Option<(Level, Compactio
 
 /// What a rung's steps come to in a view of so many tokens.
 pub fn climb(scene: Scene<'_>, rung: &Rung, context_tokens: i64) -> Work {
-    let enough = rung.threshold.due_at(scene.window).filter(|_| rung.stop_when_enough);
+    let enough = rung.due_at(scene.window).filter(|_| rung.stop_when_enough);
     steps(scene, &rung.steps, context_tokens, enough)
 }
 

@@ -136,8 +136,7 @@ pub fn is_answered(sources: &[SourceMessage], reductions: &[Compaction]) -> bool
 /// The last request as cuts leave it, when they take media out of it that a view shows; none when they do not, none when
 /// it was answered all the same, and none when it is pinned, because what is pinned stays as it is.
 pub fn replay(scene: Scene<'_>, cuts: &Cuts) -> Option<Replayed> {
-    let outcome = last(scene.sources).and_then(|last| overflow(scene.policy, scene.window, &last.message.finish));
-    if outcome == Some(Overflow::Answered) {
+    if overflow_of(scene) == Some(Overflow::Answered) {
         return None;
     }
     let speaks = |source: &&SourceMessage| stands(source) && is_request(&source.message);
@@ -155,6 +154,11 @@ pub fn replay(scene: Scene<'_>, cuts: &Cuts) -> Option<Replayed> {
     };
     let bodies = after.message.parts.iter().map(said).collect();
     Some(Replayed { message: source.message.id, target: plan::slot(source), bodies })
+}
+
+/// The overflow that the last message of a view tells of.
+pub fn overflow_of(scene: Scene<'_>) -> Option<Overflow> {
+    overflow(scene.policy, scene.window, &last(scene.sources)?.message.finish)
 }
 
 /// The last message that stands in a view.

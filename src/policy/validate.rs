@@ -42,7 +42,7 @@ pub fn validate(policy: &Policy) -> Vec<Violation> {
     }
     let says_something = policy.auto_continue.as_ref().is_none_or(|words| !words.trim().is_empty());
     check.that(says_something, "auto_continue", "must have words in it");
-    check.not_negative(policy.guards.minimum_gain_tokens, "guards.minimum_gain_tokens");
+    check.not_negative(policy.guards.minimum_gain_tokens.unwrap_or(0), "guards.minimum_gain_tokens");
     let breaker = 1..=BREAKER_FAILURES_MAX;
     check.that(breaker.contains(&policy.guards.breaker_failures), "guards.breaker_failures", "must be from 1 to 32");
     check.that(policy.guards.attempts_max >= 1, "guards.attempts_max", "must be at least 1");
@@ -306,7 +306,7 @@ mod tests {
         check("pi@1.5", |policy| policy.counting.units_per_token = 0, &["counting.units_per_token"]);
         check("pi@1.5", |policy| policy.render_version = 0, &["render_version"]);
         check("pi@1.5", |policy| policy.preset.clear(), &["preset"]);
-        check("pi@1.5", |policy| policy.guards.minimum_gain_tokens = -1, &["guards.minimum_gain_tokens"]);
+        check("pi@1.5", |policy| policy.guards.minimum_gain_tokens = Some(-1), &["guards.minimum_gain_tokens"]);
         check("opencode@seed", |policy| policy.auto_continue = Some(" ".into()), &["auto_continue"]);
         check("pi@1.5", |policy| policy.guards.attempts_max = 0, &["guards.attempts_max"]);
         check("pi@1.5", |policy| policy.guards.breaker_failures = 0, &["guards.breaker_failures"]);

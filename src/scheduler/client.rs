@@ -1,13 +1,13 @@
 //! Summaries by clients: a task is offered before the configured summarizers are asked, and what a client brings is
 //! checked like any other summary.
 
-use super::worker::{Draft, Refusal, Worker, failure, least_gain, no_gain};
+use super::worker::{Draft, Proposal, Refusal, Worker, failure, no_gain};
 use crate::model::compaction::Failure;
 use crate::model::event::EventBody;
 use crate::model::ids::{MessageId, SessionId};
 use crate::model::message::MessageKind;
 use crate::model::view::SourceMessage;
-use crate::policy::plan::{self, Scene, SummaryPlan, Work};
+use crate::policy::plan::{self, Scene, SummaryPlan};
 use crate::policy::prompt::{self, Expected};
 use crate::store::Claim;
 use crate::summarizer::{Refused, Release, Request, SummaryInput, SummaryOutput, Task, TaskEdit, TaskReply};
@@ -107,13 +107,13 @@ impl Worker {
         &self,
         claim: &Claim,
         scene: Scene<'_>,
-        work: &Work,
+        proposal: Proposal<'_>,
         assignment: Assignment,
     ) -> Result<Answer, Refusal> {
         if !self.tasks.are_offered() {
             return Ok(Answer::Left(Box::new(assignment)));
         }
-        let cut = plan::with_cuts(scene.sources, &work.cuts, claim.compaction);
+        let cut = plan::with_cuts(scene.sources, &proposal.work.cuts, claim.compaction);
         let here = Scene { sources: &cut, ..scene };
         let session = self.store.session(claim.session).await;
         let (session, _) = session.map_err(|error| Refusal::Retry(failure("STORE", error.to_string()), None))?;
@@ -134,7 +134,7 @@ impl Worker {
                     // A client that is gone needs no answer.
                     drop(answer.send(changed));
                 }
-                Request::Complete(reply, answer) => match check(scene, work, &edited, reply) {
+                Request::Complete(reply, answer) => match check(scene, proposal, &edited, reply) {
                     Ok(draft) => {
                         drop(offer);
                         drop(answer.send(Ok(())));
@@ -160,7 +160,12 @@ impl Worker {
 }
 
 /// The reduction with a client's summary in it, or why that cannot be the summary.
-fn check(scene: Scene<'_>, work: &Work, assignment: &Assignment, reply: TaskReply) -> Result<Draft, Failure> {
+fn check(
+    scene: Scene<'_>,
+    proposal: Proposal<'_>,
+    assignment: &Assignment,
+    reply: TaskReply,
+) -> Result<Draft, Failure> {
     let plan = &assignment.plan;
     let input = &assignment.input;
     let messages: Vec<&SourceMessage> = input.messages.iter().chain(&input.split_turn).collect();
@@ -171,7 +176,7 @@ fn check(scene: Scene<'_>, work: &Work, assignment: &Assignment, reply: TaskRepl
     let output = SummaryOutput { text, summarizer, usage: reply.usage };
     // A summary of the client's own stands as it is; an answer to the request is taken like that of any other model.
     let output = if reply.supplied { output } else { output.completed(input) };
-    let least = least_gain(scene.policy);
+    let Proposal { work, least } = proposal;
     match Draft::of(scene, &work.cuts, Some((plan, &output))) {
         Some(draft) if draft.gain() >= least => {
             Ok(draft.with_details(assignment.details_json.clone()).supplied(reply.supplied))

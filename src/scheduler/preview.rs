@@ -2,11 +2,14 @@
 
 use super::SchedulerHandle;
 use super::client::Assignment;
-use super::worker::{Draft, instead, least_gain};
+use super::worker::{Draft, instead};
 use crate::model::changes::Changes;
 use crate::model::compaction::{Bounds, Level};
 use crate::policy::plan::{self, Scene};
 use crate::summarizer::{Foreseen, SummaryOutput};
+
+/// The tokens that a compaction by hand frees at least.
+const LEAST_GAIN: i64 = 1;
 
 /// A reduction as it would be, but for the words of its summary.
 pub struct Preview {
@@ -58,10 +61,10 @@ impl SchedulerHandle {
         // A blank has the place of a summary, and next to no weight.
         let blank = SummaryOutput { text: " ".to_owned(), summarizer: String::new(), usage: None };
         let draft = Draft::of(scene, &work.cuts, Some((planned, &blank)))?;
-        let most = draft.tokens_before - least_gain(policy);
+        let most = draft.tokens_before - LEAST_GAIN;
         if draft.tokens_after > most {
             // Not the shortest summary would free enough.
-            return instead(scene, &work).map(without_summary);
+            return instead(scene, &work, LEAST_GAIN).map(without_summary);
         }
         let input = Assignment::of(scene, planned, instructions).input;
         let foreseen = self.summarizers.of(level).foresee(&input);

@@ -20,7 +20,7 @@ use crate::model::usage::ModelWindow;
 use crate::policy::bpe::Vocabulary;
 use crate::policy::plan::{self, Scene, SummaryPlan, Work, Written};
 use crate::policy::replay::Overflow;
-use crate::policy::{Notice, Policy, Rung, continuing, overflow, replay, tokens};
+use crate::policy::{Notice, Policy, Rung, Step, continuing, gain, overflow, replay, tokens};
 use crate::store::{
     self, Caller, Claim, Commit, Committed, Condition, Evaluation, GuardRows, Loss, Pending, Planned, SessionKey,
     Source, Store,
@@ -114,6 +114,17 @@ impl Attempt<'_> {
         let policy = self.scene.policy;
         Terms { attempts_max: i64::from(policy.guards.attempts_max), stopped: self.guards.stopped_by_one_more(policy) }
     }
+
+    /// The tokens that these steps have to free: at least one where somebody asks by hand, or the session cannot go on.
+    fn least_gain(&self, steps: &[Step], has_summary: bool) -> i64 {
+        let is_needed = match self.claim.request.trigger {
+            Trigger::Threshold | Trigger::Routine => false,
+            Trigger::Overflow => replay::overflow_of(self.scene) != Some(Overflow::Answered),
+            Trigger::Manual | Trigger::Supplied | Trigger::Window => true,
+        };
+        let context_tokens = self.fold.context_tokens(self.scene.window);
+        if is_needed { 1 } else { gain::least(self.scene, steps, has_summary, context_tokens) }
+    }
 }
 
 /// A session's fold without passages of hidden messages: what decisions go by.
@@ -204,7 +215,9 @@ impl Worker {
             // Where the session goes on anyway, what no rung may try is not tried for an overflow either, and a rung that
             // asks first is left to the threshold at which it asks.
             replay::Answer::Relief(Overflow::Answered) => match replay::relief(scene, tokens) {
-                Some(request) if is_allowed(&request) => (request, Condition::Due { at: source.at }),
+                Some(request) if is_allowed(&request) && plan::is_worth_it(scene, request.level, tokens) => {
+                    (request, Condition::Due { at: source.at })
+                }
                 Some(_) | None => return Ok(()),
             },
             replay::Answer::GiveUp => (replay::of_media(), Condition::Possible(true)),
@@ -351,7 +364,8 @@ impl Worker {
             Trigger::Overflow => Work { cuts: plan::without_media(scene), summary: None },
             Trigger::Threshold | Trigger::Routine | Trigger::Supplied | Trigger::Window => plan::routine(scene),
         };
-        match Draft::of(scene, &work.cuts, None) {
+        let least = attempt.least_gain(&scene.policy.routine, false);
+        match Draft::of(scene, &work.cuts, None).filter(|draft| draft.gain() >= least) {
             Some(draft) => self.commit(draft.commit(attempt)).await,
             None if claim.request.trigger == Trigger::Manual => self.nothing(claim).await,
             None => self.fit_window(attempt).await,
@@ -392,7 +406,9 @@ impl Worker {
             let mut cuts = media.clone();
             plan::merge(&mut cuts, std::mem::take(&mut work.cuts));
             work.cuts = cuts;
-            match self.propose(claim, scene, &work, &mut writer, (at == 0).then_some(&mut vetoed)).await {
+            let least = attempt.least_gain(&rung.steps, work.summary.is_some());
+            let first = (at == 0).then_some(&mut vetoed);
+            match self.propose(claim, scene, Proposal { work: &work, least }, &mut writer, first).await {
                 Ok(Some(draft)) => {
                     let mut commit = draft.commit(attempt);
                     if !vetoed {
@@ -406,7 +422,7 @@ impl Worker {
                 }
                 Err(why @ Refusal::Hook(_)) => return self.end(claim, &attempt.terms(), why).await,
                 Err(why) => {
-                    stand_in = stand_in.or_else(|| instead(scene, &work));
+                    stand_in = stand_in.or_else(|| instead(scene, &work, least));
                     let is_lost = matches!(why, Refusal::Retry(..));
                     refused = Some(why);
                     if is_lost {
@@ -435,23 +451,25 @@ impl Worker {
         &self,
         claim: &Claim,
         scene: Scene<'_>,
-        work: &Work,
+        proposal: Proposal<'_>,
         writer: &mut Writer<'_>,
         first: Option<&mut bool>,
     ) -> Result<Option<Draft>, Refusal> {
-        let Some(planned) = &work.summary else { return Ok(Draft::of(scene, &work.cuts, None)) };
+        let Proposal { work, least } = proposal;
+        let Some(planned) = &work.summary else {
+            return Ok(Draft::of(scene, &work.cuts, None).filter(|draft| draft.gain() >= least));
+        };
         self.announce(claim, planned).await?;
         let mut assignment = Assignment::of(scene, planned, &claim.request.instructions);
         assignment.input.previous_is_supplied = self.previous_is_supplied(claim, scene, planned).await?;
         if let Some(vetoed) = first {
             *vetoed = self.pre_compact(claim, &mut assignment).await?;
-            match self.ask_clients(claim, scene, work, assignment).await? {
+            match self.ask_clients(claim, scene, proposal, assignment).await? {
                 Answer::Written(draft) => return Ok(Some(*draft)),
                 Answer::Left(left) => assignment = *left,
             }
         }
         let Assignment { plan, input, details_json } = assignment;
-        let least = least_gain(scene.policy);
         let measure = |output: &SummaryOutput| Draft::of(scene, &work.cuts, Some((&plan, output)));
         let room = overflow::room(scene.window).map(|room| room - scene.window.overhead);
         let accept = |output: &SummaryOutput| match measure(output) {
@@ -640,19 +658,22 @@ fn request(
     )
 }
 
-/// The tokens that a summary has to free.
-pub(super) fn least_gain(policy: &Policy) -> i64 {
-    policy.guards.minimum_gain_tokens.max(1)
-}
-
-/// What is done in place of a summary that cannot be made.
-pub(super) fn instead(scene: Scene<'_>, work: &Work) -> Option<Draft> {
+/// What is done in place of a summary that cannot be made, where it frees so many tokens at least.
+pub(super) fn instead(scene: Scene<'_>, work: &Work, least: i64) -> Option<Draft> {
     let summary = work.summary.as_ref()?;
     let fallback = plan::fallback(scene, &summary.fallback);
     // Cuts of what the summary would have retained mean nothing without it.
     let mut others = work.cuts.clone();
     others.parts.retain(|(part, _)| !summary.cuts.parts.iter().any(|(other, _)| other == part));
-    Draft::of(scene, &fallback.cuts, None).or_else(|| Draft::of(scene, &others, None))
+    let draft = |cuts| Draft::of(scene, cuts, None).filter(|draft| draft.gain() >= least);
+    draft(&fallback.cuts).or_else(|| draft(&others))
+}
+
+/// What steps come to, and the tokens that it has to free.
+#[derive(Clone, Copy)]
+pub(super) struct Proposal<'a> {
+    pub(super) work: &'a Work,
+    pub(super) least: i64,
 }
 
 /// A reduction, measured, on its way into the history.
@@ -723,11 +744,7 @@ impl Draft {
     /// Its commit.
     fn commit(self, attempt: &Attempt<'_>) -> Commit {
         let Attempt { claim, scene, guards, .. } = attempt;
-        let Scene { policy, window, .. } = *scene;
-        let overhead_tokens = guards.overhead.unseen_tokens;
-        let is_by_hand = claim.request.trigger == Trigger::Manual;
-        let helps = is_by_hand
-            || guards::helps(policy, window, &claim.request, self.tokens_after.saturating_add(overhead_tokens));
+        let has_helped = claim.request.trigger == Trigger::Manual || self.gain() > 0;
         Commit {
             claim: (*claim).clone(),
             tokens_before: self.tokens_before,
@@ -735,8 +752,8 @@ impl Draft {
             first_changed_index: self.first_changed_index,
             invalidated_tokens: self.invalidated_tokens,
             usage_before: guards.usage_tokens,
-            overhead_tokens,
-            stopped: if helps { None } else { guards.stopped_by_one_more(policy) },
+            overhead_tokens: guards.overhead.unseen_tokens,
+            stopped: if has_helped { None } else { guards.stopped_by_one_more(scene.policy) },
             changes: match claim.request.trigger {
                 Trigger::Overflow => with_replay(self.changes, *scene),
                 Trigger::Threshold | Trigger::Routine | Trigger::Manual | Trigger::Supplied | Trigger::Window => {

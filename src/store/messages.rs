@@ -41,7 +41,8 @@ const LANE_BACKWARD: &str = select_message!(
 const PARTS: &str = "select p.message_id, p.id, p.public_id, p.client_id, p.revision, p.codec, p.length, p.body, \
      p.blob_hash, p.call_message from json_each($1) wanted join part p on p.message_id = wanted.value \
      order by p.message_id, p.position";
-const SIZES: &str = "select p.message_id, sum(p.length) from json_each($1) wanted \
+// No part has as many bytes as this lets one count: a damaged length must not overflow the sum.
+const SIZES: &str = "select p.message_id, sum(min(p.length, 4294967296)) from json_each($1) wanted \
      join part p on p.message_id = wanted.value where p.revision <= $2 group by p.message_id";
 const PRUNED: &str = "select q.part_id, q.session_id, q.revision, q.compaction_id, q.cut \
      from json_each($1) wanted join pruned q on q.part_id = wanted.value";

@@ -145,12 +145,10 @@ async fn nothing_stands_in_for_a_summary_by_hand_of_a_part_of_the_view() {
     // Claude Code falls back to its last messages, wherever they are.
     let test = TestApp::start().await;
     let session = test.session("claude-code@seed", 600_000, 1_000).await;
-    test.append(&session, &turns(1, 40, 8)).await;
+    test.append(&session, &turns(1, 40, 1)).await;
     test.settled().await;
     let before = shown(&test.context(&session).await);
-    for wanted in [within("u20", "u22"), from("u2")] {
-        let refused = test.app.plan_compaction(&session, &wanted).await.expect_err("too little");
-        assert_eq!(refused.reason, Reason::NothingToCompact);
+    for wanted in [within("u20", "u22"), within("u2", "u4")] {
         let (started, _) = test.app.start_compaction(&session, wanted, Caller::default()).await.expect("started");
         test.settled().await;
         let ended = test.app.get_compaction(&started.id.to_string()).await.expect("an end");

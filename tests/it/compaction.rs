@@ -1,7 +1,7 @@
 //! P7, P12: reductions run beside the appends, once at a time, and end in exactly one way.
 
 use crate::support::{
-    Line, ScriptedSummarizer, TestApp, Watch, conversation, once, prunable, shown, turns, window, with_image,
+    Line, ScriptedSummarizer, TestApp, Watch, conversation, once, prunable, refusing, shown, turns, window, with_image,
 };
 use longhand::app::append::ListMessages;
 use longhand::app::compactions::{NewSummary, Overflow, Wanted};
@@ -210,8 +210,10 @@ async fn the_last_attempt_leaves_it_to_the_built_in_summarizer() {
 #[tokio::test]
 async fn the_last_attempt_fails_where_the_built_in_summarizer_frees_nothing_too() {
     let test = TestApp::with(ScriptedSummarizer::new([Line::Falter, say("S1")])).await;
-    let session = small(&test).await;
-    override_policy(&test, &session, "{\"guards\": {\"attempts_max\": 1, \"minimum_gain_tokens\": 1000000}}").await;
+    let session = test.session("opencode@seed", 600_000, 1_000).await;
+    // No summary is shorter than what it would stand for.
+    test.append(&session, &turns(1, 3, 1)).await;
+    override_policy(&test, &session, "{\"guards\": {\"attempts_max\": 1}}").await;
     let mut watch = test.watch().await;
     let (compaction, _) = start(&test, &session, "").await;
     let failed = watch.wait_for(EventKind::CompactionFailed).await;
@@ -260,12 +262,12 @@ async fn a_failure_for_good_leaves_it_to_the_built_in_summarizer() {
 }
 
 #[tokio::test]
-async fn a_summary_that_frees_too_little_fails_and_a_breaker_ends_the_loop() {
-    let test = TestApp::with(ScriptedSummarizer::new([])).await;
+async fn a_breaker_ends_a_loop_of_failures() {
+    let test = TestApp::with_options(ScriptedSummarizer::new([]), refusing()).await;
     // The window has room for more than the threshold lets a view have, so that the last resort has no part in it.
     let session = test.session("opencode@seed", 8_000, 1_000).await;
     test.append(&session, &turns(UNDER.0, UNDER.1, WORDS)).await;
-    let json = r#"{"guards": {"minimum_gain_tokens": 1000000, "breaker_failures": 2},
+    let json = r#"{"guards": {"breaker_failures": 2},
         "auto": {"threshold": {"limit": {"tokens": {"tokens": 5000}}}}}"#;
     override_policy(&test, &session, json).await;
     let mut watch = test.watch().await;
@@ -273,7 +275,7 @@ async fn a_summary_that_frees_too_little_fails_and_a_breaker_ends_the_loop() {
     for turn in ["a100 1600c", "a101 1600c"] {
         let failed = watch.wait_for(EventKind::CompactionFailed).await;
         let EventBody::CompactionFailed { failure, .. } = failed.body else { panic!("another body") };
-        assert_eq!(failure.reason, "NO_GAIN");
+        assert_eq!(failure.reason, "HOOK_REFUSED");
         test.append(&session, turn).await;
     }
     test.settled().await;

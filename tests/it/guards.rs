@@ -1,6 +1,6 @@
 //! P12: reductions make progress or stop, and whoever watches is told once why, and what goes on from there.
 
-use crate::support::{Line, ScriptedSummarizer, TestApp, Watch, conversation, text, turns, window};
+use crate::support::{Line, ScriptedSummarizer, TestApp, Watch, conversation, refusing, text, turns, window};
 use longhand::app::Reason;
 use longhand::app::admin::{Fare, Tally};
 use longhand::app::compactions::{NewSummary, Overflow, Wanted};
@@ -273,9 +273,9 @@ async fn a_cooldown_ends_by_itself() {
 
 #[tokio::test]
 async fn a_breaker_that_opens_says_why_and_what_goes_on() {
-    let test = TestApp::with(ScriptedSummarizer::new([])).await;
+    let test = TestApp::with_options(ScriptedSummarizer::new([]), refusing()).await;
     let session = test.session("opencode@seed", 8_000, 1_000).await;
-    let json = r#"{"guards": {"minimum_gain_tokens": 1000000, "breaker_failures": 2},
+    let json = r#"{"guards": {"breaker_failures": 2},
         "auto": {"threshold": {"limit": {"tokens": {"tokens": 5000}}}}}"#;
     change(&test, &session, policy(json)).await;
     test.append(&session, &turns(1, 9, 1_150)).await;
@@ -286,32 +286,34 @@ async fn a_breaker_that_opens_says_why_and_what_goes_on() {
     let says_so =
         |failure: &Failure| failure.message.contains("3 user messages") && failure.message.contains("by hand");
     assert_eq!(told.iter().map(says_so).collect::<Vec<_>>(), [false, true], "{told:?}");
-    assert!(told.iter().all(|failure| failure.reason == "NO_GAIN"));
+    assert!(told.iter().all(|failure| failure.reason == "HOOK_REFUSED"));
     let open = guards(&test, &session).await;
     assert_eq!((open.breaker_open, open.hold_turns), (true, 3));
-    change(&test, &session, policy(r#"{"guards": {"minimum_gain_tokens": 1}}"#)).await;
-    assert_eq!(outcomes(&test).await.len(), 1, "another policy is tried at once");
+    change(&test, &session, policy(r#"{"guards": {"breaker_failures": 3}}"#)).await;
+    assert_eq!(failures(&test).await.len(), 3, "another policy is tried at once");
 }
 
+/// DESIGN §7: progress means that tokens were freed, not that a threshold was reached.
 #[tokio::test]
-async fn reductions_that_leave_the_view_too_large_open_the_breaker_too() {
+async fn compactions_that_free_tokens_open_no_breaker() {
     let long = |number: usize| Line::Say(format!("summary {number} ").repeat(150));
     let test = TestApp::with(ScriptedSummarizer::new((0..20).map(long))).await;
     // Each summary frees something, and is over the threshold itself.
     let session = test.session("opencode@seed", 6_000, 1_000).await;
     let json = r#"{"guards": {"breaker_failures": 2}, "auto": {"threshold": {"limit": {"tokens": {"tokens": 300}}}}}"#;
     change(&test, &session, policy(json)).await;
-    let mut watch: Watch = test.watch().await;
     for number in 1..=6 {
         test.append(&session, &turns(number, number, 1_600)).await;
         test.settled().await;
     }
-    watch.wait_for(EventKind::Compacted).await;
-    let stopped: Vec<Option<Failure>> = outcomes(&test).await.into_iter().map(|outcome| outcome.stopped).collect();
-    let first = stopped.iter().flatten().next().expect("it opened");
-    assert_eq!(first.reason, "BREAKER_OPEN");
-    assert!(first.message.contains("2 times in a row"), "{first:?}");
-    assert_eq!(stopped[0], None);
+    let outcomes = outcomes(&test).await;
+    assert!(outcomes.len() > 3, "{outcomes:?}");
+    for outcome in &outcomes {
+        assert_eq!(outcome.stopped, None);
+        let freed = outcome.tokens_before - outcome.tokens_after;
+        assert!(freed >= 6_000 / 20 && outcome.tokens_after > 300, "{outcome:?}");
+    }
+    assert_eq!(guards(&test, &session).await.failure_count, 0);
 }
 
 /// A session whose tools bring outputs that the routine may clear.

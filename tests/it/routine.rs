@@ -92,6 +92,11 @@ async fn what_fits_by_cutting_is_cut_as_soon_as_it_does_not_fit() {
     let test = TestApp::start().await;
     let mut watch = test.watch().await;
     let session = test.session("suna@2026", ROOMY, 0).await;
+    let change = SessionChange {
+        policy_override_json: Some("{\"guards\": {\"minimum_gain_tokens\": 1}}".to_owned()),
+        ..SessionChange::default()
+    };
+    test.app.update_session(&session, change, Caller::default()).await.expect("updated");
     append(&test, &session, turns("bash", 1, 80)).await;
     test.settled().await;
     assert_eq!(test.number("select count(*) from job").await, 0, "320 messages may stay");

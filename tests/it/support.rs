@@ -17,6 +17,7 @@ use longhand::app::events::{EventStream, Frame, Start, SubscribeRequest};
 use longhand::app::sessions::{NewSession, SessionChange};
 use longhand::app::{self, Longhand};
 use longhand::clock::Clock;
+use longhand::config::{Hook, Hooks};
 use longhand::model::Revision;
 use longhand::model::event::{Event, EventKind};
 use longhand::model::message::{Finish, FinishReason, Message, MessageKind, NewMessage, Role};
@@ -51,6 +52,14 @@ pub(crate) fn private_folder() -> TempDir {
 pub(crate) fn loaded_bytes() -> usize {
     let mib = std::env::var("LONGHAND_TEST_LOADED_MIB").ok().and_then(|mib| mib.parse().ok());
     mib.unwrap_or(longhand::limits::LOADED_MIB_DEFAULT) << 20
+}
+
+/// A program of the operator that refuses every summary.
+pub(crate) fn refusing() -> scheduler::Options {
+    let command = vec!["/bin/echo".to_owned(), "{\"refuse\": \"not now\"}".to_owned()];
+    let hook = Hook { command, timeout_seconds: 20, required: true };
+    let hooks = Hooks { pre_compact: Some(hook), post_compact: None };
+    scheduler::Options { hooks, ..scheduler::Options::default() }
 }
 
 /// Waits for something, but not for ever.

@@ -1,7 +1,7 @@
 //! P15: once a session is decided and nothing is pending, its view fits its window under every preset, or what may not be
 //! taken out of it is named.
 
-use crate::support::{TestApp, call, conversation, filler, result, soon, text, window};
+use crate::support::{TestApp, call, conversation, filler, refusing, result, soon, text, window};
 use longhand::app::sessions::SessionChange;
 use longhand::fold::guards::FIXED_OVERHEAD;
 use longhand::model::compaction::{CompactionKind, Trigger};
@@ -10,6 +10,8 @@ use longhand::model::message::{FinishReason, MessageKind, NewFinish, NewMessage,
 use longhand::model::part::NewPart;
 use longhand::policy::presets::{self, Preset};
 use longhand::store::Caller;
+use longhand::summarizer::Extractive;
+use std::sync::Arc;
 
 /// Every preset that does anything by itself.
 fn automatic() -> impl Iterator<Item = Preset> {
@@ -100,9 +102,8 @@ async fn one_huge_output_and_a_window_that_shrinks_fit_under_every_preset() {
 
 #[tokio::test]
 async fn what_the_policy_does_not_bring_into_the_window_the_last_resort_does() {
-    let test = TestApp::start().await;
-    // Its target stays 58 000 whatever the window.
-    let session = test.session("qwen-agent@0.0.34", 32_000, 4_000).await;
+    let test = TestApp::with_options(Arc::new(Extractive), refusing()).await;
+    let session = test.session("opencode@1.18", 32_000, 4_000).await;
     let mut watch = test.watch().await;
     append(&test, &session, conversation("u1 \"go\"")).await;
     for number in 0..12 {

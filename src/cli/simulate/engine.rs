@@ -23,7 +23,7 @@ use crate::model::time::Timestamp;
 use crate::model::usage::{ModelWindow, Usage};
 use crate::model::view::{Pruned, SourceMessage, View};
 use crate::policy::plan::{self, Scene, SummaryPlan, Work, Written};
-use crate::policy::{Policy, Rung, Step, clear, overflow, tokens};
+use crate::policy::{Policy, Rung, Step, clear, gain, overflow, tokens};
 use crate::summarizer::{SummaryInput, extract};
 use std::collections::BTreeMap;
 use uuid::Uuid;
@@ -209,6 +209,13 @@ struct Draft {
     after: View,
 }
 
+impl Draft {
+    /// Tokens that it frees.
+    fn gain(&self) -> i64 {
+        self.before.estimated_tokens - self.after.estimated_tokens
+    }
+}
+
 impl<'a> Session<'a> {
     fn new(policy: &'a Policy, window: &'a ModelWindow) -> Self {
         Self {
@@ -361,7 +368,8 @@ impl<'a> Session<'a> {
         match guards::decide(self.scene(), &fold, &guards) {
             Some(Decision::Steps(plan::Decision::Climb(level))) => self.climb(level, context_tokens, &guards),
             Some(Decision::Steps(plan::Decision::Routine)) => {
-                match self.draft(plan::routine(self.scene()).cuts, None) {
+                let least = gain::least(self.scene(), &self.policy.routine, false, context_tokens);
+                match self.draft(plan::routine(self.scene()).cuts, None).filter(|draft| draft.gain() >= least) {
                     Some(draft) => {
                         self.commit(draft, Trigger::Routine, None, context_tokens, &guards);
                         true
@@ -418,13 +426,14 @@ impl<'a> Session<'a> {
         for narrowed in plan::narrowings(rung) {
             let work = plan::climb(self.scene(), &narrowed, tokens);
             let is_summary = work.summary.is_some();
-            if let Some(draft) = self.propose(&work) {
+            let least = gain::least(self.scene(), &rung.steps, is_summary, context_tokens);
+            if let Some(draft) = self.propose(&work, least) {
                 self.commit(draft, Trigger::Threshold, Some((level, rung)), context_tokens, guards);
                 return true;
             }
             if is_summary {
                 refused.get_or_insert(CompactionKind::Summary);
-                stand_in = stand_in.or_else(|| self.stand_in(work));
+                stand_in = stand_in.or_else(|| self.stand_in(work, least));
             }
         }
         if let Some(draft) = stand_in {
@@ -450,17 +459,15 @@ impl<'a> Session<'a> {
     }
 
     /// What a rung's work comes to, with its summary written; none when that frees too little.
-    fn propose(&self, work: &Work) -> Option<Draft> {
-        let Some(planned) = &work.summary else { return self.draft(work.cuts.clone(), None) };
+    fn propose(&self, work: &Work, least: i64) -> Option<Draft> {
+        let is_enough = |draft: &Draft| draft.gain() >= least;
+        let Some(planned) = &work.summary else { return self.draft(work.cuts.clone(), None).filter(is_enough) };
         let mut input = input_of(self.policy, planned);
-        let least = self.policy.guards.minimum_gain_tokens.max(1);
         for _ in 0..SHORTER_MAX {
             let text = extract(&input);
             let draft = self.draft(work.cuts.clone(), Some((planned, text)));
-            if let Some(draft) =
-                draft.filter(|draft| draft.before.estimated_tokens - draft.after.estimated_tokens >= least)
-            {
-                return Some(draft);
+            if draft.as_ref().is_some_and(is_enough) {
+                return draft;
             }
             input.budget_tokens /= 2;
         }
@@ -468,12 +475,13 @@ impl<'a> Session<'a> {
     }
 
     /// What is done in place of a summary that cannot be made: the policy's fallback, or what the other steps cut.
-    fn stand_in(&self, work: Work) -> Option<Draft> {
+    fn stand_in(&self, work: Work, least: i64) -> Option<Draft> {
         let summary = work.summary?;
         let fallback = plan::fallback(self.scene(), &summary.fallback);
         let mut others = work.cuts;
         others.parts.retain(|(part, _)| !summary.cuts.parts.iter().any(|(other, _)| other == part));
-        self.draft(fallback.cuts, None).or_else(|| self.draft(others, None))
+        let draft = |cuts| self.draft(cuts, None).filter(|draft| draft.gain() >= least);
+        draft(fallback.cuts).or_else(|| draft(others))
     }
 
     /// What cuts and a summary would do to the view; none when that is nothing, or makes it no smaller.

@@ -127,7 +127,8 @@ fn each_guard_is_ended_by_what_it_names() {
     is(true, "a cancelled one counts for nothing", 0, None, &[ended(12, CompactionState::Cancelled)]);
     is(false, "nor does it end a guard", 0, None, &[ended(12, CompactionState::Superseded), failed(12)]);
     is(true, "one that helped does", 0, None, &[done(12, 100), failed(12)]);
-    is(false, "one that left the view due does not", 0, None, &[done(12, 5_000), failed(11)]);
+    is(true, "also one that left the view due", 0, None, &[done(12, 5_000), failed(12)]);
+    is(false, "one that freed nothing does not", 0, None, &[done(12, 6_000), failed(11)]);
     is(false, "maintenance does not", 0, None, &[asked(done(12, 100), Trigger::Routine), failed(12)]);
     is(true, "whoever asks by hand does", 0, None, &[asked(done(12, 5_000), Trigger::Manual), failed(12)]);
     is(false, "an undo holds", 0, Some(12), &[]);

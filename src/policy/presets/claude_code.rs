@@ -332,7 +332,7 @@ fn view(summary_prefix: &str, summary_suffix: &str) -> ViewStyle {
 }
 
 fn guards() -> Guards {
-    Guards { minimum_gain_tokens: 200, breaker_failures: 3, breaker_turns: 3, attempts_max: 3, ..Guards::default() }
+    Guards { breaker_failures: 3, breaker_turns: 3, attempts_max: 3, ..Guards::default() }
 }
 
 #[cfg(test)]

@@ -162,7 +162,7 @@ pub fn august_2025() -> Policy {
         auto_continue: None,
         view: view(),
         guards: Guards {
-            minimum_gain_tokens: 1,
+            minimum_gain_tokens: Some(1),
             breaker_failures: 3,
             breaker_turns: 3,
             attempts_max: 3,
@@ -199,7 +199,7 @@ pub fn v0_26() -> Policy {
         }),
         // A failure holds until a summary is made: for as good as ever.
         guards: Guards {
-            minimum_gain_tokens: 1,
+            minimum_gain_tokens: Some(1),
             breaker_failures: 1,
             breaker_turns: 1_000,
             attempts_max: 3,

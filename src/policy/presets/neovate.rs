@@ -145,13 +145,7 @@ fn policy(preset: &str, past_cleared: PastCleared, stop_when_enough: bool) -> Po
             resume_text: None,
             interrupted_text: "[Interrupted: this tool call has no result]".to_owned(),
         },
-        guards: Guards {
-            minimum_gain_tokens: 200,
-            breaker_failures: 3,
-            breaker_turns: 3,
-            attempts_max: 3,
-            ..Guards::default()
-        },
+        guards: Guards { breaker_failures: 3, breaker_turns: 3, attempts_max: 3, ..Guards::default() },
     }
 }
 

@@ -227,13 +227,7 @@ fn policy(preset: &str, tail: LastTurns, summary: Summary) -> Policy {
             resume_text: None,
             interrupted_text: "[Tool execution was interrupted]".to_owned(),
         },
-        guards: Guards {
-            minimum_gain_tokens: 200,
-            breaker_failures: 3,
-            breaker_turns: 3,
-            attempts_max: 6,
-            ..Guards::default()
-        },
+        guards: Guards { breaker_failures: 3, breaker_turns: 3, attempts_max: 6, ..Guards::default() },
     }
 }
 

@@ -135,12 +135,6 @@ fn policy(name: &str, said: Said, fit: Fit) -> Policy {
             resume_text: None,
             interrupted_text: "[No result: this call was interrupted]".to_owned(),
         },
-        guards: Guards {
-            minimum_gain_tokens: 0,
-            breaker_failures: 3,
-            breaker_turns: 3,
-            attempts_max: 3,
-            ..Guards::default()
-        },
+        guards: Guards { breaker_failures: 3, breaker_turns: 3, attempts_max: 3, ..Guards::default() },
     }
 }

@@ -161,7 +161,7 @@ pub fn v0_15() -> Policy {
         auto_continue: None,
         view: gemini_cli::view(),
         guards: Guards {
-            minimum_gain_tokens: 1,
+            minimum_gain_tokens: Some(1),
             breaker_failures: 1,
             breaker_turns: 1_000,
             attempts_max: 3,
@@ -212,7 +212,7 @@ pub fn v0_24() -> Policy {
             ..gemini_cli::view()
         },
         guards: Guards {
-            minimum_gain_tokens: 1,
+            minimum_gain_tokens: Some(1),
             breaker_failures: 3,
             breaker_turns: 1_000,
             attempts_max: 1,

@@ -313,13 +313,7 @@ fn policy(name: &str, message_units: u32) -> Policy {
         retrieval: None,
         auto_continue: None,
         view: view(),
-        guards: Guards {
-            minimum_gain_tokens: 200,
-            breaker_failures: 3,
-            breaker_turns: 3,
-            attempts_max: 3,
-            ..Guards::default()
-        },
+        guards: Guards { breaker_failures: 3, breaker_turns: 3, attempts_max: 3, ..Guards::default() },
     }
 }
 

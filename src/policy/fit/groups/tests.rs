@@ -7,7 +7,7 @@ fn check(batch: u32, minimum: u32, tokens: i64, text: &str, expected: &str) {
     policy.auto.as_mut().expect("a rung").threshold.limit = Limit::Tokens { tokens };
     let messages = dsl::parse(text);
     let rule = Groups { target_ratio: 1.0, batch, minimum };
-    let window = ModelWindow { context: 1, ..ModelWindow::default() };
+    let window = ModelWindow { context: 1_000_000, ..ModelWindow::default() };
     let cuts = cut(&rule, &policy, &window, &messages);
     let gone = messages.iter().filter(|source| cuts.omitted.contains(&source.message.revision));
     assert_eq!(gone.map(dsl::name).collect::<Vec<_>>().join(" "), expected);

@@ -1,0 +1,55 @@
+//! Minimum gain: the tokens that an automatic compaction frees at least. Each one costs the provider's cache from the
+//! first changed position on, so that one which frees little costs more than it saves.
+
+use super::plan::{self, Scene, Work};
+use super::{Policy, Step, overflow, tokens};
+use crate::model::ids::CompactionId;
+use crate::model::usage::ModelWindow;
+use uuid::Uuid;
+
+/// The minimum gain of a policy that names none: one in so many parts of the window.
+const WINDOW_PARTS: i64 = 20;
+
+/// The tokens that an automatic compaction by these steps frees at least; never less than 1.
+///
+/// Steps whose own rules name a figure go by that one alone. Where the view exceeds its window, a compaction that brings
+/// it in is enough.
+pub fn least(scene: Scene<'_>, steps: &[Step], has_summary: bool, context_tokens: i64) -> i64 {
+    let Scene { policy, window, .. } = scene;
+    let mut cutting = steps.iter().filter(|step| !matches!(step, Step::Summarize(_)));
+    let has_figure = |step: &Step| matches!(step, Step::Clear(clear) if clear.minimum_tokens > 0);
+    if !has_summary && cutting.all(has_figure) {
+        return 1;
+    }
+    let excess = overflow::room(window).map(|room| context_tokens.saturating_sub(room)).filter(|excess| *excess > 0);
+    let minimum = minimum(policy, window);
+    excess.map_or(minimum, |excess| minimum.min(excess)).max(1)
+}
+
+fn minimum(policy: &Policy, window: &ModelWindow) -> i64 {
+    policy.guards.minimum_gain_tokens.unwrap_or(window.context.max(0) / WINDOW_PARTS)
+}
+
+/// True where what these steps come to is worth its price. What a summary frees is known when it is written: here it counts
+/// as if it had no words.
+pub(super) fn is_enough(scene: Scene<'_>, steps: &[Step], work: &Work, context_tokens: i64) -> bool {
+    let Scene { policy, layout, sources, window, .. } = scene;
+    if work.is_empty() {
+        return false;
+    }
+    let mut after = plan::with_cuts(sources, &work.cuts, CompactionId(Uuid::nil()));
+    if let Some(summary) = &work.summary {
+        after = plan::with_summary(policy, layout, &after, &summary.boundary(), " ", &summary.attachments);
+    }
+    let (before, after) = (plan::view(policy, sources), plan::view(policy, &after));
+    let freed = before.estimated_tokens.saturating_sub(after.estimated_tokens);
+    // A summary does not ask for the price, nor does a view that exceeds its window.
+    let asks = work.summary.is_none() && overflow::room(window).is_none_or(|room| context_tokens <= room);
+    let is_cheap = |most: u32| {
+        let same = usize::try_from(plan::first_changed(&before, &after)).unwrap_or(usize::MAX);
+        let reread = tokens::estimate_messages(policy, after.messages.get(same..).unwrap_or_default());
+        reread <= freed.saturating_mul(i64::from(most))
+    };
+    freed >= least(scene, steps, work.summary.is_some(), context_tokens)
+        && policy.guards.reread_per_freed_max.filter(|_| asks).is_none_or(is_cheap)
+}
