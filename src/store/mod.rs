@@ -78,7 +78,7 @@ use crate::model::usage::ModelWindow;
 use crate::model::{Revision, Seq};
 use health::Health;
 use lineage::{Lineage, Reader};
-use sqlx::{Connection as _, SqlitePool};
+use sqlx::{Connection as _, Sqlite, SqlitePool, Transaction};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use tokio::sync::{mpsc, watch};
@@ -108,6 +108,14 @@ pub type DraftWords = (PartId, bool, String);
 
 fn unexpected<T>() -> Result<T> {
     Err(Error::corrupt("writer", "an answer of another kind came back"))
+}
+
+/// Ends a transaction that only read. One that failed may have ended by itself: then its connection is closed when it goes
+/// back to the pool.
+async fn end(transaction: Transaction<'_, Sqlite>) {
+    if let Err(error) = transaction.rollback().await {
+        tracing::debug!(%error, "a read has ended by itself");
+    }
 }
 
 impl Store {
@@ -185,7 +193,7 @@ impl Store {
         let mut reader = Reader::new(&mut tx);
         let answer = read(&mut reader).await;
         self.shared.rows_read.fetch_add(reader.rows, Ordering::Relaxed);
-        tx.rollback().await?;
+        end(tx).await;
         answer
     }
 

@@ -194,6 +194,7 @@ impl Store {
             .test_before_acquire(false)
             .idle_timeout(None)
             .max_lifetime(None)
+            .after_release(|conn, _| Box::pin(has_ended(conn)))
             .connect_with(options.pragma("query_only", "on").pragma("cache_size", "-16384"))
             .await?;
         let health = Arc::new(Health::new());
@@ -225,6 +226,16 @@ impl Store {
 }
 
 /// The store's id, and the key of its view tokens; both are made the first time.
+/// True for a connection without an open transaction. An I/O error ends a transaction without sqlx's knowledge, which then
+/// begins the next one as a savepoint that nothing releases: every later read would see the same old snapshot.
+async fn has_ended(conn: &mut SqliteConnection) -> sqlx::Result<bool> {
+    if conn.is_in_transaction() {
+        // A transaction that was dropped is rolled back behind what was sent before.
+        conn.ping().await?;
+    }
+    Ok(!conn.is_in_transaction())
+}
+
 async fn identity(conn: &mut SqliteConnection, clock: &Clock) -> Result<(uuid::Uuid, [u8; 32])> {
     const INSERT: &str =
         "insert into store (id, public_id, create_time, secret) values (1, $1, $2, $3) on conflict (id) do nothing";

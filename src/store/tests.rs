@@ -1,6 +1,9 @@
 //! Every statement of the store against a migrated database: it can be prepared, and no read of it walks a table.
 
 use super::*;
+use crate::clock::Clock;
+use crate::limits;
+use crate::model::usage::ModelWindow;
 use sqlx::{AssertSqlSafe, Row as _, SqliteConnection};
 
 /// Statements that look at everything on purpose: the check of the log, a count for the status page, and its counters,
@@ -124,5 +127,46 @@ async fn open_messages_are_found_without_looking_at_sealed_ones() {
     for sql in super::sources::STATEMENTS {
         let steps = plan(&mut database, sql).await;
         assert!(steps.iter().any(|step| step.contains("message_open")), "{sql}: {steps:?}");
+    }
+}
+
+async fn sessions(store: &Store) -> i64 {
+    let count = async |reader: &mut lineage::Reader<'_>| {
+        let row = reader.one(sqlx::query("select count(*) from session")).await?;
+        Ok(row.expect("a count").try_get(0)?)
+    };
+    store.snapshot(count).await.expect("it is read")
+}
+
+/// SQLite does so where it cannot read from the disk.
+#[tokio::test]
+async fn a_transaction_that_ends_by_itself_leaves_no_old_snapshot() {
+    let directory = tempfile::tempdir().expect("a temporary folder");
+    let options = Options { directory: directory.path().join("store"), durability: Durability::ProcessCrash };
+    let (store, writer) = Store::open(options, Clock::default()).await.expect("the store opens");
+    tokio::spawn(writer);
+    // Often enough for every reader to have its turn.
+    let often = 2 * limits::READERS;
+    for _ in 0..often {
+        let failing = async |reader: &mut lineage::Reader<'_>| -> Result<()> {
+            sqlx::query("rollback").execute(&mut *reader.conn).await?;
+            Err(Error::corrupt("database", "disk I/O error"))
+        };
+        let failed = store.snapshot(failing).await.expect_err("it fails");
+        assert!(matches!(failed, Error::Corrupt { .. }), "its own error is told: {failed:?}");
+    }
+    for count in 0..3 {
+        for _ in 0..often {
+            assert_eq!(sessions(&store).await, count, "every reader sees what was committed");
+        }
+        let create = CreateSession {
+            client_id: None,
+            title: String::new(),
+            policy: PolicyText { preset: "pi@1.5".to_owned(), json: "{}".to_owned() },
+            window: ModelWindow::default(),
+            metadata_json: None,
+            parent: None,
+        };
+        store.create_session(create, Caller::default()).await.expect("created");
     }
 }

@@ -4,7 +4,7 @@ use super::chain::{self, Digest};
 use super::codec::{self, Number as _};
 use super::error::{Error, Result};
 use super::lineage::{self, Reader};
-use super::{Store, events, messages};
+use super::{Store, end, events, messages};
 use crate::limits;
 use crate::model::event::EventBody;
 use crate::model::ids::{MessageId, SessionId};
@@ -115,7 +115,7 @@ async fn snapshot<T>(reader: &mut Reader<'_>, read: impl AsyncFnOnce(&mut Reader
     let mut inner = Reader::new(&mut transaction);
     let answer = read(&mut inner).await;
     reader.rows += inner.rows;
-    transaction.rollback().await?;
+    end(transaction).await;
     answer
 }
 

@@ -197,7 +197,12 @@ impl Check<'_> {
             let name = format!("the view of {} at {}", seen.session, seen.revision);
             match soon("a view", app.context(&seen.session, at)).await? {
                 Ok(context) if context.hash == seen.hash => {}
-                Ok(_) => self.found(format!("{name} is not what it was")),
+                Ok(context) => {
+                    let (was, is) = (&seen.messages, &context.messages);
+                    let same = was.iter().zip(is).take_while(|(was, is)| was == is).count();
+                    let (was, is) = (was.get(same), is.get(same));
+                    self.found(format!("{name} is not what it was: {is:?} at {same} in place of {was:?}"));
+                }
                 Err(error) => self.found(format!("{name} is gone: {error:?}")),
             }
         }

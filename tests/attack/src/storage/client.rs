@@ -5,7 +5,7 @@ use crate::vfs::Disk;
 use anyhow::Result;
 use longhand::app::append::{DraftWordsToAdd, OpenPart};
 use longhand::app::compactions::{NewSummary, Wanted};
-use longhand::app::context::ContextRequest;
+use longhand::app::context::{Context, ContextRequest};
 use longhand::app::sessions::{ForkPoint, NewSession, SessionChange};
 use longhand::app::{Caller, Error, Longhand, Reason, RequestKey};
 use longhand::model::Revision;
@@ -13,6 +13,7 @@ use longhand::model::compaction::CompactionKind;
 use longhand::model::ids::PartId;
 use longhand::model::message::{NewFinish, NewMessage};
 use longhand::model::part::NewPart;
+use longhand::model::view::ViewMessage;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use uuid::Uuid;
 
@@ -103,6 +104,8 @@ pub struct Seen {
     pub revision: Revision,
     /// Its hash.
     pub hash: [u8; 32],
+    /// Its messages, to be told where they differ later.
+    pub messages: Vec<ViewMessage>,
     /// The moment of the disk's recording at which it was there.
     pub moment: usize,
 }
@@ -154,8 +157,8 @@ impl Client {
     pub async fn look(&mut self, disk: &Disk, running: &Running, session: &str) -> Result<bool> {
         let read = running.app.context(session, ContextRequest::default());
         let Ok(context) = soon("a view", read).await? else { return Ok(false) };
-        let (revision, hash) = (context.revision, context.hash);
-        self.views.push(Seen { session: session.to_owned(), revision, hash, moment: disk.moment() });
+        let Context { revision, hash, messages, .. } = context;
+        self.views.push(Seen { session: session.to_owned(), revision, hash, messages, moment: disk.moment() });
         Ok(true)
     }
 
