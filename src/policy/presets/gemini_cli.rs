@@ -91,7 +91,7 @@ pub const V0_26: Preset = Preset {
         ("view.resume_text", "Longhand: Gemini CLI's tail always begins with a request"),
         ("view.interrupted_text", "Longhand's words"),
         ("guards", "Gemini CLI: hasFailedCompressionAttempt"),
-        ("guards.minimum_gain_tokens", "Longhand: a reduction makes progress"),
+        ("guards.minimum_gain_tokens", "Gemini CLI: COMPRESSION_FAILED_INFLATED_TOKEN_COUNT"),
         ("guards.attempts_max", "Longhand: Gemini CLI leaves it to its client"),
     ],
     policy: v0_26,

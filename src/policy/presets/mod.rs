@@ -46,8 +46,10 @@ impl Preset {
         let policy = self.policy();
         let mut steps = policy.ladder().flat_map(|(_, level)| &level.steps);
         let common: &[&str] = if steps.any(|step| matches!(step, Step::Summarize(_))) { &SUMMARIZING } else { &[] };
-        let last_resort: &[&str] = if policy.trigger.auto { &LAST_RESORT } else { &[] };
-        self.own_deviations.iter().chain(common).chain(last_resort).copied().collect()
+        let automatic: &[&str] = if policy.trigger.auto { &AUTOMATIC } else { &[] };
+        let has_figure = !policy.trigger.auto || policy.guards.minimum_gain_tokens.is_some();
+        let minimum_gain: &[&str] = if has_figure { &[] } else { &MINIMUM_GAIN };
+        self.own_deviations.iter().chain(common).chain(automatic).chain(minimum_gain).copied().collect()
     }
 
     /// Where the value at a path comes from.
@@ -67,8 +69,15 @@ const SUMMARIZING: [&str; 2] = [
      summarizer writes it.",
 ];
 
-/// The deviation of every agent that acts by itself.
-const LAST_RESORT: [&str; 1] = [
+/// The deviation of every agent that acts by itself and names no minimum gain.
+const MINIMUM_GAIN: [&str; 1] = [
+    "A compaction that would free less than a twentieth of the window is not made, unless a figure of the agent says what \
+     is worth it, or the view exceeds its window.",
+];
+
+/// Deviations of every agent that acts by itself.
+const AUTOMATIC: [&str; 2] = [
+    "A threshold, or a target, that leaves no room for a reply counts as one that just leaves it.",
     "Where the agent's own steps leave a view that exceeds its window, a last resort truncates the longest outputs and \
      inputs and then omits the oldest messages, until a twentieth of the window is free.",
 ];
