@@ -12,22 +12,14 @@ const WINDOW_PARTS: i64 = 20;
 
 /// The tokens that an automatic compaction by these steps frees at least; never less than 1.
 ///
-/// Steps whose own rules name a figure go by that one alone. Where the view exceeds its window, a compaction that brings
-/// it in is enough.
-pub fn least(scene: Scene<'_>, steps: &[Step], has_summary: bool, context_tokens: i64) -> i64 {
-    let Scene { policy, window, .. } = scene;
+/// Steps whose own rules name a figure go by that one alone.
+pub fn least(policy: &Policy, window: &ModelWindow, steps: &[Step], has_summary: bool) -> i64 {
     let mut cutting = steps.iter().filter(|step| !matches!(step, Step::Summarize(_)));
     let has_figure = |step: &Step| matches!(step, Step::Clear(clear) if clear.minimum_tokens > 0);
     if !has_summary && cutting.all(has_figure) {
         return 1;
     }
-    let excess = overflow::room(window).map(|room| context_tokens.saturating_sub(room)).filter(|excess| *excess > 0);
-    let minimum = minimum(policy, window);
-    excess.map_or(minimum, |excess| minimum.min(excess)).max(1)
-}
-
-fn minimum(policy: &Policy, window: &ModelWindow) -> i64 {
-    policy.guards.minimum_gain_tokens.unwrap_or(window.context.max(0) / WINDOW_PARTS)
+    policy.guards.minimum_gain_tokens.unwrap_or(window.context / WINDOW_PARTS).max(1)
 }
 
 /// True where what these steps come to is worth its price. What a summary frees is known when it is written: here it counts
@@ -50,6 +42,6 @@ pub(super) fn is_enough(scene: Scene<'_>, steps: &[Step], work: &Work, context_t
         let reread = tokens::estimate_messages(policy, after.messages.get(same..).unwrap_or_default());
         reread <= freed.saturating_mul(i64::from(most))
     };
-    freed >= least(scene, steps, work.summary.is_some(), context_tokens)
+    freed >= least(policy, window, steps, work.summary.is_some())
         && policy.guards.reread_per_freed_max.filter(|_| asks).is_none_or(is_cheap)
 }

@@ -159,7 +159,7 @@ impl Session<'_> {
             let draft = match decision {
                 Decision::Climb(level) => self.climb(&before, level, tokens),
                 Decision::Routine => {
-                    let least = gain::least(scene, &scene.policy.routine, false, tokens);
+                    let least = gain::least(scene.policy, scene.window, &scene.policy.routine, false);
                     self.draft(&before, work.cuts, None, least)
                 }
             };
@@ -188,7 +188,7 @@ impl Session<'_> {
         });
         let routine = (Decision::Routine, policy.routine.clone(), plan::routine(scene));
         for (candidate, steps, work) in works.chain([routine]) {
-            let least = gain::least(scene, &steps, work.summary.is_some(), tokens);
+            let least = gain::least(policy, scene.window, &steps, work.summary.is_some());
             let freed = most_freed(scene, &work);
             if decision == Some(candidate) && plan::decided(scene, candidate, tokens) == work {
                 assert!(freed >= least, "{candidate:?} frees {freed} of {least}");
@@ -208,7 +208,7 @@ impl Session<'_> {
         for rung in plan::narrowings(&rung) {
             let scene = self.world.scene(before);
             let work = plan::climb(scene, &rung, tokens);
-            let least = gain::least(scene, &rung.steps, work.summary.is_some(), tokens);
+            let least = gain::least(scene.policy, scene.window, &rung.steps, work.summary.is_some());
             let draft = self.propose(before, &work, least);
             if draft.is_some() {
                 return draft;

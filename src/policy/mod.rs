@@ -441,8 +441,8 @@ pub enum SummaryRole {
 #[serde(deny_unknown_fields)]
 pub struct Guards {
     /// Tokens of the view that an automatic compaction frees at least; it is not made, or its summary is refused, where it
-    /// frees less. Absent: a twentieth of the window. Clearings with a `minimum_tokens` of their own go by that alone. A
-    /// view that exceeds its window need only be brought into it. By hand: 1.
+    /// frees less. Absent: a twentieth of the window. Clearings with a `minimum_tokens` of their own go by that alone. By
+    /// hand: 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub minimum_gain_tokens: Option<i64>,
     /// After this many compactions in a row that failed (1 to 32), automatic ones stop …

@@ -122,8 +122,8 @@ impl Attempt<'_> {
             Trigger::Overflow => replay::overflow_of(self.scene) != Some(Overflow::Answered),
             Trigger::Manual | Trigger::Supplied | Trigger::Window => true,
         };
-        let context_tokens = self.fold.context_tokens(self.scene.window);
-        if is_needed { 1 } else { gain::least(self.scene, steps, has_summary, context_tokens) }
+        let Scene { policy, window, .. } = self.scene;
+        if is_needed { 1 } else { gain::least(policy, window, steps, has_summary) }
     }
 }
 

@@ -1,7 +1,16 @@
 //! `longhand simulate`, as its binary: without a daemon, on the transcripts at hand.
 
+use crate::support::TestApp;
+use crate::window_fit::settled;
+use longhand::app::sessions::NewSession;
+use longhand::interop::{self, Entry};
+use longhand::model::event::EventBody;
+use longhand::model::message::NewMessage;
+use longhand::model::usage::ModelWindow;
+use longhand::policy::presets;
+use longhand::store::Caller;
 use serde_json::Value;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 fn simulate(arguments: &[&str]) -> Output {
@@ -19,7 +28,8 @@ fn session(folder: &Path) -> String {
     let mut parent = Value::Null;
     let mut add = |number: usize, message: Value| {
         let id = format!("{number:08x}");
-        let timestamp = "2026-01-01T00:00:01.000Z";
+        // Later than any clock, so that a daemon's can be set to it.
+        let timestamp = format!("2126-01-01T{:02}:{:02}:{:02}.000Z", number / 60, number % 60, 7);
         let line = serde_json::json!({ "type": "message", "id": id, "parentId": parent, "timestamp": timestamp, "message": message });
         parent = Value::String(id);
         lines.push(line.to_string());
@@ -95,4 +105,81 @@ fn what_cannot_be_simulated_is_told() {
         assert_eq!(run.status.code(), Some(code), "{arguments:?}: {told}");
         assert!(told.contains(words), "{arguments:?}: {told}");
     }
+}
+
+/// A compaction: the messages that were written before it, and the estimate of the view before and after.
+type Done = (usize, i64, i64);
+
+/// The compactions of a simulation that came into force.
+fn foreseen(file: &str, preset: &str, window: &ModelWindow) -> Vec<Done> {
+    let (context, output) = (window.context.to_string(), window.output.unwrap_or_default().to_string());
+    let window = ["--window", &context, "--output", &output, "--model", &window.model];
+    let run = simulate(&[&[file, "--json", "--preset", preset], &window[..]].concat());
+    assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));
+    let json: Value = serde_json::from_slice(&run.stdout).expect("JSON");
+    let reductions = json["presets"][0]["reductions"].as_array().expect("reductions");
+    let done = reductions.iter().filter(|reduction| reduction["given_up"] == false).map(|reduction| {
+        let tokens = |field: &str| reduction[field].as_i64().expect("a number");
+        let message = usize::try_from(tokens("message")).expect("a count");
+        (message, tokens("before_tokens"), tokens("after_tokens"))
+    });
+    done.collect()
+}
+
+/// The compactions that a daemon makes of the same messages, written one by one at their own times.
+async fn made(test: &TestApp, messages: &[NewMessage], preset: &str, window: &ModelWindow) -> Vec<Done> {
+    let new = NewSession {
+        preset: preset.to_owned(),
+        // What follows a summary is what the transcript says.
+        policy_override_json: "{\"auto_continue\": null}".to_owned(),
+        window: window.clone(),
+        ..NewSession::default()
+    };
+    let session = test.create(new).await;
+    for message in messages {
+        test.clock.skip_to(message.origin_time.expect("a time"));
+        test.app.append(&session, vec![message.clone()], None, None, Caller::default()).await.expect("appended");
+        settled(test, &session).await;
+    }
+    let (mut count, mut done) = (0, Vec::new());
+    for event in test.events().await.into_iter().filter(|event| event.session_id.to_string() == session) {
+        match event.body {
+            EventBody::MessageAppended { kind, .. } if !kind.is_derived() => count += 1,
+            EventBody::Compacted { outcome, .. } => done.push((count, outcome.tokens_before, outcome.tokens_after)),
+            _ => {}
+        }
+    }
+    done
+}
+
+/// DESIGN §7: `simulate` and the daemon, fed the same transcript with the transcript's clock and jobs that keep up, make
+/// the same compactions. `LONGHAND_TRANSCRIPT` names a transcript of one's own.
+#[tokio::test]
+async fn a_daemon_makes_the_compactions_that_a_simulation_foresees() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = std::env::var_os("LONGHAND_TRANSCRIPT").map_or_else(|| session(folder.path()).into(), PathBuf::from);
+    let bytes = std::fs::read(&file).expect("the transcript is read");
+    let transcript = interop::parse(bytes.as_slice(), &interop::Options::default()).expect("a transcript");
+    let main = transcript.branches.into_iter().next().expect("a branch");
+    let messages = main.entries.into_iter().filter_map(|entry| match entry {
+        Entry::Message { message, .. } => Some(message),
+        _ => None,
+    });
+    let messages: Vec<NewMessage> = messages.collect();
+    let window = ModelWindow { model: "m".to_owned(), context: 20_000, output: Some(3_000), ..ModelWindow::default() };
+    let mut compactions = 0;
+    for preset in presets::all() {
+        let test = TestApp::start().await;
+        let foreseen = foreseen(&file.to_string_lossy(), preset.name, &window);
+        let made = made(&test, &messages, preset.name, &window).await;
+        // Their placeholders show ids, and each text is encoded to be counted: no two runs have the same tokens.
+        if preset.name.starts_with("suna@") {
+            let first = |done: &[Done]| done.first().map(|(message, before, _)| (*message, *before));
+            assert_eq!(first(&made), first(&foreseen), "{}", preset.name);
+        } else {
+            assert_eq!(made, foreseen, "{}", preset.name);
+        }
+        compactions += foreseen.len();
+    }
+    assert!(compactions > 100, "{compactions}");
 }

@@ -47,7 +47,7 @@ async fn append(test: &TestApp, session: &str, messages: Vec<NewMessage>) {
 }
 
 /// Waits until nothing is left to do for a session, as a person does who agrees to whatever is proposed.
-async fn settled(test: &TestApp, session: &str) {
+pub(crate) async fn settled(test: &TestApp, session: &str) {
     let key = test.app.store().find_session(session).await.expect("it is there");
     let done = async {
         while !test.is_settled().await {

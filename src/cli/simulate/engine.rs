@@ -18,14 +18,16 @@ use crate::model::layout::{Layout, Place, Span};
 use crate::model::layouts;
 use crate::model::mark::Mark;
 use crate::model::message::{Finish, Message, MessageKind, NewMessage, Role};
-use crate::model::part::{NewPart, Part};
+use crate::model::part::{NewPart, Part, PartBody};
 use crate::model::time::Timestamp;
-use crate::model::usage::{ModelWindow, Usage};
-use crate::model::view::{Pruned, SourceMessage, View};
+use crate::model::usage::ModelWindow;
+use crate::model::view::{Counts, Pruned, SourceMessage, View};
 use crate::policy::plan::{self, Scene, SummaryPlan, Work, Written};
-use crate::policy::{Policy, Rung, Step, clear, gain, overflow, tokens};
+use crate::policy::{Policy, Rung, gain, overflow, tokens};
 use crate::summarizer::{SummaryInput, extract};
 use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::sync::Arc;
 use uuid::Uuid;
 
 /// How often a summary is written, each time with half the room, until it frees enough.
@@ -171,6 +173,8 @@ struct Session<'a> {
     window: &'a ModelWindow,
     /// All messages, derived ones too, by revision.
     history: BTreeMap<Revision, Message>,
+    /// What they count, where each text is encoded to be counted.
+    counts: BTreeMap<Revision, Arc<Counts>>,
     marks: Vec<Mark>,
     /// What prune marks shorten, by part.
     pruned: BTreeMap<PartId, Pruned>,
@@ -183,14 +187,8 @@ struct Session<'a> {
     count: usize,
     /// Ids given out.
     ids: u128,
-    view_tokens: i64,
-    /// Reported usage, as long as the view it was about still stands, with what was estimated since.
-    usage_tokens: Option<i64>,
-    /// Whether reported usage is about the view that the policy makes.
-    usage_counts: bool,
-    /// Outputs that a clearing could still look at, and how many there were when one was last considered.
-    output_tokens: i64,
-    output_checked: i64,
+    /// The fold of what the view shows.
+    fold: Rc<Fold>,
     /// The compactions that ended, newest first.
     ended: Vec<Compaction>,
     /// The newest compaction, or change that the agent itself made: usage from before it says nothing.
@@ -222,6 +220,7 @@ impl<'a> Session<'a> {
             policy,
             window,
             history: BTreeMap::new(),
+            counts: BTreeMap::new(),
             marks: Vec::new(),
             pruned: BTreeMap::new(),
             layout: Layout::everything(),
@@ -230,11 +229,7 @@ impl<'a> Session<'a> {
             now: Timestamp::default(),
             count: 0,
             ids: 0,
-            view_tokens: 0,
-            usage_tokens: None,
-            usage_counts: true,
-            output_tokens: 0,
-            output_checked: 0,
+            fold: Rc::new(Fold::new(Rows { policy, messages: &[], changed_revision: 0 }, None)),
             ended: Vec::new(),
             changed_revision: 0,
             firings: Vec::new(),
@@ -255,12 +250,26 @@ impl<'a> Session<'a> {
     }
 
     fn context_tokens(&self) -> i64 {
-        self.usage_tokens.unwrap_or(self.view_tokens.saturating_add(self.window.overhead))
+        self.fold.context_tokens(self.window)
+    }
+
+    fn estimated_tokens(&self) -> i64 {
+        self.fold.view.estimated_tokens
+    }
+
+    fn rows(&self) -> Rows<'_> {
+        Rows { policy: self.policy, messages: &self.sources, changed_revision: self.changed_revision }
+    }
+
+    /// Folds everything anew, behind a change of what was there.
+    fn fold_anew(&mut self) {
+        self.fold = Rc::new(Fold::new(self.rows(), None));
     }
 
     fn next_id(&mut self) -> Uuid {
         self.ids += 1;
-        Uuid::from_u128(self.ids)
+        // As many different digits as a real one has: a placeholder may show it, and then it counts.
+        Uuid::from_u128(self.ids.wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835))
     }
 
     fn next_revision(&mut self) -> Revision {
@@ -294,6 +303,10 @@ impl<'a> Session<'a> {
             metadata_json: None,
             replaces: None,
         };
+        if tokens::basis(self.policy).is_some() {
+            let bodies: Vec<&PartBody> = message.parts.iter().map(|part| &part.body).collect();
+            self.counts.insert(revision, Arc::new(tokens::count(self.policy, role, &bodies)));
+        }
         self.history.insert(revision, message.clone());
         message
     }
@@ -306,9 +319,9 @@ impl<'a> Session<'a> {
                 self.reduce();
             }
             Happening::Compaction => {
-                self.usage_counts = false;
                 // Behind the first revision, at which a session may still be as it was made.
                 self.changed_revision = self.revision.max(2);
+                self.fold_anew();
             }
         }
     }
@@ -319,23 +332,12 @@ impl<'a> Session<'a> {
         let finish = new.finish.clone().unwrap_or_default().with_view(None);
         let message = self.store(new.kind, new.role, new.parts.clone(), finish);
         self.count += 1;
-        let source = SourceMessage { message: message.into(), place: None, pruned: Vec::new(), counts: None };
-        let own = tokens::estimate_source(self.policy, &source);
-        self.view_tokens += own;
-        self.usage_tokens = self.usage_tokens.map(|tokens| tokens.saturating_add(own));
-        self.output_tokens += plan::output_tokens(self.policy, std::slice::from_ref(&source));
-        self.sources.push(source);
-        if let Some(usage) = new.finish.as_ref().and_then(|finish| finish.usage) {
-            self.take_usage(&usage);
-        }
+        let kept = self.sources.len();
+        self.sources.push(self.source(&message, None));
+        let Self { policy, sources, changed_revision, fold, .. } = self;
+        let rows = Rows { policy, messages: sources, changed_revision: *changed_revision };
+        Rc::make_mut(fold).extend(rows, kept);
         self.note_fill();
-    }
-
-    fn take_usage(&mut self, usage: &Usage) {
-        let reported = self.policy.counting.usage.tokens(usage);
-        if self.usage_counts && reported > 0 {
-            self.usage_tokens = Some(reported);
-        }
     }
 
     fn note_fill(&mut self) {
@@ -352,23 +354,14 @@ impl<'a> Session<'a> {
 
     /// One reduction; whether there was one.
     fn reduce_once(&mut self) -> bool {
-        let reached = overflow::due_at(self.policy, self.window).is_some_and(|due| self.context_tokens() >= due);
-        let exceeds = overflow::room(self.window).is_some_and(|room| self.context_tokens() > room);
-        if !reached && !exceeds && !self.routine_may_pay() {
-            return false;
-        }
-        self.output_checked = self.output_tokens;
-        let Self { policy, window, changed_revision, .. } = *self;
-        let fold = Fold::new(Rows { policy, messages: &self.sources, changed_revision }, None);
-        // From here on the view is measured whole, as the scheduler does.
-        self.view_tokens = fold.view.estimated_tokens;
-        let context_tokens = fold.context_tokens(window);
+        let fold = self.fold.clone();
+        let context_tokens = self.context_tokens();
         let past = Past { ended: &self.ended, changed_revision: 0, undo_revision: None };
         let guards = Guards::new(self.scene(), &fold, past);
         match guards::decide(self.scene(), &fold, &guards) {
             Some(Decision::Steps(plan::Decision::Climb(level))) => self.climb(level, context_tokens, &guards),
             Some(Decision::Steps(plan::Decision::Routine)) => {
-                let least = gain::least(self.scene(), &self.policy.routine, false, context_tokens);
+                let least = gain::least(self.policy, self.window, &self.policy.routine, false);
                 match self.draft(plan::routine(self.scene()).cuts, None).filter(|draft| draft.gain() >= least) {
                     Some(draft) => {
                         self.commit(draft, Trigger::Routine, None, context_tokens, &guards);
@@ -397,19 +390,6 @@ impl<'a> Session<'a> {
         false
     }
 
-    /// Whether enough was written since the routine was last considered for it to be worth a look.
-    fn routine_may_pay(&self) -> bool {
-        let spoke = self.sources.last().is_some_and(|source| source.message.role == Role::User);
-        self.policy.trigger.auto
-            && self.policy.routine.iter().any(|step| match step {
-                Step::Clear(rule) => {
-                    let grown = self.output_tokens >= self.output_checked + (rule.minimum_tokens / 4).max(1);
-                    self.output_tokens > clear::pays_from(rule) && (grown || spoke)
-                }
-                Step::Fit(_) | Step::Summarize(_) => true,
-            })
-    }
-
     /// Takes a rung's steps, with a smaller and smaller tail where a summary would free too little; whether anything
     /// came into force.
     fn climb(&mut self, level: Level, context_tokens: i64, guards: &Guards) -> bool {
@@ -420,13 +400,13 @@ impl<'a> Session<'a> {
             self.end(Trigger::Threshold, Some(level), kind, Err(why));
             return false;
         }
-        let tokens = context_tokens.max(self.view_tokens);
+        let tokens = context_tokens.max(self.estimated_tokens());
         let mut refused = None;
         let mut stand_in = None;
         for narrowed in plan::narrowings(rung) {
             let work = plan::climb(self.scene(), &narrowed, tokens);
             let is_summary = work.summary.is_some();
-            let least = gain::least(self.scene(), &rung.steps, is_summary, context_tokens);
+            let least = gain::least(policy, self.window, &rung.steps, is_summary);
             if let Some(draft) = self.propose(&work, least) {
                 self.commit(draft, Trigger::Threshold, Some((level, rung)), context_tokens, guards);
                 return true;
@@ -447,8 +427,8 @@ impl<'a> Session<'a> {
             kind: refused.unwrap_or(kind),
             refused: true,
             context_tokens,
-            before_tokens: self.view_tokens,
-            after_tokens: self.view_tokens,
+            before_tokens: self.estimated_tokens(),
+            after_tokens: self.estimated_tokens(),
             kept: shown(&self.sources),
             cleared: 0,
             summarized: 0,
@@ -531,12 +511,9 @@ impl<'a> Session<'a> {
             self.first_summary = summary.as_ref().map(|(plan, _)| plan.clone());
         }
         self.write(&cuts, summary.as_ref());
-        self.view_tokens = after.estimated_tokens;
         // What replies report is about what the agent itself showed its model, which is no longer this view.
-        (self.usage_tokens, self.usage_counts) = (None, false);
-        self.output_tokens = plan::output_tokens(self.policy, &self.sources);
-        self.output_checked = self.output_tokens;
         self.changed_revision = self.revision;
+        self.fold_anew();
         let outcome = ended::Outcome {
             tokens_before: before.estimated_tokens,
             tokens_after: after.estimated_tokens,
@@ -645,7 +622,8 @@ impl<'a> Session<'a> {
 
     fn source(&self, message: &Message, place: Option<Place>) -> SourceMessage {
         let pruned = message.parts.iter().filter_map(|part| self.pruned.get(&part.id).cloned()).collect();
-        SourceMessage { message: message.clone().into(), place, pruned, counts: None }
+        let counts = self.counts.get(&message.revision).cloned();
+        SourceMessage { message: message.clone().into(), place, pruned, counts }
     }
 }
 

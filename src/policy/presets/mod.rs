@@ -72,7 +72,7 @@ const SUMMARIZING: [&str; 2] = [
 /// The deviation of every agent that acts by itself and names no minimum gain.
 const MINIMUM_GAIN: [&str; 1] = [
     "A compaction that would free less than a twentieth of the window is not made, unless a figure of the agent says what \
-     is worth it, or the view exceeds its window.",
+     is worth it.",
 ];
 
 /// Deviations of every agent that acts by itself.

@@ -2,6 +2,7 @@ use super::*;
 use crate::fold::guards::RETRY_GROWTH_PARTS;
 use crate::model::message::{FinishReason, NewFinish};
 use crate::model::part::{Answers, PartBody, ResultStatus, ToolCall, ToolResult};
+use crate::model::usage::Usage;
 use crate::policy::presets;
 use proptest::prelude::*;
 
