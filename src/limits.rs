@@ -212,6 +212,8 @@ pub const SUMMARY_TASK_WINDOW_DEFAULT: i64 = 128_000;
 pub const SUMMARY_TASK_WINDOW_MAX: i64 = 2_000_000;
 /// What a hook may print.
 pub const HOOK_OUTPUT_BYTES_MAX: usize = 256 * 1024;
+/// How often the built-in summarizer writes a summary, each time with half the room, until it frees enough.
+pub const SUMMARY_TRIES: usize = 3;
 /// How long one summary may take with all its requests and the wait for the provider: a history of many times the
 /// summarizer's window is asked about in pieces. Each request has a limit of its own, from the configuration.
 pub const SUMMARIZE_MS_MAX: u64 = 3_600_000;

@@ -2,26 +2,27 @@
 
 use super::error::Result;
 use super::{Known, Longhand};
-use crate::fold::Passages;
-use crate::loaded::LoadedSession;
-use crate::policy::{Policy, recall};
+use crate::fold::{Fold, Passages, Rows};
+use crate::loaded::{LoadedSession, counts};
+use crate::policy::{Policy, overflow, recall};
 use crate::scheduler;
 use crate::store::{Lookup, Source};
 use std::sync::Arc;
 
 impl Longhand {
     /// A session from its rows, with the passages that its policy brings back.
-    pub(super) async fn loaded_from(&self, source: Source) -> Result<LoadedSession> {
+    pub(super) async fn loaded_from(&self, mut source: Source) -> Result<LoadedSession> {
         let policy = self.parse_policy(&source.policy)?;
-        let passages = self.passages(&source, &policy).await?;
+        let passages = self.passages(&mut source, &policy).await?;
         Ok(LoadedSession::new(self.store(), source, Arc::new(policy), passages).await?)
     }
 
     /// What a policy with retrieval brings back into a view.
     ///
     /// It depends on nothing behind the source's revision: the index is only a quick way to the rows.
-    async fn passages(&self, source: &Source, policy: &Policy) -> Result<Option<Passages>> {
+    async fn passages(&self, source: &mut Source, policy: &Policy) -> Result<Option<Passages>> {
         let Some(wanted) = recall::wanted(policy, &source.layout, &source.messages) else { return Ok(None) };
+        let Some(room) = self.room(source, policy).await? else { return Ok(None) };
         let (store, session) = (self.store(), source.session);
         // What is missing in the index is filled in first; mostly that was done in the background.
         for (owner, through) in store.to_index(session, &wanted.hidden, wanted.hidden_by).await? {
@@ -36,8 +37,17 @@ impl Longhand {
         };
         let promising = recall::promising(&store.matches(session, &lookup).await?);
         let messages = store.messages_at(session, source.at, &promising, recall::BYTES_MAX).await?;
-        let message = recall::recall(policy, &wanted.words, &messages);
+        let message = recall::recall(policy, &wanted.words, &messages, room);
         Ok(message.map(|message| Passages { request: wanted.request, message }))
+    }
+
+    /// The tokens that passages may take without making the view exceed its window; none where there is no room.
+    async fn room(&self, source: &mut Source, policy: &Policy) -> Result<Option<i64>> {
+        let Some(room) = overflow::room(&source.window) else { return Ok(Some(i64::MAX)) };
+        counts::fill(self.store(), policy, &mut source.messages).await?;
+        let Source { messages, changed_revision, window, .. } = source;
+        let fold = Fold::new(Rows { policy, messages, changed_revision: *changed_revision }, None);
+        Ok(Some(room.saturating_sub(fold.context_tokens(window))).filter(|room| *room > 0))
     }
 
     /// Has the index filled behind an append, where the policy has use for it.

@@ -1,6 +1,7 @@
 //! Minimum gain: the tokens that an automatic compaction frees at least. Each one costs the provider's cache from the
 //! first changed position on, so that one which frees little costs more than it saves.
 
+use super::clear::When;
 use super::plan::{self, Scene, Work};
 use super::{Policy, Step, overflow, tokens};
 use crate::model::ids::CompactionId;
@@ -12,26 +13,35 @@ const WINDOW_PARTS: i64 = 20;
 
 /// The tokens that an automatic compaction by these steps frees at least; never less than 1.
 ///
-/// Steps whose own rules name a figure go by that one alone.
+/// Steps whose own rules say what is worth it go by these alone: a least number of tokens, a batch (one that were refused
+/// would stand in front of all others), a length from which on outputs are cleared down to another, a time after which no
+/// provider has the view in its cache.
 pub fn least(policy: &Policy, window: &ModelWindow, steps: &[Step], has_summary: bool) -> i64 {
-    let mut cutting = steps.iter().filter(|step| !matches!(step, Step::Summarize(_)));
-    let has_figure = |step: &Step| matches!(step, Step::Clear(clear) if clear.minimum_tokens > 0);
-    if !has_summary && cutting.all(has_figure) {
+    let has_figure = |step: &Step| match step {
+        Step::Clear(clear) => {
+            let is_conditional = matches!(clear.when, When::Units { .. } | When::Idle { .. });
+            clear.minimum_tokens > 0 || clear.batch.is_some() || is_conditional
+        }
+        Step::Fit(_) => false,
+        Step::Summarize(_) => true,
+    };
+    if !has_summary && !steps.is_empty() && steps.iter().all(has_figure) {
         return 1;
     }
     policy.guards.minimum_gain_tokens.unwrap_or(window.context / WINDOW_PARTS).max(1)
 }
 
 /// True where what these steps come to is worth its price. What a summary frees is known when it is written: here it counts
-/// as if it had no words.
-pub(super) fn is_enough(scene: Scene<'_>, steps: &[Step], work: &Work, context_tokens: i64) -> bool {
+/// as if it were as long as the one that it replaces.
+pub fn is_enough(scene: Scene<'_>, steps: &[Step], work: &Work, context_tokens: i64) -> bool {
     let Scene { policy, layout, sources, window, .. } = scene;
     if work.is_empty() {
         return false;
     }
     let mut after = plan::with_cuts(sources, &work.cuts, CompactionId(Uuid::nil()));
     if let Some(summary) = &work.summary {
-        after = plan::with_summary(policy, layout, &after, &summary.boundary(), " ", &summary.attachments);
+        let expected = summary.previous.as_deref().unwrap_or(" ");
+        after = plan::with_summary(policy, layout, &after, &summary.boundary(), expected, &summary.attachments);
     }
     let (before, after) = (plan::view(policy, sources), plan::view(policy, &after));
     let freed = before.estimated_tokens.saturating_sub(after.estimated_tokens);

@@ -27,9 +27,6 @@ use std::collections::HashMap;
 use std::ops::Range;
 use uuid::Uuid;
 
-/// The part of the window that is free afterwards: one in so many.
-const FREE_PARTS: i64 = 20;
-
 /// Length of a truncated output, in the policy's unit: at first, and where that is not enough.
 const KEPT_UNITS: [usize; 2] = [1_000, 200];
 
@@ -48,7 +45,7 @@ pub struct Size {
 pub fn cuts(scene: Scene<'_>, size: Size) -> Cuts {
     let room = overflow::room(scene.window).filter(|room| size.context_tokens > *room);
     let Some(room) = room else { return Cuts::default() };
-    let excess = size.excess(room.saturating_sub(scene.window.context / FREE_PARTS));
+    let excess = size.excess(room.saturating_sub(scene.window.context / overflow::FREE_PARTS));
     let mut resort = Resort::new(scene, excess);
     let request = resort.request;
     resort.truncate(KEPT_UNITS[0]);
@@ -320,7 +317,7 @@ mod tests {
     fn check(talk: &str, context: i64, expected: &[&str], alter: impl FnOnce(&mut Vec<SourceMessage>, &mut Layout)) {
         let (names, tokens) = left(talk, context, alter);
         assert_eq!(names, expected, "in {context}");
-        assert!(tokens <= context - context / FREE_PARTS, "{tokens} of {context}");
+        assert!(tokens <= context - context / overflow::FREE_PARTS, "{tokens} of {context}");
     }
 
     #[test]

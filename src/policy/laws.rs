@@ -189,7 +189,7 @@ impl Session<'_> {
         let routine = (Decision::Routine, policy.routine.clone(), plan::routine(scene));
         for (candidate, steps, work) in works.chain([routine]) {
             let least = gain::least(policy, scene.window, &steps, work.summary.is_some());
-            let freed = most_freed(scene, &work);
+            let freed = foreseen(scene, &work);
             if decision == Some(candidate) && plan::decided(scene, candidate, tokens) == work {
                 assert!(freed >= least, "{candidate:?} frees {freed} of {least}");
                 return;
@@ -318,12 +318,13 @@ impl Session<'_> {
     }
 }
 
-/// The tokens that the view loses by what steps come to, at most: a summary has no words.
-fn most_freed(scene: Scene<'_>, work: &Work) -> i64 {
+/// The tokens that the view loses by what steps come to, with a summary as long as the one that it replaces.
+fn foreseen(scene: Scene<'_>, work: &Work) -> i64 {
     let Scene { policy, layout, sources, .. } = scene;
     let mut after = plan::with_cuts(sources, &work.cuts, CompactionId(Uuid::nil()));
     if let Some(summary) = &work.summary {
-        after = plan::with_summary(policy, layout, &after, &summary.boundary(), " ", &summary.attachments);
+        let expected = summary.previous.as_deref().unwrap_or(" ");
+        after = plan::with_summary(policy, layout, &after, &summary.boundary(), expected, &summary.attachments);
     }
     plan::view(policy, sources).estimated_tokens - plan::view(policy, &after).estimated_tokens
 }

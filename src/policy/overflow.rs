@@ -5,6 +5,9 @@ use crate::model::compaction::Level;
 use crate::model::usage::ModelWindow;
 use serde::{Deserialize, Serialize};
 
+/// The part of a window that is free behind steps that had to bring a view into it: one in so many.
+pub(super) const FREE_PARTS: i64 = 20;
+
 /// How many tokens make a rung due.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -205,12 +208,15 @@ pub fn rearm_tokens(policy: &Policy, window: &ModelWindow) -> i64 {
     share(window.context.max(0), policy.guards.rearm_ratio).ceil() as i64
 }
 
-/// Tokens that the main rung lets a view have, and not more than its window has room for; 0 when the window is unknown or
-/// too small for the policy.
+/// Tokens that the main rung lets a view have; 0 when the window is unknown or too small for the policy. Where they exceed
+/// the window, a twentieth of it is left free beside the room for a reply, as the last resort leaves it.
 pub fn usable(policy: &Policy, window: &ModelWindow) -> i64 {
     let main = policy.auto.as_ref().or(policy.deep.as_ref()).or(policy.micro.as_ref());
     let limit = main.map_or(window.context.max(0), |rung| rung.threshold.limit(window));
-    room(window).map_or(limit, |room| limit.min(room))
+    match room(window) {
+        Some(room) if limit > room => room.saturating_sub(window.context / FREE_PARTS).max(0),
+        _ => limit,
+    }
 }
 
 /// The smallest number of tokens at which any rung is due; none when nothing is automatic or the window is unknown.

@@ -190,7 +190,7 @@ pub fn is_worth_it(scene: Scene<'_>, level: Option<Level>, context_tokens: i64) 
         Some(rung) => worthy(scene, rung, context_tokens).is_some(),
         None => {
             let work = Work { cuts: without_media(scene), summary: None };
-            gain::is_enough(scene, &scene.policy.routine, &work, context_tokens)
+            gain::is_enough(scene, &[], &work, context_tokens)
         }
     }
 }

@@ -199,9 +199,12 @@ struct Passage {
     omitted: usize,
 }
 
+/// Tokens that a message has beside its words, at most: labels and brackets of a list that is counted as JSON.
+const MESSAGE_TOKENS: i64 = 64;
+
 /// The message that brings back the best passages of some messages, in the order of the history, within the policy's
-/// budget; none when there are none.
-pub fn recall(policy: &Policy, words: &[String], messages: &[Message]) -> Option<ViewMessage> {
+/// budget and so many tokens; none when there are none.
+pub fn recall(policy: &Policy, words: &[String], messages: &[Message], room: i64) -> Option<ViewMessage> {
     let rule = policy.retrieval.as_ref()?;
     let counting = &policy.counting;
     let mut messages: Vec<&Message> = messages.iter().collect();
@@ -219,7 +222,9 @@ pub fn recall(policy: &Policy, words: &[String], messages: &[Message]) -> Option
             }
         }
     }
-    let room = rule.budget_tokens.saturating_sub(tokens::estimate_text(counting, &rule.heading));
+    // What a list of messages has around the words of one.
+    let room = rule.budget_tokens.min(room.saturating_sub(MESSAGE_TOKENS));
+    let room = room.saturating_sub(tokens::estimate_text(counting, &rule.heading));
     let chosen: HashSet<usize> = retrieval::best(words, &candidates, room).into_iter().collect();
     let chosen: Vec<Passage> =
         passages.into_iter().enumerate().filter(|(index, _)| chosen.contains(index)).map(|(_, found)| found).collect();

@@ -115,15 +115,19 @@ impl Attempt<'_> {
         Terms { attempts_max: i64::from(policy.guards.attempts_max), stopped: self.guards.stopped_by_one_more(policy) }
     }
 
-    /// The tokens that these steps have to free: at least one where somebody asks by hand, or the session cannot go on.
-    fn least_gain(&self, steps: &[Step], has_summary: bool) -> i64 {
-        let is_needed = match self.claim.request.trigger {
+    /// True where somebody asks by hand, or the session cannot go on: no minimum gain is demanded then.
+    fn is_needed(&self) -> bool {
+        match self.claim.request.trigger {
             Trigger::Threshold | Trigger::Routine => false,
             Trigger::Overflow => replay::overflow_of(self.scene) != Some(Overflow::Answered),
             Trigger::Manual | Trigger::Supplied | Trigger::Window => true,
-        };
+        }
+    }
+
+    /// The tokens that these steps have to free.
+    fn least_gain(&self, steps: &[Step], has_summary: bool) -> i64 {
         let Scene { policy, window, .. } = self.scene;
-        if is_needed { 1 } else { gain::least(policy, window, steps, has_summary) }
+        if self.is_needed() { 1 } else { gain::least(policy, window, steps, has_summary) }
     }
 }
 
@@ -394,8 +398,9 @@ impl Worker {
         };
         let stripped = plan::with_cuts(scene.sources, &media, claim.compaction);
         let (mut refused, mut stand_in, mut vetoed) = (None, None, false);
+        let mut is_first = true;
         let mut writer = Writer::of(self.summarizers.of(claim.request.level), claim, policy, tokens);
-        for (at, narrowed) in rungs.into_iter().enumerate() {
+        for narrowed in rungs {
             let here = Scene { sources: &stripped, ..scene };
             let bounds = claim.request.bounds;
             let mut work = if bounds.is_open() {
@@ -406,8 +411,12 @@ impl Worker {
             let mut cuts = media.clone();
             plan::merge(&mut cuts, std::mem::take(&mut work.cuts));
             work.cuts = cuts;
+            // No summary is asked for, and paid, that could not free enough.
+            if !attempt.is_needed() && !gain::is_enough(here, &rung.steps, &work, tokens) {
+                continue;
+            }
             let least = attempt.least_gain(&rung.steps, work.summary.is_some());
-            let first = (at == 0).then_some(&mut vetoed);
+            let first = std::mem::take(&mut is_first).then_some(&mut vetoed);
             match self.propose(claim, scene, Proposal { work: &work, least }, &mut writer, first).await {
                 Ok(Some(draft)) => {
                     let mut commit = draft.commit(attempt);
@@ -530,7 +539,7 @@ impl Worker {
         }
         let mut input = input.clone();
         let mut longest = None;
-        for _ in 0..3 {
+        for _ in 0..limits::SUMMARY_TRIES {
             if let Ok(output) = self.ask(&Extractive, &input, witness).await {
                 match accept(&output) {
                     Ok(true) => return Ok(output),

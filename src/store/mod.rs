@@ -110,12 +110,13 @@ fn unexpected<T>() -> Result<T> {
     Err(Error::corrupt("writer", "an answer of another kind came back"))
 }
 
-/// Ends a transaction that only read. One that failed may have ended by itself: then its connection is closed when it goes
-/// back to the pool.
-async fn end(transaction: Transaction<'_, Sqlite>) {
-    if let Err(error) = transaction.rollback().await {
-        tracing::debug!(%error, "a read has ended by itself");
-    }
+/// Ends a transaction that only read, and gives what was read in it. One that failed may have ended by itself: then its
+/// connection is closed when it goes back to the pool.
+async fn end<T>(transaction: Transaction<'_, Sqlite>, answer: Result<T>) -> Result<T> {
+    let ended = transaction.rollback().await;
+    let answer = answer?;
+    ended?;
+    Ok(answer)
 }
 
 impl Store {
@@ -193,8 +194,7 @@ impl Store {
         let mut reader = Reader::new(&mut tx);
         let answer = read(&mut reader).await;
         self.shared.rows_read.fetch_add(reader.rows, Ordering::Relaxed);
-        end(tx).await;
-        answer
+        end(tx, answer).await
     }
 
     async fn receipt(&self, command: Command) -> Result<Receipt> {

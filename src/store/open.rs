@@ -225,7 +225,6 @@ impl Store {
     }
 }
 
-/// The store's id, and the key of its view tokens; both are made the first time.
 /// True for a connection without an open transaction. An I/O error ends a transaction without sqlx's knowledge, which then
 /// begins the next one as a savepoint that nothing releases: every later read would see the same old snapshot.
 async fn has_ended(conn: &mut SqliteConnection) -> sqlx::Result<bool> {
@@ -236,6 +235,7 @@ async fn has_ended(conn: &mut SqliteConnection) -> sqlx::Result<bool> {
     Ok(!conn.is_in_transaction())
 }
 
+/// The store's id, and the key of its view tokens; both are made the first time.
 async fn identity(conn: &mut SqliteConnection, clock: &Clock) -> Result<(uuid::Uuid, [u8; 32])> {
     const INSERT: &str =
         "insert into store (id, public_id, create_time, secret) values (1, $1, $2, $3) on conflict (id) do nothing";

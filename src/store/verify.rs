@@ -115,8 +115,7 @@ async fn snapshot<T>(reader: &mut Reader<'_>, read: impl AsyncFnOnce(&mut Reader
     let mut inner = Reader::new(&mut transaction);
     let answer = read(&mut inner).await;
     reader.rows += inner.rows;
-    end(transaction).await;
-    answer
+    end(transaction, answer).await
 }
 
 async fn tell(findings: Vec<Finding>, found: &mpsc::Sender<Finding>, checked: &mut Checked) {

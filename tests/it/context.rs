@@ -113,6 +113,8 @@ async fn an_append_with_a_smaller_window_starts_nothing_and_is_answered_for_that
     let test = TestApp::start().await;
     let session = test.session("opencode@seed", 200_000, 1_000).await;
     assert!(!test.append(&session, &turns(1, 9, 1_100)).await.fill.due);
+    // The decision about the session measures its view; until then answers add up what was appended.
+    test.settled().await;
     let narrow = || Some(ModelWindow { overhead: 70, ..window(6_000, 1_000) });
     let words = "u10 \"hi\"\na10 open";
     let messages = conversation(words);

@@ -30,9 +30,6 @@ use std::rc::Rc;
 use std::sync::Arc;
 use uuid::Uuid;
 
-/// How often a summary is written, each time with half the room, until it frees enough.
-const SHORTER_MAX: usize = 4;
-
 /// Something that a transcript holds, as far as a simulation cares.
 #[derive(Debug, Clone)]
 pub(in crate::cli) enum Happening {
@@ -391,20 +388,23 @@ impl<'a> Session<'a> {
     }
 
     /// Takes a rung's steps, with a smaller and smaller tail where a summary would free too little; whether anything
-    /// came into force.
+    /// came into force, or failed, so that there is something else to decide.
     fn climb(&mut self, level: Level, context_tokens: i64, guards: &Guards) -> bool {
         let policy = self.policy;
         let Some(rung) = policy.rung(level) else { return false };
         let kind = plan::kind(&rung.steps);
         if let Some(why) = guards::overhead_failure(rung, self.window, guards) {
             self.end(Trigger::Threshold, Some(level), kind, Err(why));
-            return false;
+            return true;
         }
         let tokens = context_tokens.max(self.estimated_tokens());
         let mut refused = None;
         let mut stand_in = None;
         for narrowed in plan::narrowings(rung) {
             let work = plan::climb(self.scene(), &narrowed, tokens);
+            if !gain::is_enough(self.scene(), &rung.steps, &work, tokens) {
+                continue;
+            }
             let is_summary = work.summary.is_some();
             let least = gain::least(policy, self.window, &rung.steps, is_summary);
             if let Some(draft) = self.propose(&work, least) {
@@ -435,7 +435,7 @@ impl<'a> Session<'a> {
             omitted: 0,
             reread_tokens: 0,
         });
-        false
+        true
     }
 
     /// What a rung's work comes to, with its summary written; none when that frees too little.
@@ -443,15 +443,17 @@ impl<'a> Session<'a> {
         let is_enough = |draft: &Draft| draft.gain() >= least;
         let Some(planned) = &work.summary else { return self.draft(work.cuts.clone(), None).filter(is_enough) };
         let mut input = input_of(self.policy, planned);
-        for _ in 0..SHORTER_MAX {
-            let text = extract(&input);
-            let draft = self.draft(work.cuts.clone(), Some((planned, text)));
-            if draft.as_ref().is_some_and(is_enough) {
-                return draft;
+        let room = overflow::room(self.window).map(|room| room - self.window.overhead);
+        let mut longest = None;
+        for _ in 0..limits::SUMMARY_TRIES {
+            let draft = self.draft(work.cuts.clone(), Some((planned, extract(&input)))).filter(is_enough);
+            match draft {
+                Some(draft) if room.is_none_or(|room| draft.after.estimated_tokens <= room) => return Some(draft),
+                draft => longest = longest.or(draft),
             }
             input.budget_tokens /= 2;
         }
-        None
+        longest
     }
 
     /// What is done in place of a summary that cannot be made: the policy's fallback, or what the other steps cut.

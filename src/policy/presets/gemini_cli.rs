@@ -91,7 +91,6 @@ pub const V0_26: Preset = Preset {
         ("view.resume_text", "Longhand: Gemini CLI's tail always begins with a request"),
         ("view.interrupted_text", "Longhand's words"),
         ("guards", "Gemini CLI: hasFailedCompressionAttempt"),
-        ("guards.minimum_gain_tokens", "Gemini CLI: COMPRESSION_FAILED_INFLATED_TOKEN_COUNT"),
         ("guards.attempts_max", "Longhand: Gemini CLI leaves it to its client"),
     ],
     policy: v0_26,
@@ -161,13 +160,7 @@ pub fn august_2025() -> Policy {
         retrieval: None,
         auto_continue: None,
         view: view(),
-        guards: Guards {
-            minimum_gain_tokens: Some(1),
-            breaker_failures: 3,
-            breaker_turns: 3,
-            attempts_max: 3,
-            ..Guards::default()
-        },
+        guards: Guards { breaker_failures: 3, breaker_turns: 3, attempts_max: 3, ..Guards::default() },
     }
 }
 
@@ -198,13 +191,7 @@ pub fn v0_26() -> Policy {
             stop_when_enough: false,
         }),
         // A failure holds until a summary is made: for as good as ever.
-        guards: Guards {
-            minimum_gain_tokens: Some(1),
-            breaker_failures: 1,
-            breaker_turns: 1_000,
-            attempts_max: 3,
-            ..Guards::default()
-        },
+        guards: Guards { breaker_failures: 1, breaker_turns: 1_000, attempts_max: 3, ..Guards::default() },
         ..august_2025()
     }
 }

@@ -55,7 +55,6 @@ pub const V0_15: Preset = Preset {
         ("view.resume_text", "Qwen Code: the bridge to a tail that begins with calls, in Longhand's words"),
         ("view.interrupted_text", "Longhand's words"),
         ("guards", "Qwen Code: hasFailedCompressionAttempt"),
-        ("guards.minimum_gain_tokens", "Qwen Code: COMPRESSION_FAILED_INFLATED_TOKEN_COUNT"),
         ("guards.attempts_max", "Longhand: Qwen Code leaves it to its client"),
     ],
     policy: v0_15,
@@ -110,7 +109,6 @@ pub const V0_24: Preset = Preset {
         ("view.resume_text", "Longhand's words; Qwen Code joins a running call to the acknowledgement"),
         ("view.interrupted_text", "Longhand's words"),
         ("guards", "Qwen Code: MAX_CONSECUTIVE_FAILURES"),
-        ("guards.minimum_gain_tokens", "Qwen Code: COMPRESSION_FAILED_INFLATED_TOKEN_COUNT"),
         ("guards.attempts_max", "Qwen Code: maxAttempts"),
     ],
     policy: v0_24,
@@ -160,13 +158,7 @@ pub fn v0_15() -> Policy {
         retrieval: None,
         auto_continue: None,
         view: gemini_cli::view(),
-        guards: Guards {
-            minimum_gain_tokens: Some(1),
-            breaker_failures: 1,
-            breaker_turns: 1_000,
-            attempts_max: 3,
-            ..Guards::default()
-        },
+        guards: Guards { breaker_failures: 1, breaker_turns: 1_000, attempts_max: 3, ..Guards::default() },
     }
 }
 
@@ -211,13 +203,7 @@ pub fn v0_24() -> Policy {
                     .to_owned(),
             ..gemini_cli::view()
         },
-        guards: Guards {
-            minimum_gain_tokens: Some(1),
-            breaker_failures: 3,
-            breaker_turns: 1_000,
-            attempts_max: 1,
-            ..Guards::default()
-        },
+        guards: Guards { breaker_failures: 3, breaker_turns: 1_000, attempts_max: 1, ..Guards::default() },
         ..v0_15()
     }
 }

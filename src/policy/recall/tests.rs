@@ -96,7 +96,7 @@ fn messages() -> Vec<Message> {
 }
 
 fn recalled(policy: &Policy, question: &str) -> Vec<String> {
-    let recalled = recall(policy, &terms(question), &messages());
+    let recalled = recall(policy, &terms(question), &messages(), i64::MAX);
     let parts = recalled.into_iter().flat_map(|message| message.parts);
     let told = parts.map(|part| match part.body {
         PartBody::Text(text) => text,
@@ -132,7 +132,7 @@ fn a_passage_of_a_long_text_names_its_part_and_what_it_leaves_out() {
     let messages: Vec<Message> = dsl::parse("u1 \"x\"").into_iter().map(|source| source.message.into()).collect();
     let mut message = messages[0].clone();
     message.parts[0].body = PartBody::Text(text.clone());
-    let recalled = recall(&policy(100), &["needle".to_owned()], &[message.clone()]).expect("a passage");
+    let recalled = recall(&policy(100), &["needle".to_owned()], &[message.clone()], i64::MAX).expect("a passage");
     let [_, passage] = &recalled.parts[..] else { panic!("{recalled:?}") };
     assert_eq!(passage.source, Some(message.parts[0].id));
     let PartBody::Text(told) = &passage.body else { panic!("{passage:?}") };
@@ -160,7 +160,7 @@ fn what_comes_back_stands_before_its_request_and_weighs() {
     let policy = policy(1_000);
     let view = dsl::parse("u1 \"go on\"\na2 \"yes\"\n  tool bash#c1 in=4t out=40t done\nu3 \"umlauts?\"\na4 \"well\"");
     let before = plan::view(&policy, &view);
-    let recalled = recall(&policy, &["umlauts".to_owned()], &messages()).expect("a passage");
+    let recalled = recall(&policy, &["umlauts".to_owned()], &messages(), i64::MAX).expect("a passage");
     let after = join(&policy, before.clone(), view[2].message.id, recalled.clone());
     let standings: Vec<Standing> = after.messages.iter().map(|message| message.standing).collect();
     let at = standings.iter().position(|standing| *standing == Standing::Retrieved).expect("it is there");
