@@ -23,7 +23,7 @@ use longhand::model::time::Timestamp;
 use longhand::model::usage::{ModelWindow, Usage};
 use longhand::model::view::{Pruned, SourceMessage, ViewMessage};
 use longhand::policy::plan::{self, Scene};
-use longhand::policy::{Policy, overflow, presets};
+use longhand::policy::{Policy, presets};
 use rand::Rng;
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
@@ -403,11 +403,16 @@ struct Overflow {
     at_start: bool,
 }
 
+/// OpenCode's own limit, whatever the window has room for.
+fn usable(window: &ModelWindow) -> i64 {
+    policy().auto.map_or(0, |level| level.threshold.limit(window))
+}
+
 impl Overflow {
     fn draw(conversation: &Conversation) -> Self {
         let mut dice = conversation.dice("usage");
         let chosen = WINDOWS[dice.random_range(0..WINDOWS.len())];
-        let usable = overflow::usable(&policy(), &window(chosen));
+        let usable = usable(&window(chosen));
         let count = match dice.random_range(0..3) {
             0 => dice.random_range(0..chosen.0 * 2),
             1 => 0,
@@ -457,16 +462,16 @@ impl Question for Overflow {
     }
 
     fn ours(&self) -> Value {
-        let mut policy = policy();
-        policy.trigger.auto = self.auto;
+        let policy = policy();
         let tokens = policy.counting.usage.tokens(&self.usage);
-        let due = overflow::due_at(&policy, &window(self.window));
+        // The threshold itself: that a level is due where a view exceeds its window before that is no agent's.
+        let due = policy.auto.filter(|_| self.auto).and_then(|level| level.threshold.due_at(&window(self.window)));
         json!({"compacted": due.is_some_and(|due| tokens >= due)})
     }
 
     fn explain(&self, theirs: &Value) -> Option<&'static Class> {
         let tokens = policy().counting.usage.tokens(&self.usage);
-        let is_empty = tokens == 0 && overflow::usable(&policy(), &window(self.window)) == 0;
+        let is_empty = tokens == 0 && usable(&window(self.window)) == 0;
         (self.auto && is_empty && theirs["compacted"] == json!(true)).then_some(EMPTY)
     }
 }
