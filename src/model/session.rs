@@ -17,7 +17,7 @@ pub enum SessionState {
 /// The guards of a session, as of its newest decision.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Guards {
-    /// Reductions in a row that failed or freed too little.
+    /// Reductions in a row that failed or freed nothing.
     pub failure_count: i64,
     /// Automatic reductions wait for so many user messages; 0 when they do not.
     pub hold_turns: i64,

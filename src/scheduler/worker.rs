@@ -412,7 +412,7 @@ impl Worker {
             plan::merge(&mut cuts, std::mem::take(&mut work.cuts));
             work.cuts = cuts;
             // No summary is asked for, and paid, that could not free enough.
-            if !attempt.is_needed() && !gain::is_enough(here, &rung.steps, &work, tokens) {
+            if !attempt.is_needed() && !gain::is_enough(scene, &rung.steps, &work, tokens) {
                 continue;
             }
             let least = attempt.least_gain(&rung.steps, work.summary.is_some());

@@ -254,13 +254,10 @@ impl<'a> Session<'a> {
         self.fold.view.estimated_tokens
     }
 
-    fn rows(&self) -> Rows<'_> {
-        Rows { policy: self.policy, messages: &self.sources, changed_revision: self.changed_revision }
-    }
-
     /// Folds everything anew, behind a change of what was there.
     fn fold_anew(&mut self) {
-        self.fold = Rc::new(Fold::new(self.rows(), None));
+        let Self { policy, changed_revision, .. } = *self;
+        self.fold = Rc::new(Fold::new(Rows { policy, messages: &self.sources, changed_revision }, None));
     }
 
     fn next_id(&mut self) -> Uuid {
@@ -349,7 +346,7 @@ impl<'a> Session<'a> {
         while self.reduce_once() {}
     }
 
-    /// One reduction; whether there was one.
+    /// One decision; true where a compaction came of it or failed, so that there is another one to make.
     fn reduce_once(&mut self) -> bool {
         let fold = self.fold.clone();
         let context_tokens = self.context_tokens();
@@ -364,7 +361,7 @@ impl<'a> Session<'a> {
                         self.commit(draft, Trigger::Routine, None, context_tokens, &guards);
                         true
                     }
-                    // Its steps have turned out to free nothing.
+                    // Its steps have turned out to free too little.
                     None => self.fit_window(&fold, &guards),
                 }
             }
