@@ -272,6 +272,7 @@ impl Writer {
     async fn commit(&mut self, commands: Vec<Command>) -> Result<Vec<Result<Reply>>> {
         self.health.check()?;
         let points: Vec<Points> = commands.iter().filter_map(Command::points).collect();
+        let has_append = commands.iter().any(Command::is_append);
         let (answers, finished) = match self.write(commands, &points).await {
             Ok(written) => written,
             Err(error) => return Err(self.undo(error, false).await),
@@ -291,7 +292,10 @@ impl Writer {
             self.heads.clear();
             return Err(Error::Uncertain);
         }
-        self.health.set(WriteState::Accepted);
+        // A decision of the scheduler fits where a message does not, and says nothing of the room for one.
+        if has_append {
+            self.health.set(WriteState::Accepted);
+        }
         let Finished { counters, claims, interrupted } = finished;
         (self.counters, self.claims) = (counters, claims);
         interrupted.iter().for_each(CancellationToken::cancel);
@@ -390,6 +394,11 @@ impl Command {
             Self::AddRequests(add) => add.bytes(),
             _ => 0,
         }
+    }
+
+    /// Messages or parts of a client.
+    fn is_append(&self) -> bool {
+        matches!(self, Self::Append(_) | Self::AppendParts(_))
     }
 
     fn points(&self) -> Option<Points> {

@@ -114,24 +114,27 @@ impl Client {
 
     /// Waits until writes are in a state.
     pub(super) async fn until(&self, state: pb::WriteState) -> Result<()> {
-        let waited = tokio::time::timeout(DEADLINE, async {
-            while self.info().await?.write_state() != state {
-                tokio::time::sleep(INTERVAL).await;
-            }
-            anyhow::Ok(())
-        });
-        waited.await.with_context(|| format!("the daemon never said {}", state.as_str_name()))?
+        self.until_info(|info| info.write_state() == state).await
     }
 
-    /// Waits until folding the log goes as it should.
+    /// Waits until the log is folded as expected.
     pub(super) async fn until_checkpoint(&self, is_so: impl Fn(&pb::CheckpointState) -> bool) -> Result<()> {
+        self.until_info(|info| info.checkpoint.as_ref().is_some_and(&is_so)).await
+    }
+
+    async fn until_info(&self, is_so: impl Fn(&pb::GetServerInfoResponse) -> bool) -> Result<()> {
+        let mut info = self.info().await?;
         let waited = tokio::time::timeout(DEADLINE, async {
-            while !is_so(&self.info().await?.checkpoint.unwrap_or_default()) {
+            while !is_so(&info) {
                 tokio::time::sleep(INTERVAL).await;
+                info = self.info().await?;
             }
             anyhow::Ok(())
         });
-        waited.await.context("nothing was said of the checkpoint")?
+        match waited.await {
+            Ok(done) => done,
+            Err(_) => bail!("the daemon stays at {info:?}"),
+        }
     }
 
     /// Checks what health says of the services that write, and of those that read.

@@ -207,7 +207,8 @@ pub async fn full(program: &Path) -> Result<()> {
     let refused = client.append(&session, "two", "r2").await.err().context("a write was acknowledged")?;
     let (code, reason, _) = reason(&refused);
     ensure!((code, reason.as_str()) == (Code::ResourceExhausted, "STORAGE_FULL"), "{refused:?}");
-    ensure!(client.info().await?.write_state() == WriteState::StorageFull, "status knows");
+    let state = client.info().await?.write_state();
+    ensure!(state == WriteState::StorageFull, "status says {}", state.as_str_name());
     client.health(ServingStatus::Serving).await?;
     client.check(&told).await?;
     ensure!(client.count(&session).await? == 1, "nothing of it is there");
