@@ -143,6 +143,9 @@ pub const LOADED_MIB_DEFAULT: usize = 64;
 pub const LOADED_MIB_MAX: usize = 65_536;
 /// Bytes of all large views that are made, and of all views that wait for their clients. One view alone may be larger.
 pub const VIEWS_BYTES_MAX: usize = 512 * 1024 * 1024;
+/// A session that is not in memory is read for the answer to a write where its history has grown by no more than this, and
+/// for whoever asks after the session where its view holds no more.
+pub const READ_AT_ONCE_BYTES: i64 = 256 * 1024;
 /// A view from this size on is large: it waits for room before it is made.
 pub const LARGE_VIEW_BYTES: usize = 8 * 1024 * 1024;
 /// How long a large view waits for room among the others.

@@ -3,32 +3,32 @@
 use super::error::{Error, Reason, Result};
 use super::events::LiveDelta;
 use super::{Known, Longhand, check_caller, cursor, page_size, validate, view_token, window_of_call};
-use crate::fold::usage;
+use crate::limits;
+use crate::loaded::{self, LoadedSession};
 use crate::model::ids::{CompactionId, MessageId, PartId};
-use crate::model::message::{GivenView, Message, MessageKind, NewFinish, NewMessage, Role};
+use crate::model::message::{GivenView, Message, MessageKind, NewFinish, NewMessage};
 use crate::model::part::{NewPart, PartBody};
-use crate::model::usage::{ModelWindow, Usage};
+use crate::model::usage::ModelWindow;
 use crate::model::{Revision, Seq};
-use crate::policy::{Policy, overflow, replay, tokens};
-pub use crate::store::DraftWordsToAdd;
-use crate::store::{
-    self, Caller, Counted, DraftWords, Durability, PageOf, PartAppend, Pending, Receipt, Seal, Weigh, Weighed, Weight,
-};
+use crate::policy::{overflow, replay, tokens};
+use crate::store::{self, Caller, Counted, DraftWords, Durability, NewEntry, PageOf, Receipt, Seal, SessionKey};
+pub use crate::store::{DraftWordsToAdd, OpenPart};
 use std::sync::Arc;
 
-/// How full a context is after a write.
+/// The context usage after a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Fill {
-    /// Tokens of a request with the view, as `Session::context_tokens` counts them.
-    pub context_tokens: i64,
+pub struct ContextUsage {
+    /// Tokens of a request with the view, as `ContextSize::tokens` has them; none where the session is not in memory and
+    /// too large to be read for an answer.
+    pub context_tokens: Option<i64>,
     /// The window that they are set against.
     pub window_tokens: i64,
     /// The tokens at which a summary would be due under that window.
     pub due_tokens: Option<i64>,
-    /// True where the context has reached a threshold of the session's own window, or its view was told to be too large,
-    /// and the decision about that is pending.
+    /// True where the context has reached a threshold of the session's own window, or the reply reports that its view was
+    /// too large, and the decision about that is pending.
     pub due: bool,
-    /// The live reduction.
+    /// The current compaction.
     pub pending: Option<CompactionId>,
 }
 
@@ -44,18 +44,9 @@ pub struct Appended {
     /// The store's newest event of it.
     pub seq: Seq,
     /// How full the context is.
-    pub fill: Fill,
+    pub context: ContextUsage,
     /// What the answer promises.
     pub durability: Durability,
-}
-
-/// A part that joins an open message.
-#[derive(Debug, Clone, PartialEq)]
-pub enum OpenPart {
-    /// A part with its body.
-    Whole(NewPart),
-    /// A draft that closes with the words it has, with metadata or none.
-    Draft(PartId, Option<String>),
 }
 
 /// Which messages a list holds.
@@ -86,43 +77,14 @@ pub struct MessagePage {
     pub revision: Revision,
 }
 
-/// What parts weigh under a policy.
-fn weigh(policy: &Policy, role: Role, kind: MessageKind, parts: &[&PartBody]) -> Weight {
-    if kind != MessageKind::Normal {
-        return Weight::default();
-    }
-    weight(policy, role, tokens::estimate_new(policy, role, parts), parts)
-}
-
-fn weight(policy: &Policy, role: Role, tokens: i64, parts: &[&PartBody]) -> Weight {
-    let unread = if role == Role::Assistant { usage::unread_results(parts.iter().copied()) } else { Vec::new() };
-    let unread_tokens = if unread.is_empty() { 0 } else { tokens::estimate_new(policy, role, &unread) };
-    Weight { tokens, unread_tokens, speaks: usage::speaks(parts.iter().copied()) }
-}
-
-/// What a message weighs under a policy, and the counts to keep of it. One that is still open is counted later.
-fn weigh_message(known: &Known, message: &NewMessage) -> (Weight, Option<Counted>) {
-    let bodies = bodies(&message.parts);
-    match &known.counting {
-        Some(counting) if message.kind == MessageKind::Normal && message.finish.is_some() => {
-            let counts = tokens::count(&known.policy, message.role, &bodies);
-            let tokens = tokens::estimate_counted(&known.policy, &counts);
-            let weight = weight(&known.policy, message.role, tokens, &bodies);
-            (weight, Some(Counted { counting: counting.clone(), counts }))
-        }
-        _ => (weigh(&known.policy, message.role, message.kind, &bodies), None),
-    }
-}
-
-/// The reported tokens that a policy reads; 0 where it reads none.
-fn usage_tokens(policy: &Policy, usage: Option<&Usage>) -> i64 {
-    usage.map_or(0, |usage| policy.counting.usage.tokens(usage))
-}
-
-/// Weighs parts of replies whose words the store alone has.
-fn weigher(known: &Arc<Known>) -> Weigh {
-    let known = known.clone();
-    Arc::new(move |body| weigh(&known.policy, Role::Assistant, MessageKind::Normal, &[body]))
+/// The counts to keep of a message, where the policy's counting is worth keeping. One that is still open is counted later.
+fn counted(known: &Known, message: &NewMessage) -> Option<Counted> {
+    let counting = known.counting.as_ref()?;
+    let is_settled = message.kind == MessageKind::Normal && message.finish.is_some();
+    is_settled.then(|| Counted {
+        counting: counting.clone(),
+        counts: tokens::count(&known.policy, message.role, &bodies(&message.parts)),
+    })
 }
 
 fn bodies(parts: &[NewPart]) -> Vec<&PartBody> {
@@ -130,21 +92,58 @@ fn bodies(parts: &[NewPart]) -> Vec<&PartBody> {
 }
 
 impl Longhand {
-    /// The answer of a write, under the window that its caller names. `overflows` where it told of a view too large.
-    fn appended(&self, receipt: Receipt, known: &Known, window: Option<&ModelWindow>, overflows: bool) -> Appended {
-        let Receipt { revision, seq, ids, existed_count, context } = receipt;
-        let own = overflow::due_at(&known.policy, &known.window);
-        let is_reached = overflows || own.is_some_and(|due| context.tokens(&known.window) >= due);
+    /// The answer of a write, under the window that its caller names. `overflows` where it reports a view too large.
+    async fn appended(
+        &self,
+        receipt: Receipt,
+        known: &Known,
+        window: Option<&ModelWindow>,
+        overflows: bool,
+    ) -> Appended {
+        let Receipt { revision, seq, ids, existed_count, pending, appended_bytes } = receipt;
+        let session = self.written(known.key, appended_bytes).await;
+        let tokens = |window: &ModelWindow| session.as_ref().map(|session| session.fold.context_tokens(window));
+        let is_over = tokens(&known.window).zip(overflow::due_at(&known.policy, &known.window));
+        let is_reached = overflows || is_over.is_some_and(|(tokens, due)| tokens >= due);
         let window = window_of_call(&known.window, window);
-        let Pending { is_due, compaction } = context.pending;
-        let fill = Fill {
-            context_tokens: context.tokens(window),
+        let context = ContextUsage {
+            context_tokens: tokens(window),
             window_tokens: window.context,
             due_tokens: overflow::due_at(&known.policy, window),
-            due: is_due && is_reached && compaction.is_none(),
-            pending: compaction,
+            due: pending.is_due && is_reached && pending.compaction.is_none(),
+            pending: pending.compaction,
         };
-        Appended { ids, existed_count, revision, seq, fill, durability: self.store().durability() }
+        Appended { ids, existed_count, revision, seq, context, durability: self.store().durability() }
+    }
+
+    /// A session behind a write: from memory, or read where that takes no longer than the write. What was written stays so
+    /// whatever comes of it.
+    async fn written(&self, key: SessionKey, appended_bytes: i64) -> Option<Arc<LoadedSession>> {
+        let found = match appended_bytes > limits::READ_AT_ONCE_BYTES {
+            true => self.shared.loaded.session(key).await.map(|found| found.map(|(session, _)| session)),
+            false => self.at_hand(key).await,
+        };
+        found.unwrap_or_else(|error| {
+            tracing::warn!(%error, "no context usage is known behind a write");
+            None
+        })
+    }
+
+    /// A session that is in memory, or small.
+    pub(super) async fn at_hand(&self, key: SessionKey) -> store::Result<Option<Arc<LoadedSession>>> {
+        if let Some((session, _)) = self.shared.loaded.session(key).await? {
+            return Ok(Some(session));
+        }
+        let most = usize::try_from(limits::READ_AT_ONCE_BYTES).unwrap_or(usize::MAX);
+        let source = match self.store().source_within(key, None, most).await {
+            Ok(source) => source,
+            Err(store::Error::LimitExceeded { what: store::VIEW_BYTES, .. }) => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let policy = loaded::parse_policy(&source.policy, &self.shared.vocabularies)?;
+        let session = Arc::new(LoadedSession::new(self.store(), source, Arc::new(policy), None).await?);
+        self.shared.loaded.keep(&session);
+        Ok(Some(session))
     }
 
     /// The view that a reply was given, by its token. A fork's replies may have been given a view of what it was forked
@@ -176,22 +175,20 @@ impl Longhand {
             validate::window("window", window)?;
         }
         let known = self.known(session).await?;
-        let mut weighed = Vec::with_capacity(messages.len());
+        let mut entries = Vec::with_capacity(messages.len());
         let mut overflowed = false;
         for message in messages {
-            let (weight, counted) = weigh_message(&known, &message);
+            let counted = counted(&known, &message);
             let overflows = |finish| replay::overflow(&known.policy, &known.window, finish).is_some();
             let overflow = message.finish.as_ref().is_some_and(overflows);
             overflowed |= overflow;
-            let usage = message.finish.as_ref().and_then(|finish| finish.usage.as_ref());
-            let usage_tokens = usage_tokens(&known.policy, usage);
             let token = message.finish.as_ref().and_then(|finish| finish.view.as_deref());
             let view = self.given_view(&known, token).await?;
-            weighed.push(Weighed { message: message.checked(view), weight, counted, usage_tokens, overflow });
+            entries.push(NewEntry { message: message.checked(view), counted, overflow });
         }
-        let receipt = self.store().append(known.key, caller, expected_revision, weighed).await?;
+        let receipt = self.store().append(known.key, caller, expected_revision, entries).await?;
         self.note_written(&known);
-        Ok(self.appended(receipt, &known, window.as_ref(), overflowed))
+        Ok(self.appended(receipt, &known, window.as_ref(), overflowed).await)
     }
 
     /// Adds closed parts to an open message, or closes its drafts.
@@ -216,19 +213,8 @@ impl Longhand {
         validate::parts("request", MessageKind::Normal, &whole)?;
         let known = self.known(session).await?;
         let message = self.store().message_id(known.key, message).await?;
-        let parts = parts
-            .into_iter()
-            .map(|part| match part {
-                OpenPart::Whole(part) => {
-                    let weight = weigh(&known.policy, Role::Assistant, MessageKind::Normal, &[&part.body]);
-                    PartAppend::Whole(part, weight)
-                }
-                OpenPart::Draft(id, metadata_json) => PartAppend::Draft(id, metadata_json),
-            })
-            .collect();
-        let weigh = weigher(&known);
-        let receipt = self.store().append_parts(known.key, caller, message, parts, weigh).await?;
-        Ok(self.appended(receipt, &known, None, false))
+        let receipt = self.store().append_parts(known.key, caller, message, parts).await?;
+        Ok(self.appended(receipt, &known, None, false).await)
     }
 
     /// Adds words to a draft, and shows them to whoever watches.
@@ -268,14 +254,12 @@ impl Longhand {
         }
         let known = self.known(session).await?;
         let message = self.store().message_id(known.key, message).await?;
-        let weigh = weigher(&known);
         let overflow = replay::overflow(&known.policy, &known.window, &finish).is_some();
         let view = self.given_view(&known, finish.view.as_deref()).await?;
-        let usage_tokens = usage_tokens(&known.policy, finish.usage.as_ref());
-        let seal = Seal { finish: finish.with_view(view), usage_tokens, overflow };
-        let receipt = self.store().finish_message(known.key, caller, message, seal, weigh).await?;
+        let seal = Seal { finish: finish.with_view(view), overflow };
+        let receipt = self.store().finish_message(known.key, caller, message, seal).await?;
         self.note_written(&known);
-        Ok(self.appended(receipt, &known, window.as_ref(), overflow))
+        Ok(self.appended(receipt, &known, window.as_ref(), overflow).await)
     }
 
     /// A message as it was written, with its drafts while it is open.

@@ -3,6 +3,7 @@
 use super::error::{Error, Reason, Result};
 use super::{Longhand, check_caller, cursor, page_size, validate, window_of_call};
 use crate::limits;
+use crate::loaded;
 use crate::model::Revision;
 use crate::model::changes::SummaryChange;
 use crate::model::compaction::{
@@ -15,7 +16,7 @@ use crate::model::view::SourceMessage;
 use crate::policy::overflow_errors::{ProviderError, is_overflow};
 use crate::policy::plan::{self, Boundary, Scene};
 use crate::policy::{Policy, Rung, Step, replay};
-use crate::store::{Caller, Condition, Receipt, SessionKey, Source, SuppliedSummary};
+use crate::store::{Caller, Condition, Receipt, SessionKey, Source, SuppliedSummary, WindowUsage};
 
 /// What somebody who asks for a reduction by hand wants.
 #[derive(Debug, Clone)]
@@ -89,12 +90,12 @@ impl Longhand {
         check_caller(&caller)?;
         validate::instructions(&wanted.instructions)?;
         let key = self.store().find_session(session).await?;
-        let (info, _) = self.store().session(key).await?;
         let (source, _held) = self.roomy_source(key, None).await?;
         let policy = self.parse_policy(&source.policy)?;
+        let context_tokens = loaded::fold(&policy, &source).context_tokens(&source.window);
         let scene = Scene {
             policy: &policy,
-            window: &info.window,
+            window: &source.window,
             layout: &source.layout,
             sources: &source.messages,
             base: source.at,
@@ -107,12 +108,13 @@ impl Longhand {
             found => found?,
         };
         let work = match rung {
-            Some((_, rung)) if bounds.is_open() => plan::climb(scene, &plan::by_hand(rung), info.context_tokens),
+            Some((_, rung)) if bounds.is_open() => plan::climb(scene, &plan::by_hand(rung), context_tokens),
             Some((_, rung)) => plan::summary_within(scene, rung, bounds),
             None if wanted.kind == CompactionKind::Prune => plan::clear_all(scene),
             None => plan::Work::default(),
         };
         let condition = Condition::Possible(!work.is_empty());
+        let usage = WindowUsage { window: source.window.clone(), context_tokens };
         let request = CompactionRequest {
             kind: rung.map_or(CompactionKind::Prune, |(_, rung)| plan::kind(&rung.steps)),
             trigger: Trigger::Manual,
@@ -121,7 +123,7 @@ impl Longhand {
             notice: String::new(),
             bounds,
         };
-        let enqueued = self.store().enqueue(key, caller, request, info.window, condition, None).await?;
+        let enqueued = self.store().enqueue(key, caller, request, usage, condition, None).await?;
         let enqueued = enqueued.ok_or_else(|| Error::internal("a request by hand was not taken"))?;
         self.shared.scheduler.wake();
         Ok((Error::answer(self.store().compaction(enqueued.compaction).await)?, enqueued.joined))
@@ -198,9 +200,8 @@ impl Longhand {
         if let Some(answer) = self.answered(key, &caller).await? {
             return Ok(answer);
         }
-        let (info, _) = self.store().session(key).await?;
-        let window = window_of_call(&info.window, overflow.window.as_ref()).clone();
         let (source, _held) = self.roomy_source(key, None).await?;
+        let window = window_of_call(&source.window, overflow.window.as_ref()).clone();
         let policy = self.parse_policy(&source.policy)?;
         if !policy.trigger.auto {
             return Err(Error::new(Reason::AutomaticOff, "the policy lets nothing happen by itself"));
@@ -214,11 +215,13 @@ impl Longhand {
         let now = self.shared.clock.now();
         let (layout, sources, base) = (&source.layout, &source.messages, source.at);
         let scene = Scene { policy: &policy, window: &window, layout, sources, base, now };
-        let request = replay::relief(scene, info.context_tokens);
+        let context_tokens = loaded::fold(&policy, &source).context_tokens(&window);
+        let request = replay::relief(scene, context_tokens);
         let condition = Condition::Possible(request.is_some());
         // The store refuses what is not possible, but for a request that it has answered meanwhile.
         let request = request.unwrap_or_else(replay::of_media);
-        let enqueued = self.store().enqueue(key, caller, request, window, condition, None).await?;
+        let usage = WindowUsage { window, context_tokens };
+        let enqueued = self.store().enqueue(key, caller, request, usage, condition, None).await?;
         let enqueued = enqueued.ok_or_else(|| Error::internal("a report of an overflow was not taken"))?;
         self.shared.scheduler.wake();
         Ok((Error::answer(self.store().compaction(enqueued.compaction).await)?, enqueued.joined))

@@ -129,7 +129,7 @@ impl Longhand {
         let hashes = shortened.as_ref().map_or(&session.fold.hashes, |shortened| &shortened.hashes);
         let hash = hashes.last().copied().unwrap_or_default();
         let known_count = self.known_count(key, &request, hashes, held.as_deref()).await?;
-        let LoadedSession { source, provenance, omitted_by, empty, .. } = &*session;
+        let LoadedSession { source, provenance, omitted_by, .. } = &*session;
         // A view of which nothing had to go is the session's own.
         let given = GivenView { revision: source.at, hash, window, shortened: shortens && whole_hash != hash };
         let token = view_token::write(self.store().view_key(), source.id, &given);
@@ -148,7 +148,7 @@ impl Longhand {
             provenance: provenance.clone(),
             omitted: source.layout.omitted.clone(),
             omitted_by: omitted_by.clone(),
-            empty: empty.clone(),
+            empty: session.empty(),
             left_out: Vec::new(),
             held: None,
             messages: Vec::new(),

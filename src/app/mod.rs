@@ -24,7 +24,7 @@ mod validate;
 mod view_token;
 
 pub use crate::store::{Caller, Durability, RequestKey};
-pub use append::Fill;
+pub use append::ContextUsage;
 pub use error::{Error, Reason, Result};
 
 use crate::clock::Clock;

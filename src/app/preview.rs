@@ -3,6 +3,7 @@
 use super::compactions::{Wanted, rung_by_hand};
 use super::error::{Error, Reason, Result};
 use super::{Longhand, validate};
+use crate::loaded;
 use crate::model::Revision;
 use crate::model::changes::Changes;
 use crate::model::compaction::{CompactionKind, Level, RevisionRange};
@@ -120,7 +121,8 @@ impl Longhand {
         let bounds = self.bounds(key, &source, wanted, rung.map(|(_, rung)| rung)).await?;
         let has_way = level.is_some() || wanted.kind == CompactionKind::Prune;
         let preview = if has_way {
-            self.shared.scheduler.preview(scene, level, bounds, &wanted.instructions, info.context_tokens)
+            let context_tokens = loaded::fold(&policy, &source).context_tokens(&source.window);
+            self.shared.scheduler.preview(scene, level, bounds, &wanted.instructions, context_tokens)
         } else {
             None
         };

@@ -212,7 +212,10 @@ impl Longhand {
     }
 
     async fn info(&self, key: SessionKey) -> Result<SessionInfo> {
-        let (session, policy) = self.store().session(key).await?;
+        let (mut session, policy) = self.store().session(key).await?;
+        if let Some(loaded) = self.at_hand(key).await? {
+            session.context = Some(loaded.context());
+        }
         Ok(SessionInfo { session, policy_json: policy.json })
     }
 
@@ -249,9 +252,11 @@ impl Longhand {
             rows.pop();
         }
         let next = rows.last().filter(|_| more).map(|(key, ..)| cursor::page_token(*key, &scope));
-        let sessions =
-            rows.into_iter().map(|(_, session, policy)| SessionInfo { session, policy_json: policy.json }).collect();
-        Ok((sessions, next.unwrap_or_default()))
+        let info = |(key, mut session, policy): (i64, Session, PolicyText)| {
+            session.context = self.shared.loaded.context(SessionKey(key)).or(session.context);
+            SessionInfo { session, policy_json: policy.json }
+        };
+        Ok((rows.into_iter().map(info).collect(), next.unwrap_or_default()))
     }
 
     /// Changes a session.

@@ -65,7 +65,7 @@ fn table(sessions: &[pb::Session]) -> Table {
         table.row(vec![
             session.session_id.clone(),
             session.message_count.to_string(),
-            session.context_tokens.to_string(),
+            session.context_tokens.map_or_else(|| "-".to_owned(), |tokens| tokens.to_string()),
             if window > 0 { window.to_string() } else { "-".to_owned() },
             session.revision.to_string(),
             session.preset.clone(),

@@ -204,7 +204,7 @@ fn lines_of(session: &pb::Session, newest: Option<&pb::Compaction>, now: Timesta
         ("session", session.session_id.clone()),
         ("title", session.title.clone()),
         ("revision", session.revision.to_string()),
-        ("context", fill(session.context_tokens, window)),
+        ("context", session.context_tokens.map_or_else(|| "not known yet".to_owned(), |tokens| fill(tokens, window))),
         ("breaker", breaker),
         ("undo", if is_held { format!("holds: {waits}") } else { "holds nothing".to_owned() }),
         ("cool-down", cool_down),

@@ -157,14 +157,3 @@ fn is_speech(body: &PartBody) -> bool {
         | PartBody::Opaque(_) => true,
     }
 }
-
-/// True where parts of a reply hold something that the model says itself.
-pub fn speaks<'a>(mut parts: impl Iterator<Item = &'a PartBody>) -> bool {
-    parts.any(is_speech)
-}
-
-/// The results at the end of a reply's parts: its model said nothing behind them, so its usage does not count them.
-pub fn unread_results<'a>(parts: impl DoubleEndedIterator<Item = &'a PartBody>) -> Vec<&'a PartBody> {
-    let trailing = parts.rev().take_while(|body| !is_speech(body));
-    trailing.filter(|body| matches!(body, PartBody::ToolResult(_))).collect()
-}

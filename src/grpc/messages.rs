@@ -5,7 +5,7 @@ use super::convert::count;
 use super::convert::message::{
     draft, message, read_draft_words, read_finish, read_list, read_new_messages, read_open_parts, read_parts,
 };
-use super::convert::session::{durability, fill, read_window};
+use super::convert::session::{context_usage, durability, read_window};
 use crate::app::{Longhand, append};
 use crate::model::ids::{MessageId, PartId};
 use crate::pb;
@@ -39,7 +39,7 @@ impl MessageService for Messages {
             existed_count: count(appended.existed_count),
             revision: appended.revision,
             seq: appended.seq,
-            fill: Some(fill(&appended.fill)),
+            context_usage: Some(context_usage(&appended.context)),
             durability: durability(appended.durability).into(),
         }))
     }
@@ -55,7 +55,7 @@ impl MessageService for Messages {
             part_ids: appended.ids.into_iter().map(|id| PartId(id).to_string()).collect(),
             revision: appended.revision,
             seq: appended.seq,
-            fill: Some(fill(&appended.fill)),
+            context_usage: Some(context_usage(&appended.context)),
             durability: durability(appended.durability).into(),
         }))
     }
@@ -84,7 +84,7 @@ impl MessageService for Messages {
         Ok(Response::new(pb::FinishMessageResponse {
             revision: sealed.revision,
             seq: sealed.seq,
-            fill: Some(fill(&sealed.fill)),
+            context_usage: Some(context_usage(&sealed.context)),
             durability: durability(sealed.durability).into(),
         }))
     }

@@ -175,7 +175,7 @@ async fn messages_are_appended_listed_pinned_edited_and_rewound() {
     let appended = served.append("s", written).await;
     assert_eq!((appended.message_ids.len(), appended.existed_count), (3, 0));
     assert_eq!(appended.durability(), pb::Durability::ProcessCrash);
-    assert!(appended.fill.expect("a fill").context_tokens > 0);
+    assert!(appended.context_usage.expect("given").context_tokens > Some(0));
 
     let request = pb::GetMessageRequest { session_id: "s".into(), message_id: "u1".into() };
     let got = messages.get_message(request).await.expect("a message").into_inner().message.expect("a message");

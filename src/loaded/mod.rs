@@ -13,7 +13,8 @@ use crate::model::compaction::RevisionRange;
 use crate::model::ids::{CompactionId, MessageId};
 use crate::model::message::MessageKind;
 use crate::model::part::PartBody;
-use crate::model::view::{Provenance, SourceMessage, View};
+use crate::model::session::ContextSize;
+use crate::model::view::{Provenance, SourceMessage, ViewMessage};
 use crate::policy::bpe::Vocabulary;
 use crate::policy::{Policy, tokens, upgrade};
 use crate::store::{self, Error, News, Pending, Result, SessionKey, Source, Store};
@@ -48,8 +49,23 @@ pub struct LoadedSession {
     pub provenance: Option<Arc<Provenance>>,
     /// For each omission of the layout the compaction that made it; none for a rewind or an edit.
     pub omitted_by: Vec<Option<CompactionId>>,
-    /// Messages of the layout of which the view has nothing left to show.
-    pub empty: Vec<RevisionRange>,
+    /// Messages of the layout of which the view has nothing left to show, ascending.
+    empty: Vec<Revision>,
+    size: Size,
+}
+
+/// What the messages of a session come to.
+#[derive(Debug, Clone, Copy, Default)]
+struct Size {
+    content_bytes: usize,
+    parts: usize,
+}
+
+impl Size {
+    fn of(messages: &[SourceMessage]) -> Self {
+        let parts = messages.iter().map(|source| source.message.parts.len()).sum();
+        Self { content_bytes: content_bytes(messages), parts }
+    }
 }
 
 impl LoadedSession {
@@ -68,8 +84,20 @@ impl LoadedSession {
         counts::fill(store, &policy, &mut source.messages).await?;
         let mut fold = Fold::new(rows(&source, &policy), passages);
         provenance::sign(&source.messages, &mut fold.view.messages, provenance.as_ref());
-        let empty = empty(&source.messages, &fold.view);
-        Ok(Self { source, policy, fold, provenance, omitted_by, empty })
+        let empty = empty(&source.messages, &fold.view.messages);
+        let size = Size::of(&source.messages);
+        Ok(Self { source, policy, fold, provenance, omitted_by, empty, size })
+    }
+
+    /// Messages of the layout of which the view has nothing left to show.
+    pub fn empty(&self) -> Vec<RevisionRange> {
+        let ranges = self.empty.chunk_by(|before, next| before + 1 == *next);
+        ranges.map(|range| RevisionRange { first: range[0], last: range[range.len() - 1] }).collect()
+    }
+
+    /// The size of a request with its view.
+    pub fn context(&self) -> ContextSize {
+        ContextSize { tokens: self.fold.context_tokens(&self.source.window), revision: self.source.at }
     }
 
     /// Takes over newer messages from a revision on, where nothing else has changed.
@@ -78,25 +106,31 @@ impl LoadedSession {
         let known = &mut self.source.messages;
         let kept = known.iter().rposition(|source| source.place.is_some() || source.message.revision < from);
         let kept = kept.map_or(0, |last| last + 1);
+        let (gone, new) = (Size::of(&known[kept..]), Size::of(&newer.messages));
+        self.size.content_bytes = self.size.content_bytes - gone.content_bytes + new.content_bytes;
+        self.size.parts = self.size.parts - gone.parts + new.parts;
         known.truncate(kept);
         let mut messages = std::mem::take(known);
         messages.extend(newer.messages);
         count(&self.policy, &mut messages[kept..]);
         self.source = Source { messages, ..newer };
         let seam = self.fold.extend(rows(&self.source, &self.policy), kept);
-        let shown = &mut self.fold.view.messages[seam.shown..];
-        provenance::sign(&self.source.messages[seam.sources..], shown, self.provenance.as_ref());
-        self.empty = empty(&self.source.messages, &self.fold.view);
+        let (behind, shown) = (&self.source.messages[seam.sources..], &mut self.fold.view.messages[seam.shown..]);
+        provenance::sign(behind, shown, self.provenance.as_ref());
+        let changed: HashSet<Revision> = behind.iter().map(|source| source.message.revision).collect();
+        self.empty.retain(|revision| !changed.contains(revision));
+        self.empty.extend(empty(behind, shown));
+        self.empty.sort_unstable();
     }
 
     /// Roughly the bytes that it takes: its words as they were written and as the view shows them, what stands around
     /// them, and the policy.
     fn bytes(&self) -> usize {
         let Source { messages, layout, policy, .. } = &self.source;
-        let parts: usize = messages.iter().map(|source| source.message.parts.len()).sum();
+        let Size { content_bytes, parts } = self.size;
         let around =
             SESSION_BYTES + MESSAGE_BYTES * messages.len() + PART_BYTES * parts + PART_BYTES * layout.spans.len();
-        content_bytes(messages).saturating_mul(2) + around + POLICY_COPIES * policy.json.len()
+        content_bytes.saturating_mul(2) + around + POLICY_COPIES * policy.json.len()
     }
 }
 
@@ -120,19 +154,24 @@ fn count(policy: &Policy, messages: &mut [SourceMessage]) {
     }
 }
 
+/// The fold of a session's rows without passages of hidden messages: decisions go by it.
+pub fn fold(policy: &Policy, source: &Source) -> Fold {
+    Fold::new(rows(source, policy), None)
+}
+
 fn rows<'a>(source: &'a Source, policy: &'a Policy) -> Rows<'a> {
     Rows { policy, messages: &source.messages, changed_revision: source.changed_revision }
 }
 
-/// The messages of the layout that the view does not show because nothing of them is left to show. Records are in no view.
-fn empty(sources: &[SourceMessage], view: &View) -> Vec<RevisionRange> {
-    let shown: HashSet<MessageId> = view.messages.iter().filter_map(|message| message.source).collect();
+/// The messages of a layout that a view does not show because nothing of them is left to show, ascending. Records are in
+/// no view.
+fn empty(sources: &[SourceMessage], shown: &[ViewMessage]) -> Vec<Revision> {
+    let shown: HashSet<MessageId> = shown.iter().filter_map(|message| message.source).collect();
     let messages = sources.iter().map(|source| &source.message);
     let empty = messages.filter(|message| message.kind != MessageKind::Record && !shown.contains(&message.id));
     let mut revisions: Vec<Revision> = empty.map(|message| message.revision).collect();
     revisions.sort_unstable();
-    let ranges = revisions.chunk_by(|before, next| before + 1 == *next);
-    ranges.map(|range| RevisionRange { first: range[0], last: range[range.len() - 1] }).collect()
+    revisions
 }
 
 /// Reads a stored policy, with the vocabulary that it names. It was written by us, so anything else is damage.
@@ -187,8 +226,7 @@ impl Loaded {
         match self.store.news(&known.source, limits::LARGE_VIEW_BYTES).await {
             Ok(News::Nothing(pending)) => Ok(Some((known.clone(), pending))),
             Ok(News::Messages { source, .. })
-                if content_bytes(&known.source.messages) + content_bytes(&source.messages)
-                    > limits::LARGE_VIEW_BYTES =>
+                if known.size.content_bytes + content_bytes(&source.messages) > limits::LARGE_VIEW_BYTES =>
             {
                 // It has become large: it waits for room, as any large view does.
                 self.kept().remove(&key);
@@ -211,6 +249,14 @@ impl Loaded {
         }
     }
 
+    /// The size of a request with the view of a session that is in memory, as it was last brought up to date; none for any
+    /// other, and while one is brought up to date.
+    pub fn context(&self, key: SessionKey) -> Option<ContextSize> {
+        let slot = self.kept().peek(&key).map(|entry| entry.slot.clone())?;
+        let held = slot.try_lock().ok()?;
+        held.as_ref().map(|session| session.context())
+    }
+
     fn find(&self, key: SessionKey) -> Option<Slot> {
         self.kept().get(&key).map(|entry| entry.slot.clone())
     }
@@ -219,7 +265,7 @@ impl Loaded {
     /// passages back is not kept either: they are searched for each time.
     pub fn keep(&self, session: &Arc<LoadedSession>) {
         let key = session.source.session;
-        if content_bytes(&session.source.messages) > limits::LARGE_VIEW_BYTES || session.policy.retrieval.is_some() {
+        if session.size.content_bytes > limits::LARGE_VIEW_BYTES || session.policy.retrieval.is_some() {
             self.kept().remove(&key);
             return;
         }

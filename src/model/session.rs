@@ -52,6 +52,16 @@ pub struct WakeCondition {
     pub time: Option<Timestamp>,
 }
 
+/// The size of a request with a session's view.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ContextSize {
+    /// Tokens: usage that a reply reported, where it still counts, and the estimate of what came after it; else the
+    /// estimate of the view with the overhead of the window.
+    pub tokens: i64,
+    /// The revision of the view.
+    pub revision: Revision,
+}
+
 /// One conversation, as it stands now.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Session {
@@ -79,8 +89,8 @@ pub struct Session {
     pub history_revision: Revision,
     /// Messages a client wrote, records and inherited ones excluded.
     pub message_count: i64,
-    /// Tokens of a request with the view: trusted usage plus estimate, else the estimate with the overhead of the window.
-    pub context_tokens: i64,
+    /// The newest context usage that is known; none before the first decision about the session.
+    pub context: Option<ContextSize>,
     /// What keeps automatic reductions from going on without end.
     pub guards: Guards,
     /// When the server made it.

@@ -16,7 +16,7 @@ mod words;
 
 pub use chat::ChatFormat;
 pub(super) use contents::{Content, contents};
-pub use counts::{basis, count, estimate_counted, estimate_new};
+pub use counts::{basis, count};
 pub use envelope::{Detail, Envelope};
 pub use said::{NoteEnd, Said};
 pub use tally::Tally;

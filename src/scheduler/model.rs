@@ -20,8 +20,8 @@ use crate::model::time::Timestamp;
 use crate::model::usage::ModelWindow;
 use crate::policy::plan;
 use crate::store::{
-    self, Caller, Claim, Commit, Committed, Condition, CreateSession, Durability, EventFilter, Loss, PolicyText,
-    RunningTotals, SessionKey, Store, Weighed, Weight,
+    self, Caller, Claim, Commit, Committed, Condition, CreateSession, Durability, EventFilter, Loss, NewEntry,
+    PolicyText, SessionKey, Store, WindowUsage,
 };
 use proptest::prelude::*;
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
@@ -112,8 +112,8 @@ struct World {
     store: Store,
     writer: tokio::task::JoinHandle<()>,
     sessions: Vec<SessionKey>,
-    /// The revision and the running totals at which each due session was listed.
-    looked_at: HashMap<SessionKey, (Revision, RunningTotals)>,
+    /// The revision and the growth of the history at which each due session was listed.
+    looked_at: HashMap<SessionKey, (Revision, i64)>,
     state: State,
     queue: VecDeque<Work>,
     hands: [Option<Hands>; WORKERS],
@@ -132,6 +132,10 @@ async fn open(directory: &std::path::Path, clock: &Clock) -> (Store, tokio::task
     let options = store::Options { directory: directory.join("store"), durability: Durability::ProcessCrash };
     let (store, writer) = Store::open(options, clock.clone()).await.expect("the store opens");
     (store, tokio::spawn(writer))
+}
+
+fn usage() -> WindowUsage {
+    WindowUsage { window: ModelWindow::default(), context_tokens: 10 }
 }
 
 /// Every append makes a session due.
@@ -238,13 +242,12 @@ impl World {
             origin_time: None,
             metadata_json: None,
         };
-        let weight = Weight { tokens: 10, ..Weight::default() };
-        let message = Weighed { message, weight, counted: None, usage_tokens: 0, overflow: false };
+        let message = NewEntry { message, counted: None, overflow: false };
         let key = self.sessions[session];
         let receipt = self.store.append(key, Caller::default(), None, vec![message]).await.expect("appended");
         self.due.insert(session);
         self.appended[session] = receipt.revision;
-        assert!(receipt.context.pending.is_due, "the mark is set with the append, or not at all");
+        assert!(receipt.pending.is_due, "the mark is set with the append, or not at all");
     }
 
     fn request(instructions: &str, trigger: Trigger) -> CompactionRequest {
@@ -259,8 +262,8 @@ impl World {
         let same = |job: &Job| job.session == session && job.state.is_live() && job.instructions == instructions;
         let there = self.jobs.iter().find(|(_, job)| same(job)).map(|(id, _)| *id);
         let live = self.live(session);
-        let (key, window) = (self.sessions[session], ModelWindow::default());
-        let enqueued = self.store.enqueue(key, Caller::default(), request, window, condition, None).await;
+        let key = self.sessions[session];
+        let enqueued = self.store.enqueue(key, Caller::default(), request, usage(), condition, None).await;
         let enqueued = enqueued.expect("the store answers");
         if let Condition::Due { at } = condition
             && (live.is_some() || !self.due.contains(&session) || self.reduced[session] > at)
@@ -351,7 +354,7 @@ impl World {
         let expected = usize::from(due.iter().any(is_new));
         for key in due.iter().filter(|key| is_new(key)) {
             let source = self.store.source(*key, None).await.expect("a session");
-            self.looked_at.insert(*key, (source.at, source.totals));
+            self.looked_at.insert(*key, (source.at, source.appended_bytes));
         }
         let effects = step(&mut self.state, Input::Found { due, ready, now: tokio::time::Instant::now() });
         assert!(effects.len() >= expected, "what is in hand never hides what is not");
@@ -403,13 +406,12 @@ impl World {
 
     async fn evaluate(&mut self, due: SessionKey) {
         let session = self.sessions.iter().position(|key| *key == due).expect("one of ours");
-        let (at, totals) = self.looked_at[&due];
+        let (at, appended_bytes) = self.looked_at[&due];
         self.enqueue(session, Self::request("", Trigger::Threshold), Condition::Due { at }).await;
         let found = store::Evaluation {
             at,
-            totals,
-            view_tokens: totals.appended_tokens,
-            usage_tokens: None,
+            appended_bytes,
+            context_tokens: 10,
             guards: Guards::default(),
             condition: condition(),
             over_window: false,
@@ -748,8 +750,8 @@ fn what_was_decided_about_a_view_that_changed_since_is_not_asked_for() {
         };
         let ask = async |at: Revision| {
             let request = World::request("", Trigger::Threshold);
-            let (window, condition) = (ModelWindow::default(), Condition::Due { at });
-            store.enqueue(key, Caller::default(), request, window, condition, None).await.expect("the store answers")
+            let condition = Condition::Due { at };
+            store.enqueue(key, Caller::default(), request, usage(), condition, None).await.expect("the store answers")
         };
         let before = due().await;
         store.rewind(key, Caller::default(), None, None, None).await.expect("rewound");

@@ -8,7 +8,7 @@ use super::patience::{is_held, patiently};
 use crate::clock::Clock;
 use crate::config::Hooks;
 use crate::fold::guards::{self, Decision, Guards, Past};
-use crate::fold::{Fold, Rows, wake};
+use crate::fold::{Fold, wake};
 use crate::limits;
 use crate::loaded::{self, Loaded, LoadedSession, counts};
 use crate::model::Revision;
@@ -23,7 +23,7 @@ use crate::policy::replay::Overflow;
 use crate::policy::{Notice, Policy, Rung, Step, continuing, gain, overflow, replay, tokens};
 use crate::store::{
     self, Caller, Claim, Commit, Committed, Condition, Evaluation, GuardRows, Loss, Pending, Planned, SessionKey,
-    Source, Store,
+    Source, Store, WindowUsage,
 };
 use crate::summarizer::{self, Extractive, Levels, Summarizer, SummaryInput, SummaryOutput, Tasks, Witness};
 use crate::telemetry::failpoint;
@@ -131,11 +131,6 @@ impl Attempt<'_> {
     }
 }
 
-/// A session's fold without passages of hidden messages: what decisions go by.
-fn fold_of(policy: &Policy, source: &Source) -> Fold {
-    Fold::new(Rows { policy, messages: &source.messages, changed_revision: source.changed_revision }, None)
-}
-
 fn past(rows: &GuardRows) -> Past<'_> {
     Past { ended: &rows.ended, changed_revision: rows.guard_revision, undo_revision: rows.undo_revision }
 }
@@ -185,13 +180,13 @@ impl Worker {
             let fails = decision.level().is_some_and(|level| guards.is_filled(scene, level));
             let confirm_until = confirm_until.filter(|_| !fails);
             let condition = Condition::Due { at: source.at };
-            self.store.enqueue(key, Caller::default(), request, window.clone(), condition, confirm_until).await?;
+            let usage = WindowUsage { window: window.clone(), context_tokens: tokens };
+            self.store.enqueue(key, Caller::default(), request, usage, condition, confirm_until).await?;
         }
         let evaluation = Evaluation {
             at: source.at,
-            totals: source.totals,
-            view_tokens: fold.view.estimated_tokens,
-            usage_tokens: fold.usage_sample().map(|sample| sample.usage_tokens),
+            appended_bytes: source.appended_bytes,
+            context_tokens: tokens,
             guards: guards.stated(scene),
             condition: wake::condition(scene, fold, &guards),
             over_window: window.request_max().is_some_and(|most| tokens > most),
@@ -226,8 +221,8 @@ impl Worker {
             },
             replay::Answer::GiveUp => (replay::of_media(), Condition::Possible(true)),
         };
-        let window = scene.window.clone();
-        match self.store.enqueue(source.session, Caller::default(), request, window, condition, None).await {
+        let usage = WindowUsage { window: scene.window.clone(), context_tokens: tokens };
+        match self.store.enqueue(source.session, Caller::default(), request, usage, condition, None).await {
             Ok(_) | Err(store::Error::Archived) => Ok(()),
             Err(error) => Err(error.into()),
         }
@@ -323,7 +318,7 @@ impl Worker {
         let rows = self.store.guard_rows(claim.session).await?;
         let (source, policy) = self.source(claim.session, claim.base).await?;
         let scene = scene(&policy, &claim.window, &source, self.clock.now());
-        let fold = fold_of(&policy, &source);
+        let fold = loaded::fold(&policy, &source);
         let guards = Guards::new(scene, &fold, past(&rows));
         let attempt = Attempt { claim, scene, fold, guards };
         *terms = attempt.terms();
@@ -386,8 +381,7 @@ impl Worker {
         {
             return Ok(patiently(|| self.store.fail_job(claim.clone(), why.clone(), false)).await?);
         }
-        let estimated = attempt.fold.view.estimated_tokens;
-        let tokens = estimated.max(claim.context_tokens);
+        let tokens = attempt.fold.view.estimated_tokens.max(attempt.fold.context_tokens(&claim.window));
         let rungs = if by_hand { vec![plan::by_hand(rung)] } else { plan::narrowings(rung) };
         // What a provider refused is reduced as if its media were gone, and loses them in the same reduction.
         let media = match claim.request.trigger {

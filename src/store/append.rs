@@ -20,28 +20,13 @@ use sqlx::Row as _;
 use sqlx::sqlite::SqliteRow;
 use uuid::Uuid;
 
-/// What one message or one set of parts weighs under the policy's counting.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Weight {
-    /// Tokens that it adds to a view.
-    pub tokens: i64,
-    /// Those of them in results at the end of a reply, which its usage does not count.
-    pub unread_tokens: i64,
-    /// True where a model says something itself in it: it has read the results in front of that.
-    pub speaks: bool,
-}
-
-/// A message that a client appends, with what it weighs.
-pub struct Weighed {
+/// A message that a client appends.
+pub struct NewEntry {
     /// The message.
     pub message: NewMessage<Option<GivenView>>,
-    /// What it weighs.
-    pub weight: Weight,
     /// The counts to keep of it, if it is sealed and the policy's counting is worth keeping.
     pub counted: Option<Counted>,
-    /// The reported tokens that the policy reads; 0 where it reads none.
-    pub usage_tokens: i64,
-    /// Whether it tells that its view was too large.
+    /// True where it reports that its view was too large.
     pub overflow: bool,
 }
 
@@ -50,9 +35,7 @@ pub struct Weighed {
 pub struct Seal {
     /// What the client said.
     pub finish: Finish,
-    /// The reported tokens that the policy reads; 0 where it reads none.
-    pub usage_tokens: i64,
-    /// Whether it tells that its view was too large.
+    /// True where it reports that its view was too large.
     pub overflow: bool,
 }
 
@@ -71,14 +54,9 @@ pub(crate) struct AppendMessage {
     /// The message as the client sent it, for comparing with one that is there already.
     pub(crate) original: NewMessage<Option<GivenView>>,
     pub(crate) input: MessageInput,
-    pub(crate) weight: Weight,
     /// The counts to keep of it.
     pub(crate) counted: Option<Counted>,
-    /// The running total at the revision of the view that it was given, where that matters.
-    pub(crate) seen: Option<i64>,
-    /// The reported tokens that the policy reads; 0 where it reads none.
-    pub(crate) usage_tokens: i64,
-    /// Whether it tells that its view was too large.
+    /// True where it reports that its view was too large.
     pub(crate) overflow: bool,
 }
 
@@ -96,8 +74,8 @@ pub(crate) struct AppendParts {
 pub(crate) enum AppendPart {
     /// A part with its body: as the client sent it, for comparing with one that is there already, and encoded.
     Whole(Box<WholePart>),
-    /// A draft that closes with the words it has. `weigh` says what they weigh.
-    Draft(PartId, Option<String>, Weigh),
+    /// A draft that closes with the words it has, with metadata or none.
+    Draft(PartId, Option<String>),
 }
 
 /// A part as the client sent it, for comparing with one that is there already, and encoded.
@@ -105,24 +83,7 @@ pub(crate) enum AppendPart {
 pub(crate) struct WholePart {
     original: NewPart,
     input: PartInput,
-    weight: Weight,
 }
-
-/// What a part adds to its session.
-#[derive(Clone, Copy)]
-struct Addition {
-    weight: Weight,
-    growth_bytes: i64,
-}
-
-impl Addition {
-    fn of(body: &PartBody, weight: Weight) -> Self {
-        Self { weight, growth_bytes: body.growth_bytes() }
-    }
-}
-
-/// Says what the words of a draft weigh; the policy's counting, handed in by the caller.
-pub type Weigh = std::sync::Arc<dyn Fn(&PartBody) -> Weight + Send + Sync>;
 
 /// Seals an open message.
 #[derive(Clone)]
@@ -131,7 +92,6 @@ pub(crate) struct FinishMessage {
     pub(crate) caller: Caller,
     pub(crate) message: MessageId,
     pub(crate) seal: Seal,
-    pub(crate) weigh: Weigh,
 }
 
 const SELECT_REQUEST: &str = "select payload_hash, receipt from request where session_id = $1 and request_id = $2";
@@ -141,8 +101,6 @@ const SELECT_INHERITED: &str = "select m.client_id, m.public_id from segment s c
      join message m on m.session_id = s.owner_id and m.client_id = wanted.value \
      where s.session_id = $1 and s.has_messages = 1 and m.revision between s.first_revision and s.last_revision \
      and m.sealed_revision <= s.last_revision";
-const SELECT_TOTAL: &str = "select appended_tokens from event where session_id = $1 and revision <= $2 \
-     order by revision desc limit 1";
 const SELECT_DRAFTS: &str = "select public_id, kind, body, client_id from draft where message_id = $1 order by id";
 const DELETE_DRAFTS: &str = "delete from draft where message_id = $1";
 const DELETE_DRAFT: &str = "delete from draft where message_id = $1 and public_id = $2";
@@ -151,7 +109,7 @@ const SEAL: &str = "update message set sealed_revision = $2, seal = $3 where id 
 /// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
 pub(crate) const STATEMENTS: &[&str] =
-    &[SELECT_REQUEST, SELECT_CLIENTS, SELECT_INHERITED, SELECT_TOTAL, SELECT_DRAFTS, DELETE_DRAFTS, DELETE_DRAFT, SEAL];
+    &[SELECT_REQUEST, SELECT_CLIENTS, SELECT_INHERITED, SELECT_DRAFTS, DELETE_DRAFTS, DELETE_DRAFT, SEAL];
 
 /// The kept answer to a request that was seen before, if it was.
 pub(crate) async fn answered(tx: &mut Tx<'_>, key: i64, caller: &Caller) -> Result<Option<Receipt>> {
@@ -175,9 +133,10 @@ pub(crate) async fn kept_answer(reader: &mut Reader<'_>, key: i64, caller: &Call
     Receipt::from_disk(receipt).map(Some)
 }
 
-/// The answer to a request that was seen before: as it was, with the context of now, which is what its sender goes on with.
-fn again(tx: &mut Tx<'_>, key: i64, receipt: Receipt) -> Result<Receipt> {
-    Ok(Receipt { context: tx.loaded(key)?.context_usage(), ..receipt })
+/// An answer with what is pending now, also where the request was seen before: its sender goes on from there.
+fn with_pending(tx: &mut Tx<'_>, key: i64, receipt: Receipt) -> Result<Receipt> {
+    let head = tx.loaded(key)?;
+    Ok(Receipt { pending: head.pending(), appended_bytes: head.appended_bytes, ..receipt })
 }
 
 /// How every change of history begins: the kept answer to a request that was seen before comes first, then what refuses a
@@ -271,13 +230,10 @@ impl Append {
     pub(crate) async fn apply(mut self, tx: &mut Tx<'_>) -> Result<Receipt> {
         let key = self.session.0;
         if let Some(receipt) = admitted(tx, key, &self.caller, self.expected_revision).await? {
-            return again(tx, key, receipt);
+            return with_pending(tx, key, receipt);
         }
-        for message in &mut self.messages {
-            message.seen = match &message.input.finish {
-                Some(finish) => seen(tx, key, finish).await?,
-                None => None,
-            };
+        for finish in self.messages.iter().filter_map(|message| message.input.finish.as_ref()) {
+            tx.loaded(key)?.check_view(finish.view.as_ref())?;
         }
         let taken = taken(tx, key, &self.messages).await?;
         name_calls(tx, key, &taken, &mut self.messages).await?;
@@ -301,7 +257,7 @@ impl Append {
             settle_calls(tx, key, &self.caller, &mut message).await?;
             receipt.ids.push(append_one(tx, key, &self.caller, message)?);
         }
-        receipt.context = tx.loaded(key)?.context_usage();
+        let receipt = with_pending(tx, key, receipt)?;
         tx.end_mutation(key, &self.caller, receipt)
     }
 }
@@ -317,36 +273,14 @@ async fn settle_calls(tx: &mut Tx<'_>, key: i64, caller: &Caller, message: &mut 
     Ok(())
 }
 
-/// The running total at the revision of the view that a reply was given: what came behind that is estimated on top of what
-/// the reply reports. None where the usage does not count, or the reply does not say. It is read before the mutation, whose
-/// rows are not to be written in part.
-async fn seen(tx: &mut Tx<'_>, key: i64, finish: &Finish) -> Result<Option<i64>> {
-    let head = tx.loaded(key)?;
-    head.check_view(finish.view.as_ref())?;
-    let Some(view) = finish.view.as_ref().filter(|_| finish.usage.is_some()) else { return Ok(None) };
-    if view.revision == head.revision {
-        return Ok(Some(head.appended_tokens));
-    }
-    if view.shortened || view.revision < head.reduction_revision {
-        return Ok(None);
-    }
-    tx.flush().await?;
-    let query = sqlx::query_scalar(SELECT_TOTAL).bind(key).bind(view.revision);
-    Ok(query.fetch_optional(&mut *tx.conn).await?.flatten())
-}
-
 fn append_one(tx: &mut Tx<'_>, key: i64, caller: &Caller, message: AppendMessage) -> Result<Uuid> {
-    let AppendMessage { original, input, weight, counted, seen, usage_tokens, overflow } = message;
+    let AppendMessage { original, input, counted, overflow } = message;
     let finish = input.finish.clone();
     if original.kind == MessageKind::Normal {
-        // Before its event, which keeps the running total.
         let bytes = original.parts.iter().map(|part| part.body.growth_bytes()).fold(0, i64::saturating_add);
-        tx.loaded(key)?.grow(weight.tokens, bytes);
+        tx.loaded(key)?.grow(bytes);
     }
     let (id, _) = tx.message(key, caller, input)?;
-    if let Some(open) = tx.loaded(key)?.open.get_mut(&id) {
-        open.unread_tokens = weight.unread_tokens;
-    }
     if let Some(counted) = counted {
         tx.counted(MessageId(id), counted);
     }
@@ -355,15 +289,7 @@ fn append_one(tx: &mut Tx<'_>, key: i64, caller: &Caller, message: AppendMessage
             tx.loaded(key)?.user_spoke();
         }
         if let Some(finish) = finish {
-            let reply = Reply {
-                id: MessageId(id),
-                finish: &finish,
-                usage_tokens,
-                own_tokens: weight.tokens,
-                unread_tokens: weight.unread_tokens,
-                seen,
-            };
-            record_usage(tx, key, caller, &reply)?;
+            record_usage(tx, key, caller, MessageId(id), &finish)?;
             if original.role == Role::Assistant || finish.usage.is_some() {
                 tx.loaded(key)?.replied(finish.usage.is_some());
             }
@@ -375,29 +301,11 @@ fn append_one(tx: &mut Tx<'_>, key: i64, caller: &Caller, message: AppendMessage
     Ok(id)
 }
 
-/// A reply whose usage is taken over.
-struct Reply<'a> {
-    id: MessageId,
-    finish: &'a Finish,
-    /// The reported tokens that the policy reads.
-    usage_tokens: i64,
-    /// Its own estimate, …
-    own_tokens: i64,
-    /// … and the results at its end, which its usage does not count.
-    unread_tokens: i64,
-    /// The running total at the revision of its view, where that is known.
-    seen: Option<i64>,
-}
-
-/// Takes over a reply's usage where it counts, with an event that keeps what the reply said.
-fn record_usage(tx: &mut Tx<'_>, key: i64, caller: &Caller, reply: &Reply<'_>) -> Result<()> {
-    let Reply { id, finish, usage_tokens, own_tokens, unread_tokens, seen } = *reply;
+/// Records what a reply reports, with the window that it was for.
+fn record_usage(tx: &mut Tx<'_>, key: i64, caller: &Caller, message: MessageId, finish: &Finish) -> Result<()> {
     let Some(usage) = finish.usage else { return Ok(()) };
-    let head = tx.loaded(key)?;
-    head.take_usage(usage_tokens, finish.view.as_ref(), seen, (own_tokens, unread_tokens));
-    let window = finish.view.as_ref().map_or(&head.window, |view| &view.window).clone();
-    let body = EventBody::UsageRecorded { message: id, usage, window };
-    tx.event(key, caller, &body, &Digest::default())?;
+    let window = finish.view.as_ref().map_or(&tx.loaded(key)?.window, |view| &view.window).clone();
+    tx.event(key, caller, &EventBody::UsageRecorded { message, usage, window }, &Digest::default())?;
     Ok(())
 }
 
@@ -447,21 +355,22 @@ async fn drafts(tx: &mut Tx<'_>, row: i64) -> Result<Vec<Draft>> {
     rows.into_iter().map(draft).collect()
 }
 
-/// Finds the calls that results answer which join an open message, and notes its new calls.
+/// Finds the calls that results answer which join an open message, and notes its new calls. Each part comes with the
+/// growth of the history by it, in bytes.
 async fn settle_parts(
     tx: &mut Tx<'_>,
     key: i64,
     message: MessageId,
-    parts: Vec<(PartInput, Addition, Option<PartBody>)>,
-) -> Result<Vec<(PartInput, Addition)>> {
+    parts: Vec<(PartInput, i64, Option<PartBody>)>,
+) -> Result<Vec<(PartInput, i64)>> {
     let open = tx.loaded(key)?.open.get(&message.0).ok_or(Error::MessageSealed)?.clone();
     let holder = Holder { message, revision: open.revision, writer: &open.writer };
     let mut settled = Vec::with_capacity(parts.len());
-    for (position, (mut input, addition, body)) in (open.next_position..).zip(parts) {
+    for (position, (mut input, growth_bytes, body)) in (open.next_position..).zip(parts) {
         if let Some(body) = body {
             calls::settle(tx, key, &holder, position, &body, &mut input).await?;
         }
-        settled.push((input, addition));
+        settled.push((input, growth_bytes));
     }
     Ok(settled)
 }
@@ -472,21 +381,15 @@ fn close_parts(
     key: i64,
     caller: &Caller,
     message: MessageId,
-    parts: Vec<(PartInput, Addition)>,
+    parts: Vec<(PartInput, i64)>,
 ) -> Result<Vec<Uuid>> {
     let revision = tx.next_revision(key)?;
     let head = tx.loaded(key)?;
     let open = head.open.get_mut(&message.0).ok_or(Error::MessageSealed)?;
     let (row, first) = (open.row, open.next_position);
     open.next_position += i64::try_from(parts.len()).unwrap_or(i64::MAX);
-    for (part, Addition { weight, .. }) in &parts {
-        open.tokens += weight.tokens;
-        open.unread_tokens = weight.unread_tokens + if weight.speaks { 0 } else { open.unread_tokens };
-        open.bytes += part.encoded.bytes();
-    }
-    for (_, Addition { weight, growth_bytes }) in &parts {
-        head.grow(weight.tokens, *growth_bytes);
-    }
+    open.bytes += parts.iter().map(|(part, _)| part.encoded.bytes()).sum::<i64>();
+    head.grow(parts.iter().fold(0, |sum, (_, growth_bytes)| sum.saturating_add(*growth_bytes)));
     let mut digest = Digest::default();
     let ids: Vec<Uuid> = parts.iter().map(|(part, _)| part.public_id).collect();
     for (position, (part, _)) in (first..).zip(parts) {
@@ -512,7 +415,7 @@ impl AppendParts {
         let key = self.session.0;
         tx.head(key).await?;
         if let Some(receipt) = answered(tx, key, &self.caller).await? {
-            return again(tx, key, receipt);
+            return with_pending(tx, key, receipt);
         }
         let row = open_message(tx, key, self.message).await?;
         self.name_calls(tx).await?;
@@ -523,9 +426,9 @@ impl AppendParts {
         let mut closed = Vec::new();
         let mut bytes = drafts.iter().map(|draft| draft.length).sum();
         for part in self.parts {
-            let (input, addition, body) = match part {
+            let (input, growth_bytes, body) = match part {
                 AppendPart::Whole(whole) => {
-                    let WholePart { original, input, weight } = *whole;
+                    let WholePart { original, input } = *whole;
                     if let Some(id) = existing_part(&there, &original)? {
                         receipt.existed_count += 1;
                         receipt.ids.push(id);
@@ -533,20 +436,20 @@ impl AppendParts {
                     }
                     not_a_drafts(&drafts, &original)?;
                     bytes += input.encoded.bytes();
-                    (input, Addition::of(&original.body, weight), Some(original.body))
+                    (input, original.body.growth_bytes(), Some(original.body))
                 }
-                AppendPart::Draft(id, metadata_json, weigh) => {
+                AppendPart::Draft(id, metadata_json) => {
                     let draft = drafts
                         .iter()
                         .find(|draft| draft.id == id.0 && !closed.contains(&draft.id))
                         .ok_or_else(|| Error::not_found(Kind::Draft, id))?;
                     closed.push(id.0);
                     bytes += metadata_json.as_ref().map_or(0, |json| i64::try_from(json.len()).unwrap_or(i64::MAX));
-                    (draft.close(metadata_json.as_deref()), Addition::of(&draft.body, weigh(&draft.body)), None)
+                    (draft.close(metadata_json.as_deref()), draft.body.growth_bytes(), None)
                 }
             };
             receipt.ids.push(input.public_id);
-            parts.push((input, addition, body));
+            parts.push((input, growth_bytes, body));
         }
         // A draft that stays is a part in the end.
         let drafts_left = drafts.len() - closed.len();
@@ -558,7 +461,7 @@ impl AppendParts {
             let parts = settle_parts(tx, key, self.message, parts).await?;
             close_parts(tx, key, &self.caller, self.message, parts)?;
         }
-        receipt.context = tx.loaded(key)?.context_usage();
+        let receipt = with_pending(tx, key, receipt)?;
         tx.end_mutation(key, &self.caller, receipt)
     }
 
@@ -634,15 +537,14 @@ impl FinishMessage {
         let key = self.session.0;
         tx.head(key).await?;
         if let Some(receipt) = answered(tx, key, &self.caller).await? {
-            return again(tx, key, receipt);
+            return with_pending(tx, key, receipt);
         }
         let row = open_message(tx, key, self.message).await?;
-        let seen = seen(tx, key, &self.seal.finish).await?;
+        tx.loaded(key)?.check_view(self.seal.finish.view.as_ref())?;
         let drafts = drafts(tx, row).await?;
         if !drafts.is_empty() {
             sqlx::query(DELETE_DRAFTS).bind(row).execute(&mut *tx.conn).await?;
-            let addition = |draft: &Draft| Addition::of(&draft.body, (self.weigh)(&draft.body));
-            let parts = drafts.iter().map(|draft| (draft.close(None), addition(draft))).collect();
+            let parts = drafts.iter().map(|draft| (draft.close(None), draft.body.growth_bytes())).collect();
             close_parts(tx, key, &self.caller, self.message, parts)?;
         }
         // The row itself may still be waiting in this transaction.
@@ -652,17 +554,15 @@ impl FinishMessage {
         chain::seal(&mut digest, self.message.0.as_bytes(), &seal);
         let body = EventBody::MessageFinished { message: self.message, reason: self.seal.finish.reason };
         tx.event(key, &self.caller, &body, &digest)?;
-        let open = tx.loaded(key)?.open.remove(&self.message.0);
-        let (own_tokens, unread_tokens) = open.map_or((0, 0), |open| (open.tokens, open.unread_tokens));
-        let Seal { finish, usage_tokens, overflow } = &self.seal;
-        let reply = Reply { id: self.message, finish, usage_tokens: *usage_tokens, own_tokens, unread_tokens, seen };
-        record_usage(tx, key, &self.caller, &reply)?;
+        tx.loaded(key)?.open.remove(&self.message.0);
+        let Seal { finish, overflow } = &self.seal;
+        record_usage(tx, key, &self.caller, self.message, finish)?;
         let head = tx.loaded(key)?;
         head.replied(finish.usage.is_some());
         if *overflow {
             head.is_due();
         }
-        let receipt = Receipt { ids: vec![self.message.0], context: head.context_usage(), ..Receipt::default() };
+        let receipt = with_pending(tx, key, Receipt { ids: vec![self.message.0], ..Receipt::default() })?;
         let receipt = tx.end_mutation(key, &self.caller, receipt)?;
         tx.flush().await?;
         sqlx::query(SEAL).bind(row).bind(revision).bind(seal).execute(&mut *tx.conn).await?;
@@ -671,13 +571,13 @@ impl FinishMessage {
 }
 
 /// Encodes what a client wants to append, in the client's own time rather than the writer's.
-pub(crate) fn encode(new: Weighed, actor: &str) -> AppendMessage {
-    let Weighed { message, weight, counted, usage_tokens, overflow } = new;
-    let input = MessageInput::from_client(&message, actor, weight.tokens);
-    AppendMessage { input, original: message, weight, counted, seen: None, usage_tokens, overflow }
+pub(crate) fn encode(new: NewEntry, actor: &str) -> AppendMessage {
+    let NewEntry { message, counted, overflow } = new;
+    let input = MessageInput::from_client(&message, actor);
+    AppendMessage { input, original: message, counted, overflow }
 }
 
 /// Encodes a part that a client wants to append.
-pub(crate) fn encode_new_part(part: &NewPart, weight: Weight) -> AppendPart {
-    AppendPart::Whole(Box::new(WholePart { original: part.clone(), input: PartInput::from_client(part), weight }))
+pub(crate) fn encode_new_part(part: &NewPart) -> AppendPart {
+    AppendPart::Whole(Box::new(WholePart { original: part.clone(), input: PartInput::from_client(part) }))
 }

@@ -51,10 +51,8 @@ pub struct Claim {
     pub lost: i64,
     /// The window it is judged by.
     pub window: ModelWindow,
-    /// Tokens of a request with the view at `base`, as `Session::context_tokens` counts them.
+    /// Tokens of a request with the view when the compaction was asked for.
     pub context_tokens: i64,
-    /// The session's running total at `base`, to measure what came since.
-    pub(crate) appended_at_base: i64,
     /// When the first attempt began.
     pub start_time: Timestamp,
     /// Cancelled when somebody else ends the job.
@@ -126,9 +124,7 @@ pub(crate) async fn claim(tx: &mut Tx<'_>, row: i64, owner: Uuid, until: Timesta
         overtaken(tx, key, &job).await?;
         return Ok(None);
     }
-    let head = tx.loaded(key)?;
-    let (base, appended_at_base, context_tokens) =
-        (head.revision, head.appended_tokens, head.context_tokens(&job.window));
+    let (base, context_tokens) = (tx.loaded(key)?.revision, job.compaction.tokens_at_request);
     let claimed = sqlx::query(CLAIM)
         .bind(row)
         .bind(owner.as_bytes().to_vec())
@@ -166,7 +162,6 @@ pub(crate) async fn claim(tx: &mut Tx<'_>, row: i64, owner: Uuid, until: Timesta
         lost: job.lost,
         window: job.window,
         context_tokens,
-        appended_at_base,
         start_time: job.start_time.unwrap_or(now),
         ended: tx.claims.add(row),
     }))
@@ -206,8 +201,7 @@ pub(crate) async fn lost_claim(tx: &mut Tx<'_>, row: i64) -> Result<Claim> {
         attempt: job.compaction.attempt,
         lost: job.lost,
         window: job.window,
-        context_tokens: 0,
-        appended_at_base: 0,
+        context_tokens: job.compaction.tokens_at_request,
         start_time: job.start_time.unwrap_or_default(),
         ended: CancellationToken::new(),
     })

@@ -5,7 +5,7 @@ use super::error::{Error, Kind, Result};
 use super::lineage::Reader;
 use crate::model::ids::{CompactionId, SessionId};
 use crate::model::message::GivenView;
-use crate::model::session::{Guards, SessionState, WakeCondition};
+use crate::model::session::{ContextSize, Guards, SessionState, WakeCondition};
 use crate::model::time::Timestamp;
 use crate::model::usage::ModelWindow;
 use crate::model::{Revision, Seq};
@@ -17,33 +17,6 @@ use uuid::Uuid;
 /// Names a session inside the store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub struct SessionKey(pub(crate) i64);
-
-/// Running totals of a session: the difference of two is what came between.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct RunningTotals {
-    /// Tokens of everything that was appended, by estimate.
-    pub appended_tokens: i64,
-    /// Growth of the history by what was appended, as `PartBody::growth_bytes` counts it.
-    pub appended_bytes: i64,
-}
-
-/// How large a context is after a write, whatever the window.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct ContextUsage {
-    /// Trusted usage and the estimate of what came after it; none where no usage is trusted.
-    pub usage_tokens: Option<i64>,
-    /// The estimate of the view.
-    pub view_tokens: i64,
-    /// What is pending.
-    pub pending: Pending,
-}
-
-impl ContextUsage {
-    /// Tokens of a request with the view, for a model of this window.
-    pub fn tokens(&self, window: &ModelWindow) -> i64 {
-        self.usage_tokens.unwrap_or(self.view_tokens + window.overhead)
-    }
-}
 
 /// What may still change a view without anybody's doing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -63,10 +36,6 @@ pub(crate) struct OpenMessage {
     /// Whose calls it holds.
     pub(crate) writer: String,
     pub(crate) next_position: i64,
-    /// What its parts weigh so far.
-    pub(crate) tokens: i64,
-    /// Those of them in results behind all that its model said.
-    pub(crate) unread_tokens: i64,
     /// Bytes of its parts so far, drafts aside.
     pub(crate) bytes: i64,
 }
@@ -100,10 +69,10 @@ pub(crate) struct Head {
     pub(crate) chain_hash: [u8; 32],
     pub(crate) message_count: i64,
     pub(crate) update_time: Timestamp,
-    pub(crate) view_tokens: i64,
-    pub(crate) appended_tokens: i64,
-    pub(crate) usage_tokens: Option<i64>,
-    pub(crate) usage_at: i64,
+    /// The context usage that the newest decision found.
+    pub(crate) context: Option<ContextSize>,
+    /// The newest reply that reported usage, as far as this process knows.
+    pub(crate) usage_revision: Revision,
     /// Growth of the history since the session was made.
     pub(crate) appended_bytes: i64,
     pub(crate) due_revision: Option<Revision>,
@@ -128,8 +97,8 @@ pub(crate) struct Head {
 }
 
 const SELECT: &str = "select id, public_id, fork_revision, title, state, metadata_json, window, revision, \
-     history_revision, reduction_revision, chain_hash, message_count, update_time, view_tokens, appended_tokens, \
-     usage_tokens, usage_at, appended_bytes, due_revision, due_time, failures, hold_turns, hold_breaker, cool_until, \
+     history_revision, reduction_revision, chain_hash, message_count, update_time, context_tokens, \
+     context_revision, appended_bytes, due_revision, due_time, failures, hold_turns, hold_breaker, cool_until, \
      overhead_tokens, guard_revision, undo_revision, wake_bytes, wake_on_reply, wake_on_request, wake_time \
      from session where id = $1";
 const SELECT_OPEN: &str = "select m.id, m.public_id, m.revision, m.head, \
@@ -138,10 +107,10 @@ const SELECT_OPEN: &str = "select m.id, m.public_id, m.revision, m.head, \
 const SELECT_LIVE_JOB: &str = "select public_id from job where session_id = $1 and state in (1, 2) and queued = 0";
 const UPDATE: &str = "update session set title = $2, state = $3, metadata_json = $4, window = $5, revision = $6, \
      history_revision = $7, reduction_revision = $8, chain_hash = $9, message_count = $10, update_time = $11, \
-     view_tokens = $12, appended_tokens = $13, usage_tokens = $14, usage_at = $15, appended_bytes = $16, \
-     due_revision = $17, due_time = $18, failures = $19, hold_turns = $20, hold_breaker = $21, cool_until = $22, \
-     overhead_tokens = $23, guard_revision = $24, undo_revision = $25, wake_bytes = $26, wake_on_reply = $27, \
-     wake_on_request = $28, wake_time = $29 where id = $1";
+     context_tokens = $12, context_revision = $13, appended_bytes = $14, due_revision = $15, due_time = $16, \
+     failures = $17, hold_turns = $18, hold_breaker = $19, cool_until = $20, overhead_tokens = $21, \
+     guard_revision = $22, undo_revision = $23, wake_bytes = $24, wake_on_reply = $25, wake_on_request = $26, \
+     wake_time = $27 where id = $1";
 
 /// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
@@ -165,8 +134,6 @@ impl Head {
                 revision: row.try_get(2)?,
                 writer: codec::decode_message_head(row.try_get(3)?)?.actor,
                 next_position: row.try_get(4)?,
-                tokens: 0,
-                unread_tokens: 0,
                 bytes,
             };
             open.insert(codec::uuid(row.try_get(1)?)?, message);
@@ -188,10 +155,8 @@ impl Head {
             chain_hash: hash.try_into().map_err(|_| Error::corrupt("session", "chain_hash is not 32 bytes"))?,
             message_count: row.try_get("message_count")?,
             update_time: Timestamp(row.try_get("update_time")?),
-            view_tokens: row.try_get("view_tokens")?,
-            appended_tokens: row.try_get("appended_tokens")?,
-            usage_tokens: row.try_get("usage_tokens")?,
-            usage_at: row.try_get("usage_at")?,
+            context: context(&row)?,
+            usage_revision: row.try_get("revision")?,
             appended_bytes: row.try_get("appended_bytes")?,
             due_revision,
             due_time,
@@ -225,10 +190,8 @@ impl Head {
             .bind(self.chain_hash.to_vec())
             .bind(self.message_count)
             .bind(self.update_time.0)
-            .bind(self.view_tokens)
-            .bind(self.appended_tokens)
-            .bind(self.usage_tokens)
-            .bind(self.usage_at)
+            .bind(self.context.map(|context| context.tokens))
+            .bind(self.context.map(|context| context.revision))
             .bind(self.appended_bytes)
             .bind(self.due_revision)
             .bind(self.due_time.map(|since| since.0))
@@ -279,55 +242,18 @@ impl Head {
         }
     }
 
-    /// Tokens of a request now: trusted usage plus the estimate of what came after, else the estimate of the view and what
-    /// the window says of what else is sent.
-    pub(crate) fn context_tokens(&self, window: &ModelWindow) -> i64 {
-        self.context_usage().tokens(window)
-    }
-
-    /// Counts what was appended. The session becomes due where it has grown by as much as its wake condition names.
-    pub(crate) fn grow(&mut self, tokens: i64, bytes: i64) {
-        self.view_tokens += tokens;
-        self.appended_tokens += tokens;
+    /// Counts the growth of the history. The session becomes due where it has grown by as much as its wake condition names.
+    pub(crate) fn grow(&mut self, bytes: i64) {
         self.appended_bytes += bytes;
         if self.wake.bytes.is_some_and(|wake| self.appended_bytes >= wake) {
             self.is_due();
         }
     }
 
-    /// Takes over what a reply reports, if its view is whole and not stale. `seen` is the running total at the view's
-    /// revision, where it is known; `own` is what the reply itself weighs, and the results at its end, which nobody has read.
-    ///
-    /// Usage is tied to the view that the reply was given: what others wrote since then is estimated on top of it.
-    pub(crate) fn take_usage(
-        &mut self,
-        tokens: i64,
-        view: Option<&GivenView>,
-        seen: Option<i64>,
-        own: (i64, i64),
-    ) -> bool {
-        let is_whole = view.is_none_or(|view| !view.shortened);
-        let is_current = view.map_or(0, |view| view.revision) >= self.reduction_revision;
-        if !is_whole || !is_current || tokens <= 0 {
-            return false;
-        }
-        let (own, unread) = own;
-        let seen = seen.unwrap_or(self.appended_tokens - own);
-        self.usage_tokens = Some(tokens);
-        self.usage_at = seen + own - unread;
-        true
-    }
-
-    /// Forgets usage: a compaction has changed the view under it.
-    pub(crate) fn reduce(&mut self, at: Revision) {
-        self.reduction_revision = at;
-        self.usage_tokens = None;
-    }
-
-    /// Forgets usage, and what compactions came to before: somebody has changed history, policy or window. The scheduler
-    /// decides anew.
+    /// Notes a change of history, policy or window: what compactions came to before is of no account any more, and the
+    /// scheduler decides anew.
     pub(crate) fn changed(&mut self, at: Revision) {
-        self.reduce(at);
+        self.reduction_revision = at;
         self.guard_revision = at;
         self.look_again(at);
     }
@@ -350,6 +276,9 @@ impl Head {
 
     /// Notes that a reply has ended. Usage may say that the context is larger, or its overhead smaller, than was thought.
     pub(crate) fn replied(&mut self, reports_usage: bool) {
+        if reports_usage {
+            self.usage_revision = self.revision;
+        }
         if self.wake.on_reply || (reports_usage && self.wake.bytes.is_some()) {
             self.is_due();
         }
@@ -364,15 +293,16 @@ impl Head {
         }
     }
 
-    /// Takes over the condition of the next decision behind one that was made at a revision, with its totals.
-    pub(crate) fn wait_for(&mut self, condition: WakeCondition, at: Revision, totals: RunningTotals) {
+    /// Takes over the condition of the next decision behind one that was made at a revision, when so much had been
+    /// appended.
+    pub(crate) fn wait_for(&mut self, condition: WakeCondition, at: Revision, appended_bytes: i64) {
         let WakeCondition { growth_bytes, on_reply, on_request, time } = condition;
-        let bytes = growth_bytes.map(|growth| totals.appended_bytes.saturating_add(growth));
+        let bytes = growth_bytes.map(|growth| appended_bytes.saturating_add(growth));
         self.wake = Wake { bytes, on_reply, on_request, time };
         // What came behind the decision was not compared with this condition.
         let has_grown = bytes.is_some_and(|bytes| self.appended_bytes >= bytes);
-        let may_report = bytes.is_some() && self.usage_tokens.is_some();
-        if has_grown || (self.revision > at && (on_reply || on_request || may_report)) {
+        let has_reported = bytes.is_some() && self.usage_revision > at;
+        if has_grown || has_reported || (self.revision > at && (on_reply || on_request)) {
             self.is_due();
         }
     }
@@ -396,14 +326,17 @@ impl Head {
         self.due_revision = Some(at);
     }
 
-    /// How large the context is.
-    pub(crate) fn context_usage(&self) -> ContextUsage {
-        ContextUsage {
-            usage_tokens: self.usage_tokens.map(|usage| usage + (self.appended_tokens - self.usage_at).max(0)),
-            view_tokens: self.view_tokens,
-            pending: Pending { is_due: self.due_revision.is_some(), compaction: self.live_job },
-        }
+    /// What may still change the view without anybody's doing.
+    pub(crate) fn pending(&self) -> Pending {
+        Pending { is_due: self.due_revision.is_some(), compaction: self.live_job }
     }
+}
+
+/// The context usage that the newest decision found, from a session's row.
+pub(crate) fn context(row: &SqliteRow) -> Result<Option<ContextSize>> {
+    let (tokens, revision) = (row.try_get("context_tokens")?, row.try_get("context_revision")?);
+    let tokens: Option<i64> = tokens;
+    Ok(tokens.zip(revision).map(|(tokens, revision)| ContextSize { tokens, revision }))
 }
 
 /// The guards of the newest decision, from a session's row.
@@ -428,8 +361,11 @@ pub struct Receipt {
     pub ids: Vec<Uuid>,
     /// How many of the ids were there before.
     pub existed_count: i64,
-    /// How large the context is; filled in by appends and seals alone.
-    pub context: ContextUsage,
+    /// What is pending; filled in by appends and seals alone, as the following.
+    pub pending: Pending,
+    /// Growth of the history by what was appended, as `PartBody::growth_bytes` counts it. A fork's begins with that of the
+    /// session that it was made from.
+    pub appended_bytes: i64,
 }
 
 impl Receipt {
@@ -443,14 +379,14 @@ impl Receipt {
         }
     }
 
-    /// Reads a kept receipt. How large the context was is not kept: whoever asks again goes on with the context of now.
+    /// Reads a kept receipt. What was pending is not kept: whoever asks again goes on with what is pending now.
     pub(crate) fn from_disk(disk: codec::DiskReceipt) -> Result<Self> {
         Ok(Self {
             revision: disk.revision,
             seq: disk.seq,
             ids: disk.ids.iter().map(|id| codec::uuid(id)).collect::<Result<_>>()?,
             existed_count: disk.existed_count,
-            context: ContextUsage::default(),
+            ..Self::default()
         })
     }
 }

@@ -5,7 +5,7 @@ use super::chain::Digest;
 use super::claims::{Claim, holds};
 use super::codec::{self, Number as _};
 use super::error::{Error, Kind, Result};
-use super::head::{Pending, Receipt, RunningTotals, SessionKey};
+use super::head::{Pending, Receipt, SessionKey};
 use super::lineage::Reader;
 use super::tally;
 use super::tx::{Caller, Tx};
@@ -17,7 +17,7 @@ use crate::model::compaction::{
 };
 use crate::model::event::EventBody;
 use crate::model::ids::{CompactionId, SessionId};
-use crate::model::session::{Guards, SessionState, WakeCondition};
+use crate::model::session::{ContextSize, Guards, SessionState, WakeCondition};
 use crate::model::time::Timestamp;
 use crate::model::usage::ModelWindow;
 use sqlx::Row as _;
@@ -29,10 +29,19 @@ pub(crate) struct Enqueue {
     pub(crate) session: SessionKey,
     pub(crate) caller: Caller,
     pub(crate) request: CompactionRequest,
-    pub(crate) window: ModelWindow,
+    pub(crate) usage: WindowUsage,
     pub(crate) condition: Condition,
     /// Somebody is asked first, and it goes on at this time without an answer.
     pub(crate) confirm_until: Option<Timestamp>,
+}
+
+/// A window, and the tokens of a request with the view that are set against it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WindowUsage {
+    /// The window.
+    pub window: ModelWindow,
+    /// The tokens.
+    pub context_tokens: i64,
 }
 
 /// When a request for a reduction is taken.
@@ -94,12 +103,10 @@ pub(crate) struct EndJob {
 pub struct Evaluation {
     /// The revision that was decided about.
     pub at: Revision,
-    /// The session's running totals there.
-    pub totals: RunningTotals,
-    /// Tokens of the view, by the policy's estimate.
-    pub view_tokens: i64,
-    /// Context usage there; none where no usage is valid.
-    pub usage_tokens: Option<i64>,
+    /// Growth of the history until there, as `Source::appended_bytes` has it.
+    pub appended_bytes: i64,
+    /// Tokens of a request with the view.
+    pub context_tokens: i64,
     /// The guards that were found.
     pub guards: Guards,
     /// The condition of the next decision.
@@ -140,8 +147,7 @@ const NEXT_WAKE: &str = "select wake_time from session where wake_time is not nu
 const ASLEEP: &str =
     "select id from session where wake_time is not null and wake_time <= $1 order by wake_time limit $2";
 const FORGET_WAKE: &str = "update session set wake_time = null where id = $1";
-const PENDING: &str = "select s.due_revision is not null, j.public_id, s.revision, s.appended_tokens, \
-     s.appended_bytes from session s \
+const PENDING: &str = "select s.due_revision is not null, j.public_id, s.revision, s.appended_bytes from session s \
      left join job j on j.session_id = s.id and j.state in (1, 2) and j.queued = 0 where s.id = $1";
 const COUNTS: &str = "select (select count(*) from job where state = 1 and queued = 0) \
      + (select count(*) from job where state = 1 and queued = 1), \
@@ -365,14 +371,13 @@ pub(crate) async fn live(reader: &mut Reader<'_>, key: i64) -> Result<Option<Com
     row.map(|row| from_row(&row).map(|job| job.compaction.id)).transpose()
 }
 
-/// Pending changes of a session's view, the session's newest revision, and its running totals.
-pub(crate) async fn pending(reader: &mut Reader<'_>, key: i64) -> Result<(Pending, Revision, RunningTotals)> {
+/// Pending changes of a session's view, the session's newest revision, and the growth of its history in bytes.
+pub(crate) async fn pending(reader: &mut Reader<'_>, key: i64) -> Result<(Pending, Revision, i64)> {
     let row = reader.one(sqlx::query(PENDING).bind(key)).await?;
     let row = row.ok_or_else(|| Error::not_found(Kind::Session, key))?;
     let compaction: Option<Vec<u8>> = row.try_get(1)?;
     let compaction = compaction.map(|id| codec::uuid(&id).map(CompactionId)).transpose()?;
-    let totals = RunningTotals { appended_tokens: row.try_get(3)?, appended_bytes: row.try_get(4)? };
-    Ok((Pending { is_due: row.try_get(0)?, compaction }, row.try_get(2)?, totals))
+    Ok((Pending { is_due: row.try_get(0)?, compaction }, row.try_get(2)?, row.try_get(3)?))
 }
 
 /// The job of a session that waits or runs, for whoever is about to change the session. It looks at the row of the head,
@@ -432,7 +437,7 @@ impl Enqueue {
             Condition::Due { .. } => {}
         }
         let asked = head.revision;
-        let (tokens, live) = (head.context_tokens(&self.window), head.live_job.is_some());
+        let live = head.live_job.is_some();
         // Turns go by when a session became due, not by when somebody came to look at it.
         let is_due = matches!(self.condition, Condition::Due { .. });
         let since = head.due_time.filter(|_| is_due).unwrap_or(tx.now);
@@ -466,8 +471,8 @@ impl Enqueue {
             .bind(live)
             .bind(&self.request.instructions)
             .bind(&self.caller.actor)
-            .bind(tokens)
-            .bind(codec::encode_window(&self.window))
+            .bind(self.usage.context_tokens)
+            .bind(codec::encode_window(&self.usage.window))
             .bind(self.confirm_until.unwrap_or(since).0)
             .bind(tx.now.0)
             .bind(asked)
@@ -581,10 +586,10 @@ impl EndJob {
         let revision = tx.next_revision(key)?;
         let (state, failure, body) = match self.end {
             End::Retry(failure, run_at, loss) => {
-                let window = &self.claim.window;
-                let exceeds = |tokens: i64| window.request_max().is_some_and(|most| tokens > most);
-                // The session cannot go on when it has outgrown its window meanwhile.
-                let is_urgent = exceeds(tx.loaded(key)?.context_tokens(window)) && !exceeds(self.claim.context_tokens);
+                let Claim { window, context_tokens, .. } = &self.claim;
+                let was_over = window.request_max().is_some_and(|most| *context_tokens > most);
+                // The session cannot go on when its view has come to exceed the window meanwhile.
+                let is_urgent = tx.loaded(key)?.over_window && !was_over;
                 let run_at = if is_urgent { run_at.min(tx.now) } else { run_at };
                 sqlx::query(RETRY)
                     .bind(self.claim.job)
@@ -643,20 +648,14 @@ pub(crate) async fn undone(tx: &mut Tx<'_>, key: i64, id: CompactionId, at: Opti
 /// Clears the due mark of a session that was decided, and takes over what was measured and what held it back.
 pub(crate) async fn evaluated(tx: &mut Tx<'_>, key: SessionKey, found: Evaluation) -> Result<()> {
     let head = tx.head(key.0).await?;
-    let since = (head.appended_tokens - found.totals.appended_tokens).max(0);
-    if head.reduction_revision <= found.at {
-        head.view_tokens = found.view_tokens + since;
-        if head.revision == found.at {
-            (head.usage_tokens, head.usage_at) = (found.usage_tokens, found.totals.appended_tokens);
-        }
-    }
+    head.context = Some(ContextSize { tokens: found.context_tokens, revision: found.at });
     head.guards = found.guards;
     if head.due_revision.is_some_and(|due| due <= found.at) {
         head.due_revision = None;
         // Nothing could be asked for beside what is live.
         head.missed |= head.live_job.is_some();
     }
-    head.wait_for(found.condition, found.at, found.totals);
+    head.wait_for(found.condition, found.at, found.appended_bytes);
     let was_over = std::mem::replace(&mut head.over_window, found.over_window);
     if found.over_window && !was_over && head.live_job.is_some() {
         // The session cannot go on without the compaction that waits for its next attempt.

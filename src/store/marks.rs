@@ -252,7 +252,6 @@ async fn edit(
         head,
         finish: Some(Finish::default()),
         parts,
-        tokens: 0,
     };
     let (id, replacement) = tx.message(lineage.key, caller, input)?;
     let mut digest = Digest::default();

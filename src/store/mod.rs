@@ -41,16 +41,16 @@ mod verify;
 mod windows;
 mod writer;
 
-pub use append::{Seal, Weigh, Weighed, Weight};
+pub use append::{NewEntry, Seal};
 pub use claims::{Claim, Planned};
 pub use counts::Counted;
 pub use drafts::{DraftReceipt, DraftWordsToAdd};
 pub use error::{Error, Kind, Result};
 pub use events::{EventFilter, EventPage, Looked, Moment, PagedEvent, SessionMoment};
 pub use files::paths;
-pub use head::{ContextUsage, Pending, Receipt, RunningTotals, SessionKey};
+pub use head::{Pending, Receipt, SessionKey};
 pub use health::{Checkpoints, WriteState};
-pub use jobs::{Condition, Enqueued, Evaluation, GuardRows, Loss};
+pub use jobs::{Condition, Enqueued, Evaluation, GuardRows, Loss, WindowUsage};
 pub use marks::BranchSummary;
 pub use messages::{PageOf, VIEW_BYTES, weigh_body, weigh_bytes};
 pub use open::{Durability, Options};
@@ -74,7 +74,6 @@ use crate::model::message::Message;
 use crate::model::part::NewPart;
 use crate::model::session::Session;
 use crate::model::time::Timestamp;
-use crate::model::usage::ModelWindow;
 use crate::model::{Revision, Seq};
 use health::Health;
 use lineage::{Lineage, Reader};
@@ -293,33 +292,31 @@ impl Store {
 
     // ---- appends ----
 
-    /// Appends messages, all or none, each with what it weighs.
+    /// Appends messages, all or none.
     pub async fn append(
         &self,
         session: SessionKey,
         caller: Caller,
         expected_revision: Option<Revision>,
-        messages: Vec<Weighed>,
+        messages: Vec<NewEntry>,
     ) -> Result<Receipt> {
         let messages = messages.into_iter().map(|message| append::encode(message, &caller.actor)).collect();
         self.receipt(Command::Append(append::Append { session, caller, expected_revision, messages })).await
     }
 
-    /// Adds closed parts to an open message, or closes drafts of it. A part with an id names a draft; without a body it
-    /// takes the draft's words, which `weigh` then weighs.
+    /// Adds closed parts to an open message, or closes drafts of it.
     pub async fn append_parts(
         &self,
         session: SessionKey,
         caller: Caller,
         message: MessageId,
-        parts: Vec<PartAppend>,
-        weigh: Weigh,
+        parts: Vec<OpenPart>,
     ) -> Result<Receipt> {
         let parts = parts
             .into_iter()
             .map(|part| match part {
-                PartAppend::Whole(part, weight) => append::encode_new_part(&part, weight),
-                PartAppend::Draft(id, metadata_json) => append::AppendPart::Draft(id, metadata_json, weigh.clone()),
+                OpenPart::Whole(part) => append::encode_new_part(&part),
+                OpenPart::Draft(id, metadata_json) => append::AppendPart::Draft(id, metadata_json),
             })
             .collect();
         self.receipt(Command::AppendParts(append::AppendParts { session, caller, message, parts })).await
@@ -346,9 +343,8 @@ impl Store {
         caller: Caller,
         message: MessageId,
         seal: Seal,
-        weigh: Weigh,
     ) -> Result<Receipt> {
-        let finish = append::FinishMessage { session, caller, message, seal, weigh };
+        let finish = append::FinishMessage { session, caller, message, seal };
         self.receipt(Command::Finish(finish)).await
     }
 
@@ -614,11 +610,12 @@ impl Store {
     }
 }
 
-/// A part that a client adds to an open message.
-pub enum PartAppend {
+/// A part that joins an open message.
+#[derive(Debug, Clone, PartialEq)]
+pub enum OpenPart {
     /// A part with its body.
-    Whole(NewPart, Weight),
-    /// A draft that closes with the words it has, and metadata.
+    Whole(NewPart),
+    /// A draft that closes with the words it has, with metadata or none.
     Draft(PartId, Option<String>),
 }
 

@@ -65,6 +65,7 @@ const MIGRATIONS: &[(i64, &str, &str)] = &[
     (20_261_206_000_003, "view_token", include_str!("../../migrations/20261206000003_view_token.sql")),
     (20_261_207_000_001, "guards_of_decisions", include_str!("../../migrations/20261207000001_guards.sql")),
     (20_261_208_000_001, "wake", include_str!("../../migrations/20261208000001_wake.sql")),
+    (20_261_209_000_001, "context_usage", include_str!("../../migrations/20261209000001_context_usage.sql")),
 ];
 
 /// The migrations as sqlx wants them.

@@ -10,11 +10,11 @@ impl Store {
         session: SessionKey,
         caller: Caller,
         request: CompactionRequest,
-        window: ModelWindow,
+        usage: WindowUsage,
         condition: Condition,
         confirm_until: Option<Timestamp>,
     ) -> Result<Option<Enqueued>> {
-        let command = jobs::Enqueue { session, caller, request, window, condition, confirm_until };
+        let command = jobs::Enqueue { session, caller, request, usage, condition, confirm_until };
         match self.shared.writer.send(Command::Enqueue(command)).await? {
             Reply::Enqueued(enqueued) => Ok(enqueued),
             _ => unexpected(),

@@ -173,9 +173,7 @@ impl Commit {
         finish(tx, key, end).await?;
         failpoint::reach("commit.ended");
         let head = tx.loaded(key)?;
-        head.reduce(at);
-        let since = (head.appended_tokens - claim.appended_at_base).max(0);
-        head.view_tokens = outcome.tokens_after + since;
+        head.reduction_revision = at;
         head.missed = false;
         head.is_due();
         tx.end_mutation(key, &caller, Receipt::default())?;
@@ -358,7 +356,6 @@ impl Supply {
         tally::add(tx.conn, done.last_insert_rowid(), (self.tokens_before - self.tokens_after).max(0)).await?;
         let head = tx.loaded(key)?;
         head.changed(at);
-        head.view_tokens = self.tokens_after;
         recheck(tx, key, &self.caller, &all_marks).await?;
         tx.end_mutation(key, &self.caller, Receipt { ids: vec![id.0], ..Receipt::default() })
     }

@@ -6,7 +6,7 @@ use super::chain::{self, Digest};
 use super::claims;
 use super::codec::{self, Number as _};
 use super::error::{Error, Kind, Result};
-use super::head::{Receipt, SessionKey, guards};
+use super::head::{Receipt, SessionKey, context, guards};
 use super::jobs::give_up_all;
 use super::lineage::{Lineage, Reader};
 use super::marks;
@@ -93,9 +93,8 @@ pub enum ForkAt {
 
 const INSERT: &str = "insert into session (public_id, client_id, parent_id, fork_id, fork_revision, create_time, \
      title, state, metadata_json, window, revision, history_revision, reduction_revision, chain_hash, message_count, \
-     update_time, view_tokens, appended_tokens, usage_tokens, usage_at, due_revision, failures, hold_turns, \
-     hold_breaker, wake_bytes) values ($1, $2, $3, $4, $5, $6, $7, 1, $8, $9, $10, $10, 0, $11, 0, \
-     $6, $12, $12, null, 0, null, 0, 0, 0, 0) returning id";
+     update_time, appended_bytes, due_revision, failures, hold_turns, hold_breaker, wake_bytes) \
+     values ($1, $2, $3, $4, $5, $6, $7, 1, $8, $9, $10, $10, 0, $11, 0, $6, $12, null, 0, 0, 0, $12) returning id";
 const INSERT_POLICY_TEXT: &str =
     "insert into policy_text (hash, preset, json) values ($1, $2, $3) on conflict (hash) do nothing";
 const INSERT_POLICY: &str = "insert into policy (session_id, revision, hash) values ($1, $2, $3)";
@@ -111,7 +110,7 @@ macro_rules! select_session {
         concat!(
             "select s.id, s.public_id, s.client_id, s.title, s.state, p.public_id as parent, f.public_id as fork, ",
             "s.fork_revision, s.window, s.metadata_json, s.revision, s.history_revision, s.message_count, ",
-            "s.usage_tokens, s.usage_at, s.appended_tokens, s.view_tokens, s.create_time, s.update_time, ",
+            "s.context_tokens, s.context_revision, s.create_time, s.update_time, ",
             "s.failures, s.hold_turns, s.hold_breaker, s.cool_until, s.overhead_tokens ",
             "from session s left join session p on p.id = s.parent_id left join session f on f.id = s.fork_id ",
             $rest
@@ -186,7 +185,8 @@ struct NewRow<'a> {
     metadata_json: Option<&'a str>,
     window: &'a ModelWindow,
     chain_hash: [u8; 32],
-    view_tokens: i64,
+    /// Growth of the history that it inherits.
+    appended_bytes: i64,
 }
 
 /// Inserts a session's row and adds it to the digest.
@@ -205,7 +205,7 @@ async fn insert(tx: &mut Tx<'_>, digest: &mut Digest, row: NewRow<'_>) -> Result
         .bind(window)
         .bind(row.fork.map_or(0, |(_, revision)| revision))
         .bind(row.chain_hash.to_vec())
-        .bind(row.view_tokens)
+        .bind(row.appended_bytes)
         .fetch_one(&mut *tx.conn)
         .await?;
     let public = async |conn: &mut SqliteConnection, key: Option<i64>| match key {
@@ -264,7 +264,7 @@ impl CreateSession {
             metadata_json: self.metadata_json.as_deref(),
             window: &self.window,
             chain_hash: chain::GENESIS,
-            view_tokens: 0,
+            appended_bytes: 0,
         };
         let key = insert(tx, &mut digest, row).await?;
         write_policy(tx.conn, &mut digest, key, 1, &self.policy).await?;
@@ -403,7 +403,7 @@ impl ForkSession {
             metadata_json: None,
             window: &window,
             chain_hash: hash,
-            view_tokens: (parent.context_tokens(&parent.window) - parent.window.overhead).max(0),
+            appended_bytes: parent.appended_bytes,
         };
         let key = insert(tx, &mut digest, row).await?;
         for (owner, first, last, has_messages) in stretches {
@@ -531,13 +531,9 @@ pub(crate) async fn policy_in(reader: &mut Reader<'_>, lineage: &Lineage, at: Re
 
 fn from_row(row: &SqliteRow) -> Result<(i64, Session)> {
     let id = |bytes: Option<Vec<u8>>| bytes.map(|bytes| codec::uuid(&bytes).map(SessionId)).transpose();
-    let usage: Option<i64> = row.try_get("usage_tokens")?;
-    let (usage_at, appended, view): (i64, i64, i64) =
-        (row.try_get("usage_at")?, row.try_get("appended_tokens")?, row.try_get("view_tokens")?);
     let fork = id(row.try_get("fork")?)?;
     let fork_revision: Option<Revision> = row.try_get("fork_revision")?;
     let window = codec::decode_window(row.try_get("window")?)?;
-    let estimated = view + window.overhead;
     let session = Session {
         id: SessionId(codec::uuid(row.try_get("public_id")?)?),
         client_id: row.try_get("client_id")?,
@@ -551,7 +547,7 @@ fn from_row(row: &SqliteRow) -> Result<(i64, Session)> {
         revision: row.try_get("revision")?,
         history_revision: row.try_get("history_revision")?,
         message_count: row.try_get("message_count")?,
-        context_tokens: usage.map_or(estimated, |usage| usage + (appended - usage_at).max(0)),
+        context: context(row)?,
         guards: guards(row)?,
         create_time: Timestamp(row.try_get("create_time")?),
         update_time: Timestamp(row.try_get("update_time")?),

@@ -2,7 +2,7 @@
 
 use super::error::Result;
 use super::lineage::{self, Lineage, Reader};
-use super::{Pending, PolicyText, RunningTotals, SessionKey, Store, jobs, marks, messages, sessions, windows};
+use super::{Pending, PolicyText, SessionKey, Store, jobs, marks, messages, sessions, windows};
 use crate::limits;
 use crate::model::Revision;
 use crate::model::ids::SessionId;
@@ -39,8 +39,8 @@ pub struct Source {
     pub first_open: Option<Revision>,
     /// Pending changes of the newest view.
     pub pending: Pending,
-    /// The session's running totals, at its newest revision.
-    pub totals: RunningTotals,
+    /// Growth of the session's history at its newest revision, as `PartBody::growth_bytes` counts it.
+    pub appended_bytes: i64,
     /// The messages of the layout, in its order.
     pub messages: Vec<SourceMessage>,
 }
@@ -102,7 +102,7 @@ impl Store {
 /// A source without its messages.
 async fn frame(reader: &mut Reader<'_>, lineage: &Lineage, at: Revision) -> Result<Source> {
     let row = reader.one(sqlx::query(FIRST_OPEN).bind(lineage.key)).await?;
-    let (pending, _, totals) = jobs::pending(reader, lineage.key).await?;
+    let (pending, _, appended_bytes) = jobs::pending(reader, lineage.key).await?;
     Ok(Source {
         session: lineage.session(),
         id: lineage::public_id(reader.conn, lineage.key).await?,
@@ -113,7 +113,7 @@ async fn frame(reader: &mut Reader<'_>, lineage: &Lineage, at: Revision) -> Resu
         changed_revision: marks::changed_revision(reader, lineage, at).await?,
         first_open: row.map(|row| row.try_get(0)).transpose()?.flatten(),
         pending,
-        totals,
+        appended_bytes,
         messages: Vec::new(),
     })
 }

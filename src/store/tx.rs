@@ -57,8 +57,6 @@ struct EventRow {
     body: Vec<u8>,
     digest: [u8; 32],
     hash: [u8; 32],
-    /// The session's running total of estimates.
-    appended_tokens: i64,
 }
 
 struct MessageRow {
@@ -117,13 +115,11 @@ pub(crate) struct MessageInput {
     pub(crate) head: codec::MessageHead,
     pub(crate) finish: Option<Finish>,
     pub(crate) parts: Vec<PartInput>,
-    /// What the message weighs in a view; open messages go on weighing more.
-    pub(crate) tokens: i64,
 }
 
 impl MessageInput {
     /// Encodes what a client wants to append. Done before the writer is asked, in the caller's own time.
-    pub(crate) fn from_client(message: &NewMessage<Option<GivenView>>, actor: &str, tokens: i64) -> Self {
+    pub(crate) fn from_client(message: &NewMessage<Option<GivenView>>, actor: &str) -> Self {
         Self {
             public_id: fresh_id(),
             client_id: message.client_id.clone(),
@@ -139,7 +135,6 @@ impl MessageInput {
             },
             finish: message.finish.clone(),
             parts: message.parts.iter().map(PartInput::from_client).collect(),
-            tokens,
         }
     }
 
@@ -157,7 +152,6 @@ impl MessageInput {
             head: codec::MessageHead::default(),
             finish: Some(Finish::default()),
             parts: bodies.iter().map(part).collect(),
-            tokens: 0,
         }
     }
 }
@@ -276,7 +270,7 @@ impl<'a> Tx<'a> {
         if body.changes_history() {
             head.history_revision = head.revision;
         }
-        let (revision, appended_tokens) = (head.revision, head.appended_tokens);
+        let revision = head.revision;
         self.counters.next_seq += 1;
         self.rows.events.push(EventRow {
             seq,
@@ -290,7 +284,6 @@ impl<'a> Tx<'a> {
             body: codec::encode_event(body),
             digest: digest.finish(),
             hash: chain::GENESIS,
-            appended_tokens,
         });
         Ok(revision)
     }
@@ -302,7 +295,7 @@ impl<'a> Tx<'a> {
 
     /// Adds a message with its event. It comes at the session's next revision.
     pub(crate) fn message(&mut self, key: i64, caller: &Caller, input: MessageInput) -> Result<(Uuid, Revision)> {
-        let MessageInput { public_id, client_id, role, kind, head: head_columns, finish, parts, tokens } = input;
+        let MessageInput { public_id, client_id, role, kind, head: head_columns, finish, parts } = input;
         let revision = self.next_revision(key)?;
         let row = self.counters.next_message;
         self.counters.next_message += 1;
@@ -343,8 +336,7 @@ impl<'a> Tx<'a> {
         let create_time = self.now.0;
         let head = self.loaded(key)?;
         if seal.is_none() {
-            let open =
-                OpenMessage { row, revision, writer, next_position: part_count, tokens, unread_tokens: 0, bytes };
+            let open = OpenMessage { row, revision, writer, next_position: part_count, bytes };
             head.open.insert(public_id, open);
         }
         if matches!(kind, MessageKind::Normal) {
@@ -561,7 +553,7 @@ async fn insert_events(conn: &mut SqliteConnection, rows: Vec<EventRow>) -> Resu
     while rows.peek().is_some() {
         let mut query = QueryBuilder::<Sqlite>::new(
             "insert into event (seq, session_id, revision, kind, ends_mutation, time, actor, request_id, body, \
-             digest, hash, appended_tokens) ",
+             digest, hash) ",
         );
         query.push_values(rows.by_ref().take(ROWS_PER_STATEMENT), |mut values, row| {
             values
@@ -575,8 +567,7 @@ async fn insert_events(conn: &mut SqliteConnection, rows: Vec<EventRow>) -> Resu
                 .push_bind(row.request_id)
                 .push_bind(row.body)
                 .push_bind(row.digest.to_vec())
-                .push_bind(row.hash.to_vec())
-                .push_bind(row.appended_tokens);
+                .push_bind(row.hash.to_vec());
         });
         query.build().execute(&mut *conn).await?;
     }

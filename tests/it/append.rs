@@ -26,8 +26,8 @@ async fn a_request_that_comes_again_gets_the_same_answer() {
     let first = ask().await.expect("appended");
     let between = test.append(&session, "u \"something else\"").await;
     // Its ids and revision are of then; how full the context is, its sender wants to know of now.
-    assert_ne!(between.fill, first.fill);
-    let first = Appended { fill: between.fill, ..first };
+    assert_ne!(between.context, first.context);
+    let first = Appended { context: between.context, ..first };
     assert_eq!(ask().await.expect("answered again"), first);
     let error = refused(&test, &session, messages(), once("r1", "something else")).await;
     assert_eq!(error.reason, Reason::RequestIdReused);
@@ -216,7 +216,7 @@ async fn a_command_that_the_database_refuses_hurts_only_itself() {
     let mut database = test.database().await;
     sqlx::raw_sql(
         "insert into event select 1000000, session_id, revision + 1, kind, ends_mutation, time, actor, request_id, \
-         body, digest, hash, appended_tokens from event where session_id = 2 order by seq desc limit 1",
+         body, digest, hash from event where session_id = 2 order by seq desc limit 1",
     )
     .execute(&mut database)
     .await

@@ -29,7 +29,7 @@ async fn small(test: &TestApp) -> String {
 
 /// Appends the turn that crosses the threshold.
 async fn cross(test: &TestApp, session: &str) {
-    assert!(test.append(session, &turns(9, 9, WORDS)).await.fill.due, "the test needs it to be due");
+    assert!(test.append(session, &turns(9, 9, WORDS)).await.context.due, "the test needs it to be due");
 }
 
 fn say(text: &str) -> Line {
@@ -124,7 +124,7 @@ async fn appends_go_on_while_a_summary_is_written_and_stay_in_the_tail() {
     let pending = test.context(&session).await.pending.expect("it is pending");
     // Further crossings, an edit behind the boundary and a request by hand start nothing of their own.
     let appended = test.append(&session, &turns(10, 12, WORDS)).await;
-    assert_eq!(appended.fill.pending, Some(pending));
+    assert_eq!(appended.context.pending, Some(pending));
     let (joined, was_there) = start(&test, &session, "").await;
     assert_eq!((joined.id, was_there), (pending, true));
     script.release();
@@ -230,7 +230,7 @@ async fn a_view_that_exceeds_its_window_does_not_wait_for_a_summarizer() {
     let test = TestApp::with(script.clone()).await;
     let session = small(&test).await;
     let mut watch = test.watch().await;
-    assert!(test.append(&session, &turns(9, 12, WORDS)).await.fill.due, "the test needs it to be due");
+    assert!(test.append(&session, &turns(9, 12, WORDS)).await.context.due, "the test needs it to be due");
     let EventBody::Compacted { outcome, .. } = watch.wait_for(EventKind::Compacted).await.body else {
         panic!("another body")
     };
@@ -379,7 +379,7 @@ async fn a_trigger_outlives_the_daemon_that_acknowledged_the_append() {
     let test = TestApp::with(ScriptedSummarizer::new([say("S1"), say("S1")])).await;
     let session = small(&test).await;
     let crossing = test.app.append(&session, conversation(&turns(9, 9, WORDS)), None, None, Caller::default());
-    assert!(crossing.await.expect("appended").fill.due);
+    assert!(crossing.await.expect("appended").context.due);
     // The scheduler has had no chance to run: nothing was awaited since.
     let test = test.kill().await;
     let mut watch = test.watch().await;
@@ -512,13 +512,13 @@ async fn usage_of_a_view_that_was_reduced_since_is_not_trusted() {
     let app = &test.app;
     let appended =
         app.append(&session, reply(5_600, Some(seen.clone())), None, None, Caller::default()).await.expect("appended");
-    assert_eq!((appended.fill.context_tokens, appended.fill.due), (5_610, true));
+    assert_eq!((appended.context.context_tokens, appended.context.due), (Some(5_610), true));
     watch.wait_for(EventKind::Compacted).await;
     test.settled().await;
     for view in [Some(seen), None] {
         let appended = app.append(&session, reply(5_600, view.clone()), None, None, Caller::default()).await;
-        let fill = appended.expect("appended").fill;
-        assert!(!fill.due && fill.context_tokens < 5_000, "{view:?}: {fill:?}");
+        let fill = appended.expect("appended").context;
+        assert!(!fill.due && fill.context_tokens.is_some_and(|tokens| tokens < 5_000), "{view:?}: {fill:?}");
         let told = watch.wait_for(EventKind::UsageRecorded).await;
         let EventBody::UsageRecorded { usage, window, .. } = told.body else { panic!("{told:?}") };
         assert_eq!((usage.input, window.context), (5_600, 6_000), "what it said is kept all the same");
@@ -527,7 +527,7 @@ async fn usage_of_a_view_that_was_reduced_since_is_not_trusted() {
     assert_eq!(test.number("select count(*) from job").await, 1);
     let seen = test.context(&session).await.token;
     let fresh = app.append(&session, reply(5_600, Some(seen)), None, None, Caller::default()).await.expect("appended");
-    assert!(fresh.fill.due);
+    assert!(fresh.context.due);
     check_ends(&test).await;
 }
 
@@ -537,7 +537,7 @@ async fn a_session_is_judged_by_its_own_window_whatever_a_caller_names() {
     let session = test.session("opencode@seed", 6_000, 1_000).await;
     let all = conversation(&turns(1, 9, WORDS));
     let wide = Some(window(200_000, 1_000));
-    let fill = test.app.append(&session, all, wide, None, Caller::default()).await.expect("appended").fill;
+    let fill = test.app.append(&session, all, wide, None, Caller::default()).await.expect("appended").context;
     assert_eq!((fill.due, fill.window_tokens, fill.due_tokens), (true, 200_000, Some(199_000)));
     let mut watch = test.watch().await;
     let EventBody::Compacted { window_tokens, .. } = watch.wait_for(EventKind::Compacted).await.body else {
@@ -579,7 +579,7 @@ async fn an_archived_session_is_left_alone() {
     let key = test.app.store().find_session(&session).await.expect("a session");
     let archive = test.app.store().archive_session(key, false, Caller::default());
     let (appended, archived) = futures::future::join(append, archive).await;
-    assert!(appended.expect("appended").fill.due);
+    assert!(appended.expect("appended").context.due);
     archived.expect("archived");
     test.settled().await;
     assert_eq!(test.number("select count(*) from job").await, 0);

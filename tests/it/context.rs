@@ -112,20 +112,24 @@ async fn reading_with_a_smaller_window_starts_nothing_and_writes_nothing() {
 async fn an_append_with_a_smaller_window_starts_nothing_and_is_answered_for_that_window() {
     let test = TestApp::start().await;
     let session = test.session("opencode@seed", 200_000, 1_000).await;
-    assert!(!test.append(&session, &turns(1, 9, 1_100)).await.fill.due);
+    assert!(!test.append(&session, &turns(1, 9, 1_100)).await.context.due);
     // The decision about the session measures its view; until then answers add up what was appended.
     test.settled().await;
     let narrow = || Some(ModelWindow { overhead: 70, ..window(6_000, 1_000) });
     let words = "u10 \"hi\"\na10 open";
     let messages = conversation(words);
-    let fill = test.app.append(&session, messages, narrow(), None, Caller::default()).await.expect("appended").fill;
-    let own = test.append(&session, words).await.fill;
+    let fill = test.app.append(&session, messages, narrow(), None, Caller::default()).await.expect("appended").context;
+    let own = test.append(&session, words).await.context;
     assert_eq!((fill.window_tokens, fill.due_tokens, fill.due), (6_000, Some(5_000), false));
-    assert_eq!((fill.context_tokens, own.context_tokens > 5_000), (own.context_tokens + 70, true));
+    let own_tokens = own.context_tokens.expect("known");
+    assert_eq!((fill.context_tokens, own_tokens > 5_000), (Some(own_tokens + 70), true));
     let usage = Some(Usage { input: 7_000, ..Usage::default() });
     let finish = Finish { usage, reason: Some(FinishReason::Stop), ..Finish::default() };
     let sealed = test.app.finish_message(&session, "a10", finish, narrow(), Caller::default()).await.expect("sealed");
-    assert_eq!((sealed.fill.context_tokens, sealed.fill.window_tokens, sealed.fill.due), (7_000, 6_000, false));
+    assert_eq!(
+        (sealed.context.context_tokens, sealed.context.window_tokens, sealed.context.due),
+        (Some(7_000), 6_000, false)
+    );
     test.settled().await;
     assert_eq!(test.number("select count(*) from job").await, 0);
 }
@@ -150,7 +154,7 @@ async fn a_view_that_does_not_fit_names_what_is_pending_and_may_be_waited_for() 
 async fn whoever_waits_waits_for_a_decision_first() {
     let test = TestApp::start().await;
     let session = test.session("opencode@seed", 6_000, 1_000).await;
-    assert!(test.append(&session, &turns(1, 9, 1_100)).await.fill.due);
+    assert!(test.append(&session, &turns(1, 9, 1_100)).await.context.due);
     // Nothing has been asked for yet, or only just now.
     let waiting = ContextRequest { action: OverflowAction::Wait, ..ContextRequest::default() };
     let view = ask(&test, &session, waiting).await;

@@ -199,7 +199,7 @@ async fn a_reply_that_failed_because_the_view_was_too_large_reports_it_once() {
     };
     append(failed("a90", "rate limit reached, too many requests")).await.expect("appended");
     assert_eq!(began().await, []);
-    assert!(append(failed("a91", "prompt is too long: 9 tokens")).await.expect("appended").fill.due);
+    assert!(append(failed("a91", "prompt is too long: 9 tokens")).await.expect("appended").context.due);
     assert_eq!(began().await, [Trigger::Overflow]);
     let lines = shown(&test.context(&session).await);
     assert!(lines.contains(&"user added: what does the plot [attached image/png: plot.png]".to_owned()), "{lines:?}");

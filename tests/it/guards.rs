@@ -127,7 +127,8 @@ async fn what_a_client_says_of_its_overhead_is_added_to_estimates_alone() {
 
     change(&test, &session, carrying(room - 1)).await;
     assert_eq!(test.context(&session).await.context_tokens, 4_999);
-    assert_eq!(test.app.get_session(&session).await.expect("the session").session.context_tokens, 4_999);
+    let context = test.app.get_session(&session).await.expect("the session").session.context;
+    assert_eq!(context.expect("known").tokens, 4_999);
     assert_eq!(outcomes(&test).await, []);
     // A caller's own window is a window of its own.
     let request = ContextRequest { window: Some(window(6_000, 1_000)), ..ContextRequest::default() };
@@ -444,7 +445,7 @@ async fn nothing_happens_by_itself_where_the_policy_says_so() {
     // … the threshold by usage, …
     let reply = reply(&test, &session, "a30", 10_000).await;
     let appended = test.app.append(&session, vec![reply], None, None, Caller::default()).await.expect("appended");
-    assert!(!appended.fill.due);
+    assert!(!appended.context.due);
     // … a view that does not fit, another window, a change of history, …
     let wait = ContextRequest { action: OverflowAction::Wait, ..ContextRequest::default() };
     assert!(!test.app.context(&session, wait).await.expect("a view").fits);
@@ -476,7 +477,11 @@ async fn usage_of_a_view_that_was_changed_since_is_void() {
             _ => change(&test, &session, policy(r#"{"guards": {"minimum_gain_tokens": 1}}"#)).await,
         }
         let appended = test.app.append(&session, vec![stale], None, None, Caller::default()).await.expect("appended");
-        assert!(appended.fill.context_tokens < 5_000, "{rewrite}: {:?}", appended.fill);
+        assert!(
+            appended.context.context_tokens.is_some_and(|tokens| tokens < 5_000),
+            "{rewrite}: {:?}",
+            appended.context
+        );
         test.settled().await;
         assert_eq!(started(&test).await, 0, "{rewrite}");
     }

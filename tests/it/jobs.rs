@@ -35,7 +35,7 @@ async fn small(test: &TestApp) -> String {
 }
 
 async fn cross(test: &TestApp, session: &str) {
-    assert!(test.append(session, &turns(9, 9, WORDS)).await.fill.due, "the test needs it to be due");
+    assert!(test.append(session, &turns(9, 9, WORDS)).await.context.due, "the test needs it to be due");
 }
 
 async fn start(test: &TestApp, session: &str, instructions: &str) -> Compaction {
@@ -320,7 +320,7 @@ async fn cross_with_image(test: &TestApp, session: &str) {
     let image = Media { mime_type: "image/png".to_owned(), name: "plot.png".to_owned(), ..Media::default() };
     turn[0].parts.push(NewPart::new(PartBody::Media(image)));
     let appended = test.app.append(session, turn, None, None, Caller::default()).await.expect("appended");
-    assert!(appended.fill.due, "the test needs it to be due");
+    assert!(appended.context.due, "the test needs it to be due");
 }
 
 async fn overflow(test: &TestApp, session: &str) -> (Compaction, bool) {
@@ -517,7 +517,7 @@ async fn what_became_due_while_a_reduction_was_live_is_looked_at_when_that_ends_
     let mut watch = test.watch().await;
     let first = start(&test, &session, "").await;
     script.held().await;
-    assert!(!test.append(&session, &turns(9, 9, WORDS)).await.fill.due, "something is live");
+    assert!(!test.append(&session, &turns(9, 9, WORDS)).await.context.due, "something is live");
     test.app.cancel_compaction(&first.id.to_string(), Caller::default()).await.expect("cancelled");
     let EventBody::Compacted { trigger, .. } = watch.wait_for(EventKind::Compacted).await.body else {
         panic!("another body")

@@ -47,7 +47,7 @@ async fn a_reply_grows_from_drafts_and_parts_and_is_sealed() {
     let usage = Usage { input: 100, output: 7, ..Usage::default() };
     let finish = Finish { reason: Some(FinishReason::ToolCalls), usage: Some(usage), ..Finish::default() };
     let sealed = test.app.finish_message(&session, "a1", finish.clone(), None, Caller::default()).await;
-    assert_eq!(sealed.expect("sealed").fill.context_tokens, 107);
+    assert_eq!(sealed.expect("sealed").context.context_tokens, Some(107));
     let (message, drafts) = test.app.get_message(&session, "a1").await.expect("the message");
     assert_eq!((message.finish, drafts), (finish.with_view(None), Vec::new()));
     assert_eq!(message.parts[0].metadata_json.as_deref(), Some("{\"n\":1}"));

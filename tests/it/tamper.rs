@@ -359,7 +359,7 @@ async fn a_row_that_nobody_wrote_is_found_and_named() {
         (
             "event",
             "select (select max(seq) + 1 from event), session_id, 5000, kind, ends_mutation, time, actor, request_id, \
-             body, digest, hash, appended_tokens"
+             body, digest, hash"
                 .to_owned(),
         ),
         (

@@ -27,9 +27,9 @@ async fn what_came_behind_a_view_is_estimated_on_top_however_long_ago() {
             test = test.restart().await;
         }
         let late = reply("a3", view.context_tokens, Some(&view.token));
-        let fill = append(&test, &session, late).await.expect("appended").fill;
+        let context = append(&test, &session, late).await.expect("appended").context;
         let now = test.context(&session).await;
-        assert_eq!(now.context_tokens, fill.context_tokens);
+        assert_eq!(Some(now.context_tokens), context.context_tokens);
         assert!((before - 300..before + 300).contains(&now.context_tokens), "{before} and {}", now.context_tokens);
         assert_eq!(test.findings().await, []);
     }
@@ -155,8 +155,8 @@ async fn a_fork_takes_tokens_of_what_it_was_forked_from_as_far_as_both_share_it(
         assert_eq!(reason, (!is_taken).then_some(Reason::ViewTokenInvalid), "{} in {to}", view.revision);
     }
     // What the parent's view cost says nothing of the fork's.
-    let fill = append(&test, &fork, reply("a", 9_000, Some(&shared.token))).await.expect("taken").fill;
-    assert!(fill.context_tokens < 2_000, "{fill:?}");
+    let context = append(&test, &fork, reply("a", 9_000, Some(&shared.token))).await.expect("taken").context;
+    assert!(context.context_tokens.is_some_and(|tokens| tokens < 2_000), "{context:?}");
 }
 
 #[tokio::test]
@@ -165,8 +165,8 @@ async fn usage_without_a_token_counts_until_the_view_is_first_changed_by_anythin
         let test = TestApp::start().await;
         let session = test.session("opencode@seed", 60_000, 1_000).await;
         test.append(&session, &turns(1, 3, 400)).await;
-        let fill = append(&test, &session, reply("a", 9_000, None)).await.expect("taken").fill;
-        assert_eq!(fill.context_tokens, 9_005, "{change}");
+        let context = append(&test, &session, reply("a", 9_000, None)).await.expect("taken").context;
+        assert_eq!(context.context_tokens, Some(9_005), "{change}");
         let update = async |change| {
             test.app.update_session(&session, change, Caller::default()).await.expect("changed");
         };
@@ -184,10 +184,10 @@ async fn usage_without_a_token_counts_until_the_view_is_first_changed_by_anythin
         test.settled().await;
         let view = test.context(&session).await;
         assert!(view.context_tokens < 2_000, "{change}: {}", view.context_tokens);
-        let fill = append(&test, &session, reply("a", 9_000, None)).await.expect("taken").fill;
-        assert!(fill.context_tokens < 2_000, "{change}: {fill:?}");
-        let fill = append(&test, &session, reply("a", 9_000, Some(&view.token))).await.expect("taken").fill;
-        assert!((9_005..9_100).contains(&fill.context_tokens), "{change}: {fill:?}");
+        let context = append(&test, &session, reply("a", 9_000, None)).await.expect("taken").context;
+        assert!(context.context_tokens.is_some_and(|tokens| tokens < 2_000), "{change}: {context:?}");
+        let context = append(&test, &session, reply("a", 9_000, Some(&view.token))).await.expect("taken").context;
+        assert!(context.context_tokens.is_some_and(|tokens| (9_005..9_100).contains(&tokens)), "{change}: {context:?}");
     }
 }
 
@@ -253,7 +253,7 @@ async fn a_session_that_is_due_before_its_last_result_is_read_does_not_fall_asle
     test.settled().await;
     test.append(&session, "u21 \"and the log?\"\na21x \"looking\" call=c21").await;
     let due = test.append(&session, "t21 result=c21:100000c").await;
-    assert!(due.fill.context_tokens > 183_617, "{:?}", due.fill);
+    assert!(due.context.context_tokens.is_some_and(|tokens| tokens > 183_617), "{:?}", due.context);
     test.settled().await;
     test.append(&session, "a21 \"nothing of note\"").await;
     test.settled().await;

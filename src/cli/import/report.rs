@@ -236,15 +236,16 @@ impl Progress {
         Self { terminal: std::io::stderr().is_terminal(), total, done: 0, shown: Timestamp::default() }
     }
 
-    /// Tells that more entries are done, and how full the context is now.
-    pub(super) fn add(&mut self, entries: usize, fill: Option<&pb::ContextFill>, now: Timestamp) {
+    /// Shows that more entries are done, and the context usage now.
+    pub(super) fn add(&mut self, entries: usize, context: Option<&pb::ContextUsage>, now: Timestamp) {
         self.done += entries;
         if !self.terminal || now.0 - self.shown.0 < PROGRESS_INTERVAL_MICROS {
             return;
         }
         self.shown = now;
-        let fill = fill.map(|fill| format!(", context {} of {} tokens", fill.context_tokens, fill.window_tokens));
-        let line = format!("{} of {} entries{}", self.done, self.total, fill.unwrap_or_default());
+        let tokens = context.and_then(|context| Some((context.context_tokens?, context.window_tokens)));
+        let tokens = tokens.map(|(tokens, window)| format!(", context {tokens} of {window} tokens"));
+        let line = format!("{} of {} entries{}", self.done, self.total, tokens.unwrap_or_default());
         // A terminal that is gone is no reason to stop.
         let _ = write!(std::io::stderr(), "\r\x1b[K{line}");
     }

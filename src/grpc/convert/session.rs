@@ -2,7 +2,7 @@
 
 use super::{id, time};
 use crate::app::sessions::{NewSession, SessionChange, SessionInfo};
-use crate::app::{Durability, Fill};
+use crate::app::{ContextUsage, Durability};
 use crate::model::session::{Guards, Session, SessionState};
 use crate::model::usage::ModelWindow;
 use crate::pb;
@@ -30,7 +30,8 @@ pub(in crate::grpc) fn session(info: SessionInfo) -> pb::Session {
         revision: session.revision,
         history_revision: session.history_revision,
         message_count: session.message_count,
-        context_tokens: session.context_tokens,
+        context_tokens: session.context.map(|context| context.tokens),
+        context_revision: session.context.map(|context| context.revision),
         create_time: Some(time(session.create_time)),
         update_time: Some(time(session.update_time)),
         guard_state: Some(guard_state(session.guards)),
@@ -97,17 +98,21 @@ pub(in crate::grpc) fn read_change(request: pb::UpdateSessionRequest) -> Session
     }
 }
 
-/// How full the context is after a write.
-pub(in crate::grpc) fn fill(fill: &Fill) -> pb::ContextFill {
-    // Tokens stay far below the 2^53 up to which the division is exact.
-    let ratio = if fill.window_tokens > 0 { fill.context_tokens as f64 / fill.window_tokens as f64 } else { 0.0 };
-    pb::ContextFill {
-        context_tokens: fill.context_tokens,
-        window_tokens: fill.window_tokens,
+/// The context usage after a write.
+pub(in crate::grpc) fn context_usage(context: &ContextUsage) -> pb::ContextUsage {
+    let ContextUsage { context_tokens, window_tokens, due_tokens, due, pending } = *context;
+    let ratio = match context_tokens {
+        // Tokens stay far below the 2^53 up to which the division is exact.
+        Some(tokens) if window_tokens > 0 => tokens as f64 / window_tokens as f64,
+        _ => 0.0,
+    };
+    pb::ContextUsage {
+        context_tokens,
+        window_tokens,
         ratio,
-        due_tokens: fill.due_tokens.unwrap_or(0),
-        pending_compaction_id: id(fill.pending),
-        compaction_due: fill.due,
+        due_tokens: due_tokens.unwrap_or(0),
+        pending_compaction_id: id(pending),
+        compaction_due: due,
     }
 }
 

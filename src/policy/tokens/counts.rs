@@ -1,6 +1,6 @@
 //! What messages weigh, worked out once: counts that are kept with the name of the counting they were made by.
 
-use super::{Counting, Shown, TextWeight, as_is, shown, tokens_of, units, weight};
+use super::{Counting, TextWeight, as_is, shown, units, weight};
 use crate::model::ids::MessageId;
 use crate::model::message::Role;
 use crate::model::part::{Part, PartBody};
@@ -27,17 +27,6 @@ pub fn basis(policy: &Policy) -> Option<String> {
     };
     let basis = Basis { counting: &policy.counting, truncate: &policy.truncate, vocabulary };
     serde_json::to_string(&basis).ok()
-}
-
-/// The tokens that new parts add to a view, once cut.
-pub fn estimate_new(policy: &Policy, role: Role, parts: &[&PartBody]) -> i64 {
-    let shown: Vec<Shown<'_>> = parts.iter().filter_map(|body| shown(policy, body, None)).collect();
-    tokens_of(&policy.counting, units(&policy.counting, role, &shown))
-}
-
-/// The same of a whole message that was counted.
-pub fn estimate_counted(policy: &Policy, counts: &Counts) -> i64 {
-    tokens_of(&policy.counting, counts.whole)
 }
 
 fn output(body: &PartBody) -> Option<&str> {

@@ -164,23 +164,6 @@ fn stored_outputs_weigh_what_a_view_shows_of_them() {
 }
 
 #[test]
-fn new_parts_are_estimated_as_they_will_be_in_a_view() {
-    let text =
-        "a1 \"words\"\n  reasoning \"more\"\n  tool bash#c1 in=40c out=9000c media=image/png done\n  marker note \"m\"";
-    for preset in presets::all() {
-        let policy = preset.policy();
-        let source = &dsl::parse(text)[0];
-        let bodies: Vec<&PartBody> = source.message.parts.iter().map(|part| &part.body).collect();
-        assert_eq!(
-            estimate_new(&policy, Role::Assistant, &bodies),
-            estimate_source(&policy, source),
-            "{}",
-            preset.name
-        );
-    }
-}
-
-#[test]
 fn a_range_weighs_the_same_however_it_is_asked_for() {
     let messages =
         dsl::parse("u1 \"a\"\na2 7c\nu3\na4 11c\n  call bash#c1 in={\"a\": 1}\nt5\n  result c1 out=33c done");
