@@ -143,6 +143,13 @@ pub const LOADED_MIB_DEFAULT: usize = 64;
 pub const LOADED_MIB_MAX: usize = 65_536;
 /// Bytes of all large views that are made, and of all views that wait for their clients. One view alone may be larger.
 pub const VIEWS_BYTES_MAX: usize = 512 * 1024 * 1024;
+/// An open message that nothing is written to for so long is sealed, in milliseconds, unless it came with a time of its own
+/// between these bounds.
+pub const OPEN_TIMEOUT_MS_DEFAULT: i64 = 10 * 60 * 1_000;
+/// The shortest such time.
+pub const OPEN_TIMEOUT_MS_MIN: i64 = 1_000;
+/// The longest such time.
+pub const OPEN_TIMEOUT_MS_MAX: i64 = 24 * 60 * 60 * 1_000;
 /// A session that is not in memory is read for the answer to a write where its history has grown by no more than this, and
 /// for whoever asks after the session where its view holds no more.
 pub const READ_AT_ONCE_BYTES: i64 = 256 * 1024;

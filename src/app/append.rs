@@ -191,7 +191,8 @@ impl Longhand {
         Ok(self.appended(receipt, &known, window.as_ref(), overflowed).await)
     }
 
-    /// Adds closed parts to an open message, or closes its drafts.
+    /// Adds closed parts to an open message, or closes its drafts. Without parts it keeps the message open: its open timeout
+    /// begins anew.
     pub async fn append_parts(
         &self,
         session: &str,
@@ -200,9 +201,6 @@ impl Longhand {
         caller: Caller,
     ) -> Result<Appended> {
         check_caller(&caller)?;
-        if parts.is_empty() {
-            return Err(Error::field("parts", "is empty"));
-        }
         let whole: Vec<NewPart> = parts
             .iter()
             .filter_map(|part| match part {

@@ -46,6 +46,8 @@ pub enum Reason {
     SessionArchived,
     /// The message takes no more parts.
     MessageSealed,
+    /// Nobody wrote to the message for its open timeout, and it was sealed.
+    MessageExpired,
     /// The message is still open.
     MessageOpen,
     /// The words do not follow on what the draft has.
@@ -123,7 +125,7 @@ pub enum Reason {
 
 impl Reason {
     /// Every reason.
-    pub const ALL: [Self; 55] = [
+    pub const ALL: [Self; 56] = [
         Self::SessionNotFound,
         Self::MessageNotFound,
         Self::DraftNotFound,
@@ -144,6 +146,7 @@ impl Reason {
         Self::RevisionMismatch,
         Self::SessionArchived,
         Self::MessageSealed,
+        Self::MessageExpired,
         Self::MessageOpen,
         Self::OffsetMismatch,
         Self::NothingToCompact,
@@ -204,6 +207,7 @@ impl Reason {
             Self::RevisionMismatch => "REVISION_MISMATCH",
             Self::SessionArchived => "SESSION_ARCHIVED",
             Self::MessageSealed => "MESSAGE_SEALED",
+            Self::MessageExpired => "MESSAGE_EXPIRED",
             Self::MessageOpen => "MESSAGE_OPEN",
             Self::OffsetMismatch => "OFFSET_MISMATCH",
             Self::NothingToCompact => "NOTHING_TO_COMPACT",
@@ -329,6 +333,7 @@ impl From<store::Error> for Error {
             E::RequestIdReused { request_id } => plain(Reason::RequestIdReused).with("request_id", request_id),
             E::ClientIdReused { client_id } => plain(Reason::ClientIdReused).with("client_id", client_id),
             E::MessageSealed => plain(Reason::MessageSealed),
+            E::MessageExpired => plain(Reason::MessageExpired),
             E::MessageOpen => plain(Reason::MessageOpen),
             E::OffsetMismatch { offset, length } => {
                 plain(Reason::OffsetMismatch).with("offset_bytes", offset).with("length_bytes", length)

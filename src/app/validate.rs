@@ -186,11 +186,24 @@ pub(super) fn message(field: &str, message: &NewMessage) -> Result<usize> {
     if message.kind == MessageKind::Record && message.finish.is_none() {
         return Err(Error::field(&format!("{field}.open"), "a record is never open"));
     }
+    if let Some(timeout) = message.open_timeout_ms {
+        open_timeout(&format!("{field}.open_timeout"), timeout, message.finish.is_none())?;
+    }
     if let Some(given) = &message.finish {
         finish(&format!("{field}.finish"), given)?;
     }
     let bytes = parts(field, message.kind, &message.parts)?;
     Ok(bytes + message.metadata_json.as_ref().map_or(0, String::len))
+}
+
+/// The time without a write at which an open message is sealed.
+fn open_timeout(field: &str, timeout_ms: i64, is_open: bool) -> Result<()> {
+    let (least, most) = (limits::OPEN_TIMEOUT_MS_MIN, limits::OPEN_TIMEOUT_MS_MAX);
+    match is_open {
+        false => Err(Error::field(field, "goes with open alone")),
+        true if (least..=most).contains(&timeout_ms) => Ok(()),
+        true => Err(Error::field(field, format!("is not between {} and {} seconds", least / 1_000, most / 1_000))),
+    }
 }
 
 /// All messages of one append.

@@ -32,7 +32,8 @@ pub(super) fn sentence(event: &pb::Event) -> String {
         }
         Body::MessageFinished(finished) => {
             let reason = word(finished.reason().as_str_name(), "FINISH_REASON_");
-            format!("message sealed: {} ({reason})", finished.message_id)
+            let why = if finished.expired { ", since nobody wrote to it" } else { "" };
+            format!("message sealed: {} ({reason}{why})", finished.message_id)
         }
         Body::UsageRecorded(recorded) => usage_recorded(recorded),
         Body::SessionRewound(rewound) => format!("session rewound to revision {}", rewound.after_revision),

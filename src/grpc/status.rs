@@ -46,6 +46,7 @@ fn code(reason: Reason) -> Code {
         Reason::CursorForeign
         | Reason::SessionArchived
         | Reason::MessageSealed
+        | Reason::MessageExpired
         | Reason::MessageOpen
         | Reason::NothingToCompact
         | Reason::NothingToUndo

@@ -179,6 +179,7 @@ impl<'a> Draft<'a> {
             client_id: Some(client_id),
             role: self.role,
             kind: MessageKind::Normal,
+            open_timeout_ms: None,
             metadata_json: Some(self.metadata()),
             parts: self.parts,
             finish: Some(self.finish),

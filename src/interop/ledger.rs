@@ -166,6 +166,7 @@ pub(super) fn record(client_id: String, kind: &str, data: String, origin_time: O
         model: String::new(),
         provider: String::new(),
         origin_time,
+        open_timeout_ms: None,
         metadata_json: None,
     }
 }

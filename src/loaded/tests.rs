@@ -53,6 +53,7 @@ impl World {
             model: String::new(),
             provider: String::new(),
             origin_time: None,
+            open_timeout_ms: None,
             metadata_json: None,
         };
         self.app.append(&self.session, vec![message], None, None, Caller::default()).await.expect("appended");

@@ -99,6 +99,8 @@ pub enum EventBody {
         message: MessageId,
         /// Why it ended.
         reason: Option<FinishReason>,
+        /// True where nobody had written to it for its time, and the daemon sealed it.
+        expired: bool,
     },
     /// A reply said what it cost.
     UsageRecorded {

@@ -189,6 +189,9 @@ pub struct NewMessage<View = Option<String>> {
     pub parts: Vec<NewPart>,
     /// How it ends, or none to leave it open.
     pub finish: Option<Finish<View>>,
+    /// The time without a write, in milliseconds, at which a message that is left open is sealed; none for the daemon's
+    /// default.
+    pub open_timeout_ms: Option<i64>,
     /// The model that wrote it, or empty.
     pub model: String,
     /// The provider of that model, or empty.
@@ -202,8 +205,17 @@ pub struct NewMessage<View = Option<String>> {
 impl NewMessage {
     /// The same with the view that its token stands for.
     pub fn checked(self, view: Option<GivenView>) -> NewMessage<Option<GivenView>> {
-        let Self { client_id, role, kind, parts, finish, model, provider, origin_time, metadata_json } = self;
-        let finish = finish.map(|finish| finish.with_view(view));
-        NewMessage { client_id, role, kind, parts, finish, model, provider, origin_time, metadata_json }
+        NewMessage {
+            client_id: self.client_id,
+            role: self.role,
+            kind: self.kind,
+            parts: self.parts,
+            finish: self.finish.map(|finish| finish.with_view(view)),
+            open_timeout_ms: self.open_timeout_ms,
+            model: self.model,
+            provider: self.provider,
+            origin_time: self.origin_time,
+            metadata_json: self.metadata_json,
+        }
     }
 }

@@ -240,6 +240,7 @@ impl World {
             model: String::new(),
             provider: String::new(),
             origin_time: None,
+            open_timeout_ms: None,
             metadata_json: None,
         };
         let message = NewEntry { message, counted: None, overflow: false };

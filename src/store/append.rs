@@ -8,13 +8,13 @@ use super::counts::Counted;
 use super::error::{Error, Kind, Result};
 use super::head::{Head, Receipt, SessionKey};
 use super::lineage::Reader;
-use super::messages;
 use super::tx::{Caller, MessageInput, PartInput, RequestKey, Tx, salt};
+use super::{events, messages, open_messages};
 use crate::limits;
 use crate::model::Revision;
 use crate::model::event::EventBody;
 use crate::model::ids::{MessageId, PartId};
-use crate::model::message::{Finish, GivenView, MessageKind, NewMessage, Role};
+use crate::model::message::{Finish, FinishReason, GivenView, MessageKind, NewMessage, Role};
 use crate::model::part::{NewPart, Part, PartBody, are_notes};
 use sqlx::Row as _;
 use sqlx::sqlite::SqliteRow;
@@ -92,6 +92,8 @@ pub(crate) struct FinishMessage {
     pub(crate) caller: Caller,
     pub(crate) message: MessageId,
     pub(crate) seal: Seal,
+    /// True where the daemon seals the message since nobody writes to it.
+    pub(crate) has_expired: bool,
 }
 
 const SELECT_REQUEST: &str = "select payload_hash, receipt from request where session_id = $1 and request_id = $2";
@@ -317,8 +319,12 @@ pub(super) async fn open_message(tx: &mut Tx<'_>, key: i64, id: MessageId) -> Re
         return Ok(open.row);
     }
     tx.flush().await?;
-    messages::by_public_id(tx.conn, key, id).await?;
-    Err(Error::MessageSealed)
+    let message = messages::by_public_id(tx.conn, key, id).await?;
+    let has_expired = match message.sealed_revision {
+        Some(at) => events::has_expired(tx.conn, key, at).await?,
+        None => false,
+    };
+    Err(if has_expired { Error::MessageExpired } else { Error::MessageSealed })
 }
 
 /// The words of one draft as a part's body.
@@ -457,6 +463,7 @@ impl AppendParts {
         for id in closed {
             sqlx::query(DELETE_DRAFT).bind(row).bind(id.as_bytes().to_vec()).execute(&mut *tx.conn).await?;
         }
+        tx.written(key, self.message.0);
         if !parts.is_empty() {
             let parts = settle_parts(tx, key, self.message, parts).await?;
             close_parts(tx, key, &self.caller, self.message, parts)?;
@@ -532,7 +539,14 @@ pub(super) fn within(what: &'static str, limit: usize, actual: i64) -> Result<()
 }
 
 impl FinishMessage {
-    /// Validates first, then writes. Drafts that are still open close with the words they have.
+    /// The end of a message whose writer is gone.
+    pub(crate) fn expired(key: i64, message: MessageId) -> Self {
+        let finish = Finish { reason: Some(FinishReason::Aborted), ..Finish::default() };
+        let seal = Seal { finish, overflow: false };
+        Self { session: SessionKey(key), caller: Caller::default(), message, seal, has_expired: true }
+    }
+
+    /// Validates first, then writes.
     pub(crate) async fn apply(self, tx: &mut Tx<'_>) -> Result<Receipt> {
         let key = self.session.0;
         tx.head(key).await?;
@@ -541,6 +555,12 @@ impl FinishMessage {
         }
         let row = open_message(tx, key, self.message).await?;
         tx.loaded(key)?.check_view(self.seal.finish.view.as_ref())?;
+        self.seal(tx, row).await
+    }
+
+    /// Seals the message in this row. Drafts that are still open close with the words they have.
+    pub(crate) async fn seal(self, tx: &mut Tx<'_>, row: i64) -> Result<Receipt> {
+        let key = self.session.0;
         let drafts = drafts(tx, row).await?;
         if !drafts.is_empty() {
             sqlx::query(DELETE_DRAFTS).bind(row).execute(&mut *tx.conn).await?;
@@ -552,7 +572,8 @@ impl FinishMessage {
         let revision = tx.next_revision(key)?;
         let mut digest = Digest::default();
         chain::seal(&mut digest, self.message.0.as_bytes(), &seal);
-        let body = EventBody::MessageFinished { message: self.message, reason: self.seal.finish.reason };
+        let (reason, expired) = (self.seal.finish.reason, self.has_expired);
+        let body = EventBody::MessageFinished { message: self.message, reason, expired };
         tx.event(key, &self.caller, &body, &digest)?;
         tx.loaded(key)?.open.remove(&self.message.0);
         let Seal { finish, overflow } = &self.seal;
@@ -566,6 +587,7 @@ impl FinishMessage {
         let receipt = tx.end_mutation(key, &self.caller, receipt)?;
         tx.flush().await?;
         sqlx::query(SEAL).bind(row).bind(revision).bind(seal).execute(&mut *tx.conn).await?;
+        open_messages::sealed(tx.conn, row).await?;
         Ok(receipt)
     }
 }

@@ -110,6 +110,7 @@ impl AppendDraft {
             return Ok(DraftReceipt { part, length: self.words.end(), added_at: None });
         }
         let row = open_message(tx, self.session.0, self.message).await?;
+        tx.written(self.session.0, self.message.0);
         match (found, self.words.part) {
             (Some(found), _) => self.extend(tx, row, found).await,
             (None, Some(part)) => Err(Error::not_found(Kind::Draft, part)),

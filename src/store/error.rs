@@ -56,6 +56,9 @@ pub enum Error {
     /// The message takes no more parts.
     #[error("the message is sealed")]
     MessageSealed,
+    /// Nobody wrote to the message for its open timeout, and it was sealed.
+    #[error("nobody wrote to the message for its open timeout, and it was sealed: append the rest as a new message")]
+    MessageExpired,
     /// The message is still being written.
     #[error("the message is still open")]
     MessageOpen,

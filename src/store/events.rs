@@ -4,12 +4,12 @@ use super::codec;
 use super::error::{Error, Result};
 use super::lineage::{Lineage, Reader};
 use crate::limits;
-use crate::model::event::{Event, EventKind};
+use crate::model::event::{Event, EventBody, EventKind};
 use crate::model::ids::SessionId;
 use crate::model::time::Timestamp;
 use crate::model::{Revision, Seq};
-use sqlx::Row as _;
 use sqlx::sqlite::SqliteRow;
+use sqlx::{Row as _, SqliteConnection};
 
 macro_rules! select_event {
     ($rest:literal) => {
@@ -40,6 +40,13 @@ const HASH_AT: &str = "select hash from event where session_id = $1 and revision
 #[cfg(test)]
 pub(crate) const STATEMENTS: &[&str] =
     &[OF_STORE, OF_SESSION, OF_STRETCH, AT_REVISION, AT_SEQ, PLACE, SNAPSHOT, MATCHES_IN_MUTATION, HASH_AT];
+
+/// True where the event at a revision says that a message expired.
+pub(crate) async fn has_expired(conn: &mut SqliteConnection, key: i64, at: Revision) -> Result<bool> {
+    let row = sqlx::query(AT_REVISION).bind(key).bind(at).fetch_optional(conn).await?;
+    let event = row.map(|row| from_row(&row)).transpose()?;
+    Ok(event.is_some_and(|(_, event)| matches!(event.body, EventBody::MessageFinished { expired: true, .. })))
+}
 
 fn from_row(row: &SqliteRow) -> Result<(i64, Event)> {
     let seq: Seq = row.try_get(0)?;

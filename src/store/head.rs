@@ -3,6 +3,7 @@
 use super::codec::{self, Number};
 use super::error::{Error, Kind, Result};
 use super::lineage::Reader;
+use crate::limits;
 use crate::model::ids::{CompactionId, SessionId};
 use crate::model::message::GivenView;
 use crate::model::session::{ContextSize, Guards, SessionState, WakeCondition};
@@ -38,6 +39,8 @@ pub(crate) struct OpenMessage {
     pub(crate) next_position: i64,
     /// Bytes of its parts so far, drafts aside.
     pub(crate) bytes: i64,
+    /// The time without a write at which it is sealed, in milliseconds.
+    pub(crate) timeout_ms: i64,
 }
 
 /// What makes a session due, by its newest decision. A session without one is due with its first message.
@@ -102,8 +105,8 @@ const SELECT: &str = "select id, public_id, fork_revision, title, state, metadat
      overhead_tokens, guard_revision, undo_revision, wake_bytes, wake_on_reply, wake_on_request, wake_time \
      from session where id = $1";
 const SELECT_OPEN: &str = "select m.id, m.public_id, m.revision, m.head, \
-     (select count(*) from part p where p.message_id = m.id) \
-     from message m where m.session_id = $1 and m.sealed_revision is null";
+     (select count(*) from part p where p.message_id = m.id), o.timeout_ms \
+     from message m left join open_message o on o.message_id = m.id where m.session_id = $1 and m.sealed_revision is null";
 const SELECT_LIVE_JOB: &str = "select public_id from job where session_id = $1 and state in (1, 2) and queued = 0";
 const UPDATE: &str = "update session set title = $2, state = $3, metadata_json = $4, window = $5, revision = $6, \
      history_revision = $7, reduction_revision = $8, chain_hash = $9, message_count = $10, update_time = $11, \
@@ -135,6 +138,7 @@ impl Head {
                 writer: codec::decode_message_head(row.try_get(3)?)?.actor,
                 next_position: row.try_get(4)?,
                 bytes,
+                timeout_ms: row.try_get::<Option<i64>, _>(5)?.unwrap_or(limits::OPEN_TIMEOUT_MS_DEFAULT),
             };
             open.insert(codec::uuid(row.try_get(1)?)?, message);
         }

@@ -7,6 +7,7 @@ use super::codec::{self, Number as _};
 use super::error::{Error, Kind, Result};
 use super::head::{Pending, Receipt, SessionKey};
 use super::lineage::Reader;
+use super::open_messages;
 use super::tally;
 use super::tx::{Caller, Tx};
 use crate::clock::fresh_id;
@@ -340,14 +341,16 @@ pub(crate) async fn guard_rows(reader: &mut Reader<'_>, key: i64) -> Result<Guar
     Ok(GuardRows { ended, guard_revision: session.try_get(0)?, undo_revision: session.try_get(1)? })
 }
 
-/// The earliest wake time of a session.
+/// The earliest wake time of a session, or the time at which an open message expires before that.
 pub(crate) async fn next_wake(reader: &mut Reader<'_>) -> Result<Option<Timestamp>> {
     let row = reader.one(sqlx::query(NEXT_WAKE)).await?;
-    row.map(|row| Ok(Timestamp(row.try_get(0)?))).transpose()
+    let session = row.map(|row| row.try_get(0).map(Timestamp)).transpose()?;
+    Ok(session.into_iter().chain(open_messages::next(reader).await?).min())
 }
 
-/// Sets the due mark of sessions whose wake time has come, the earliest first.
+/// Sets the due mark of sessions whose wake time has come, the earliest first, and seals messages that have expired.
 pub(crate) async fn wake(tx: &mut Tx<'_>) -> Result<()> {
+    open_messages::expire(tx).await?;
     tx.flush().await?;
     let now = tx.now;
     let query = sqlx::query_scalar::<_, i64>(ASLEEP).bind(now.0).bind(limits::WAKING_SESSIONS_MAX);

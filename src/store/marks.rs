@@ -15,6 +15,7 @@ use super::reversals;
 use super::sessions::write_layout;
 use super::tx::{Caller, MessageInput, PartInput, Tx};
 use crate::clock::fresh_id;
+use crate::limits;
 use crate::model::Revision;
 use crate::model::event::EventBody;
 use crate::model::ids::MessageId;
@@ -252,6 +253,7 @@ async fn edit(
         head,
         finish: Some(Finish::default()),
         parts,
+        open_timeout_ms: limits::OPEN_TIMEOUT_MS_DEFAULT,
     };
     let (id, replacement) = tx.message(lineage.key, caller, input)?;
     let mut digest = Digest::default();

@@ -23,6 +23,7 @@ mod lineage;
 mod marks;
 mod messages;
 mod open;
+mod open_messages;
 mod position;
 mod reducing;
 mod reductions;
@@ -344,7 +345,7 @@ impl Store {
         message: MessageId,
         seal: Seal,
     ) -> Result<Receipt> {
-        let finish = append::FinishMessage { session, caller, message, seal };
+        let finish = append::FinishMessage { session, caller, message, seal, has_expired: false };
         self.receipt(Command::Finish(finish)).await
     }
 

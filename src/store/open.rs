@@ -4,6 +4,7 @@ use super::ahead;
 use super::error::{Error, Result};
 use super::files::{self, DATABASE, Standing};
 use super::health::Health;
+use super::open_messages;
 use super::writer::Writer;
 use super::{Shared, Store};
 use crate::clock::{Clock, fresh_id};
@@ -66,6 +67,7 @@ const MIGRATIONS: &[(i64, &str, &str)] = &[
     (20_261_207_000_001, "guards_of_decisions", include_str!("../../migrations/20261207000001_guards.sql")),
     (20_261_208_000_001, "wake", include_str!("../../migrations/20261208000001_wake.sql")),
     (20_261_209_000_001, "context_usage", include_str!("../../migrations/20261209000001_context_usage.sql")),
+    (20_261_210_000_001, "open_timeout", include_str!("../../migrations/20261210000001_open_timeout.sql")),
 ];
 
 /// The migrations as sqlx wants them.
@@ -186,6 +188,7 @@ impl Store {
         failpoint::reach("migrated");
         files::sync_directory(&held, &directory)?;
         ahead::settle(&mut conn, &clock).await?;
+        open_messages::restart(&mut conn, clock.now()).await?;
         let (id, view_key) = identity(&mut conn, &clock).await?;
         let readers = SqlitePoolOptions::new()
             .max_connections(limits::READERS)

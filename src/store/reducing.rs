@@ -144,12 +144,12 @@ impl Store {
         self.reading(async |reader| jobs::ready(reader, now, limit).await).await
     }
 
-    /// The earliest wake time of a session.
+    /// The earliest wake time of a session, or the time at which an open message expires before that.
     pub async fn next_wake(&self) -> Result<Option<Timestamp>> {
         self.reading(async |reader| jobs::next_wake(reader).await).await
     }
 
-    /// Sets the due mark of sessions whose wake time has come.
+    /// Sets the due mark of sessions whose wake time has come, and seals messages that have expired.
     pub async fn wake(&self) -> Result<()> {
         self.done(Command::Wake).await
     }

@@ -10,10 +10,10 @@ use super::head::{Receipt, SessionKey, context, guards};
 use super::jobs::give_up_all;
 use super::lineage::{Lineage, Reader};
 use super::marks;
-use super::messages;
 use super::position::{self, ForkPoint};
 use super::tx::{Caller, Tx};
 use super::windows;
+use super::{messages, open_messages};
 use crate::clock::fresh_id;
 use crate::model::Revision;
 use crate::model::event::EventBody;
@@ -363,6 +363,7 @@ pub(crate) async fn archive(tx: &mut Tx<'_>, key: SessionKey, restore: bool, cal
         (SessionState::Archived, EventBody::SessionArchived)
     };
     if tx.loaded(key)?.state != state {
+        open_messages::archived(tx, key, restore).await?;
         if !restore {
             give_up_all(tx, key, caller, &claims::archived()).await?;
         }

@@ -32,6 +32,7 @@ fn statements() -> Vec<&'static str> {
         lineage::STATEMENTS,
         marks::STATEMENTS,
         messages::STATEMENTS,
+        open_messages::STATEMENTS,
         position::STATEMENTS,
         reductions::STATEMENTS,
         requests::STATEMENTS,

@@ -7,7 +7,9 @@ use super::codec::{self, EncodedBlob, EncodedPart, Number as _};
 use super::counts::{self, Counted};
 use super::error::{Error, Result};
 use super::head::{Head, OpenMessage, Receipt};
+use super::open_messages;
 use crate::clock::fresh_id;
+use crate::limits;
 use crate::model::event::EventBody;
 use crate::model::ids::MessageId;
 use crate::model::message::{Finish, GivenView, MessageKind, NewMessage, Role};
@@ -93,6 +95,8 @@ struct Rows {
     requests: Vec<(i64, RequestKey, Vec<u8>)>,
     calls: CallRows,
     counts: Vec<(MessageId, Counted)>,
+    /// Open messages that were written to, by their rows.
+    open: HashMap<i64, open_messages::Written>,
 }
 
 /// A part on its way to disk.
@@ -115,6 +119,8 @@ pub(crate) struct MessageInput {
     pub(crate) head: codec::MessageHead,
     pub(crate) finish: Option<Finish>,
     pub(crate) parts: Vec<PartInput>,
+    /// The time without a write at which the message is sealed where it is left open, in milliseconds.
+    pub(crate) open_timeout_ms: i64,
 }
 
 impl MessageInput {
@@ -135,6 +141,7 @@ impl MessageInput {
             },
             finish: message.finish.clone(),
             parts: message.parts.iter().map(PartInput::from_client).collect(),
+            open_timeout_ms: message.open_timeout_ms.unwrap_or(limits::OPEN_TIMEOUT_MS_DEFAULT),
         }
     }
 
@@ -152,6 +159,7 @@ impl MessageInput {
             head: codec::MessageHead::default(),
             finish: Some(Finish::default()),
             parts: bodies.iter().map(part).collect(),
+            open_timeout_ms: limits::OPEN_TIMEOUT_MS_DEFAULT,
         }
     }
 }
@@ -295,7 +303,8 @@ impl<'a> Tx<'a> {
 
     /// Adds a message with its event. It comes at the session's next revision.
     pub(crate) fn message(&mut self, key: i64, caller: &Caller, input: MessageInput) -> Result<(Uuid, Revision)> {
-        let MessageInput { public_id, client_id, role, kind, head: head_columns, finish, parts } = input;
+        let MessageInput { public_id, client_id, role, kind, head: head_columns, finish, parts, open_timeout_ms } =
+            input;
         let revision = self.next_revision(key)?;
         let row = self.counters.next_message;
         self.counters.next_message += 1;
@@ -336,9 +345,12 @@ impl<'a> Tx<'a> {
         let create_time = self.now.0;
         let head = self.loaded(key)?;
         if seal.is_none() {
-            let open = OpenMessage { row, revision, writer, next_position: part_count, bytes };
+            let timeout_ms = open_timeout_ms;
+            let open = OpenMessage { row, revision, writer, next_position: part_count, bytes, timeout_ms };
             head.open.insert(public_id, open);
+            self.written(key, public_id);
         }
+        let head = self.loaded(key)?;
         if matches!(kind, MessageKind::Normal) {
             head.message_count += 1;
         }
@@ -403,6 +415,15 @@ impl<'a> Tx<'a> {
         std::mem::take(&mut self.rows.calls).write(self.conn).await
     }
 
+    /// Notes a write to an open message: its time begins anew.
+    pub(crate) fn written(&mut self, key: i64, message: Uuid) {
+        let now = self.now;
+        let Some(open) = self.heads.get_mut(&key).and_then(|head| head.open.get(&message)) else { return };
+        let (row, timeout_ms) = (open.row, open.timeout_ms);
+        let written = open_messages::Written { session: key, timeout_ms, expire_time: now.plus_millis(timeout_ms) };
+        self.rows.open.insert(row, written);
+    }
+
     /// Keeps what a new message weighs.
     pub(crate) fn counted(&mut self, message: MessageId, counted: Counted) {
         self.rows.counts.push((message, counted));
@@ -451,6 +472,7 @@ impl<'a> Tx<'a> {
         insert_events(self.conn, rows.events).await?;
         insert_requests(self.conn, rows.requests).await?;
         rows.calls.write(self.conn).await?;
+        open_messages::write(self.conn, rows.open).await?;
         counts::insert(self.conn, rows.counts).await
     }
 

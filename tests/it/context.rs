@@ -298,6 +298,7 @@ async fn a_message_of_which_nothing_is_left_to_show_is_left_out_with_that_reason
         model: String::new(),
         provider: String::new(),
         origin_time: None,
+        open_timeout_ms: None,
         metadata_json: None,
     };
     let thought = async |words: &str| {

@@ -290,6 +290,7 @@ impl World {
             model: String::new(),
             provider: String::new(),
             origin_time: None,
+            open_timeout_ms: None,
             metadata_json: None,
         };
         let session = &mut self.sessions[at];

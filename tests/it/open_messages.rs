@@ -1,9 +1,10 @@
 //! Messages that are written as they come: drafts, closed parts, the seal.
 
-use crate::support::{TestApp, body_text, call, shown, text, words_of};
+use crate::support::{TestApp, body_text, call, conversation, shown, text, words_of};
 use longhand::app::Reason;
 use longhand::app::append::{DraftWordsToAdd, OpenPart};
 use longhand::limits;
+use longhand::model::event::{EventBody, EventKind};
 use longhand::model::ids::PartId;
 use longhand::model::message::{Finish, FinishReason};
 use longhand::model::part::{Media, MediaSource, NewPart, PartBody};
@@ -358,4 +359,128 @@ async fn watchers_see_the_words_as_they_come() {
     }
     assert_eq!(heard, "grüß dich");
     assert!(watch.log.is_empty());
+}
+
+const SECOND_MS: i64 = 1_000;
+
+/// A session with a message that is open for so long, and holds a call and a draft.
+async fn left_open(test: &TestApp, timeout_ms: Option<i64>) -> (String, PartId) {
+    let session = test.quiet_session().await;
+    let mut messages = conversation("u1 \"go\"\na1 call=c1 open");
+    messages[1].open_timeout_ms = timeout_ms;
+    test.app.append(&session, messages, None, None, Caller::default()).await.expect("appended");
+    let part = draft(test, &session, adding(None, 0, "half a w")).await.part;
+    test.settled().await;
+    (session, part)
+}
+
+/// Lets time pass, and the daemon act on it.
+async fn pass(test: &TestApp, milliseconds: i64) {
+    test.clock.skip_to(test.clock.now().plus_millis(milliseconds));
+    test.app.store().wake().await.expect("done");
+}
+
+async fn is_open(test: &TestApp, session: &str) -> bool {
+    test.app.get_message(session, "a1").await.expect("the message").0.sealed_revision.is_none()
+}
+
+#[tokio::test]
+async fn a_message_that_nobody_writes_to_is_sealed_with_what_it_has() {
+    for (given, timeout) in [(None, limits::OPEN_TIMEOUT_MS_DEFAULT), (Some(3 * SECOND_MS), 3 * SECOND_MS)] {
+        let test = TestApp::start().await;
+        let (session, part) = left_open(&test, given).await;
+        let mut watch = test.watch().await;
+        pass(&test, timeout - SECOND_MS).await;
+        assert!(is_open(&test, &session).await);
+        // The scheduler wakes by itself: nobody has to ask.
+        test.clock.skip_to(test.clock.now().plus_millis(SECOND_MS));
+        test.wake.wake();
+        let sealed = watch.wait_for(EventKind::MessageFinished).await;
+        let (message, drafts) = test.app.get_message(&session, "a1").await.expect("the message");
+        let expected =
+            EventBody::MessageFinished { message: message.id, reason: Some(FinishReason::Aborted), expired: true };
+        assert_eq!((sealed.body, sealed.actor.as_str()), (expected, ""));
+        assert_eq!((message.finish.reason, drafts.len()), (Some(FinishReason::Aborted), 0));
+        assert_eq!((message.parts.len(), body_text(&message.parts[1].body)), (2, Some("half a w")));
+
+        // Whoever comes late is told so, and appends the rest as a message of its own.
+        let app = &test.app;
+        let late = [
+            app.append_draft(&session, "a1", adding(Some(part), 8, "ord")).await.map(drop),
+            app.append_parts(&session, "a1", vec![OpenPart::Whole(text("x"))], Caller::default()).await.map(drop),
+            app.append_parts(&session, "a1", Vec::new(), Caller::default()).await.map(drop),
+            app.finish_message(&session, "a1", Finish::default(), None, Caller::default()).await.map(drop),
+        ];
+        for refused in late {
+            assert_eq!(refused.expect_err("it is sealed").reason, Reason::MessageExpired);
+        }
+        test.append(&session, "t1 result=c1:done").await;
+        let view = ["user shown: go", "assistant shown: call c1 half a w", "tool shown: result c1 done"];
+        assert_eq!(shown(&test.context(&session).await), view);
+        assert_eq!(test.number("select count(*) from open_message").await, 0);
+        assert_eq!(test.findings().await, []);
+    }
+}
+
+#[tokio::test]
+async fn every_write_to_a_message_keeps_it_open() {
+    let test = TestApp::start().await;
+    let (session, part) = left_open(&test, Some(10 * SECOND_MS)).await;
+    let app = &test.app;
+    let revision = test.revision(&session).await;
+    for round in 0..3 {
+        pass(&test, 9 * SECOND_MS).await;
+        match round {
+            0 => drop(draft(&test, &session, adding(Some(part), 8, "ord")).await),
+            1 => drop(app.append_parts(&session, "a1", vec![OpenPart::Whole(text("x"))], Caller::default()).await),
+            _ => drop(app.append_parts(&session, "a1", Vec::new(), Caller::default()).await.expect("a heartbeat")),
+        }
+    }
+    assert_eq!(test.revision(&session).await, revision + 1, "a heartbeat is no part of history");
+    pass(&test, 9 * SECOND_MS).await;
+    assert!(is_open(&test, &session).await);
+    // Writes to other messages, and reads, are none to this one.
+    test.append(&session, "u2 \"and?\"").await;
+    test.context(&session).await;
+    pass(&test, SECOND_MS).await;
+    assert!(!is_open(&test, &session).await);
+}
+
+#[tokio::test]
+async fn the_time_of_an_open_message_stops_while_nobody_can_write() {
+    let test = TestApp::start().await;
+    let (session, _) = left_open(&test, Some(10 * SECOND_MS)).await;
+    pass(&test, 9 * SECOND_MS).await;
+    let test = test.restart().await;
+    pass(&test, 9 * SECOND_MS).await;
+    assert!(is_open(&test, &session).await, "a start of the daemon gives it the whole time");
+
+    test.app.archive_session(&session, false, Caller::default()).await.expect("archived");
+    pass(&test, 99 * SECOND_MS).await;
+    assert!(is_open(&test, &session).await, "nothing changes an archived session");
+    let test = test.restart().await;
+    pass(&test, 99 * SECOND_MS).await;
+    assert!(is_open(&test, &session).await);
+    test.app.archive_session(&session, true, Caller::default()).await.expect("restored");
+    pass(&test, 9 * SECOND_MS).await;
+    assert!(is_open(&test, &session).await);
+    pass(&test, SECOND_MS).await;
+    assert!(!is_open(&test, &session).await);
+    assert_eq!(test.findings().await, []);
+}
+
+#[tokio::test]
+async fn an_open_timeout_that_makes_no_sense_is_refused() {
+    let test = TestApp::start().await;
+    let session = test.quiet_session().await;
+    for (line, timeout_ms) in [
+        ("a1 open", limits::OPEN_TIMEOUT_MS_MIN - 1),
+        ("a1 open", limits::OPEN_TIMEOUT_MS_MAX + 1),
+        ("a1 \"sealed\"", limits::OPEN_TIMEOUT_MS_MIN),
+    ] {
+        let mut messages = conversation(line);
+        messages[0].open_timeout_ms = Some(timeout_ms);
+        let refused = test.app.append(&session, messages, None, None, Caller::default()).await.expect_err("refused");
+        assert_eq!(refused.metadata["field"], "messages[0].open_timeout");
+    }
 }

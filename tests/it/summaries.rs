@@ -38,6 +38,7 @@ fn uses(tool: &str, path: &str, number: usize) -> Vec<NewMessage> {
         model: String::new(),
         provider: String::new(),
         origin_time: None,
+        open_timeout_ms: None,
         metadata_json: None,
     };
     vec![

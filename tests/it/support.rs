@@ -538,6 +538,7 @@ fn message(line: &str) -> Option<NewMessage> {
         model: String::new(),
         provider: String::new(),
         origin_time: None,
+        open_timeout_ms: None,
         metadata_json: None,
     };
     let mut usage = None;

@@ -259,3 +259,33 @@ async fn a_session_that_is_due_before_its_last_result_is_read_does_not_fall_asle
     test.settled().await;
     assert_eq!(test.number("select count(*) from job where state = 3").await, 1);
 }
+
+/// An append never waits for a long history to be read; whoever asks for the view brings the session into memory.
+#[tokio::test]
+async fn an_append_to_a_large_session_that_is_not_in_memory_leaves_the_context_usage_out() {
+    if crate::support::loaded_bytes() == 0 {
+        return;
+    }
+    let test = TestApp::start().await;
+    let (small, large) =
+        (test.session("opencode@seed", 900_000, 1_000).await, test.session("opencode@seed", 900_000, 1_000).await);
+    test.append(&small, &turns(1, 3, 400)).await;
+    test.append(&large, &turns(1, 3, 100_000)).await;
+    test.settled().await;
+    let known = test.app.get_session(&large).await.expect("the session").session;
+    let test = test.restart().await;
+
+    let of =
+        async |session: &str, name: &str| test.append(session, &format!("{name} 40c")).await.context.context_tokens;
+    assert!(of(&small, "u8").await.is_some_and(|tokens| tokens > 100));
+    assert_eq!(of(&large, "u8").await, None);
+    let cold = test.app.get_session(&large).await.expect("the session").session;
+    assert_eq!((cold.context, cold.revision), (known.context, known.revision + 1), "the newest decision's");
+    test.context(&large).await;
+    let answered = of(&large, "u9").await;
+    assert_eq!(answered, Some(test.context(&large).await.context_tokens));
+    let warm = test.app.get_session(&large).await.expect("the session").session;
+    assert_eq!(warm.context.map(|context| (Some(context.tokens), context.revision)), Some((answered, warm.revision)));
+    let (listed, _) = test.app.list_sessions(9, "", None, false).await.expect("listed");
+    assert!(listed.iter().any(|info| info.session.context == warm.context));
+}

@@ -28,6 +28,7 @@ fn message(role: Role, parts: Vec<NewPart>, reason: Option<FinishReason>) -> New
         model: String::new(),
         provider: String::new(),
         origin_time: None,
+        open_timeout_ms: None,
         metadata_json: None,
     }
 }

@@ -19,6 +19,7 @@ pub(super) fn message(message: NewMessage) -> pb::NewMessage {
         model: message.model,
         provider: message.provider,
         origin_time: message.origin_time.map(time),
+        open_timeout: None,
         metadata_json: message.metadata_json,
     }
 }
@@ -168,6 +169,7 @@ mod tests {
             model: "m".into(),
             provider: String::new(),
             origin_time: None,
+            open_timeout_ms: None,
             metadata_json: Some("{}".into()),
         };
         let open = message(new.clone());

@@ -342,6 +342,7 @@ mod tests {
             model: String::new(),
             provider: String::new(),
             origin_time: None,
+            open_timeout_ms: None,
             metadata_json: None,
         }
     }

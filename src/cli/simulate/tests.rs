@@ -11,6 +11,7 @@ fn reply(model: &str) -> Happening {
         model: model.to_owned(),
         provider: String::new(),
         origin_time: None,
+        open_timeout_ms: None,
         metadata_json: None,
     }))
 }

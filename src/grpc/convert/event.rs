@@ -214,9 +214,9 @@ fn body(body: EventBody) -> Body {
         EventBody::PartsClosed { message, parts } => {
             Body::PartsClosed(pb::PartsClosed { message_id: message.to_string(), part_ids: part_ids(&parts) })
         }
-        EventBody::MessageFinished { message, reason } => {
+        EventBody::MessageFinished { message, reason, expired } => {
             let message_id = message.to_string();
-            Body::MessageFinished(pb::MessageFinished { message_id, reason: finish_reason(reason).into() })
+            Body::MessageFinished(pb::MessageFinished { message_id, reason: finish_reason(reason).into(), expired })
         }
         EventBody::UsageRecorded { message, usage, window } => {
             Body::UsageRecorded(usage_recorded(message, usage, window))

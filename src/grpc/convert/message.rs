@@ -1,7 +1,7 @@
 //! Messages, parts and drafts.
 
 use super::session::window;
-use super::{not_given, read_enum, read_optional_time, read_usage, time, usage};
+use super::{not_given, read_duration, read_enum, read_optional_time, read_usage, time, usage};
 use crate::app::append::{DraftWordsToAdd, ListMessages, OpenPart};
 use crate::app::{Error, Reason, Result};
 use crate::model::ids::PartId;
@@ -44,12 +44,16 @@ pub(in crate::grpc) fn read_new_message(field: &str, message: pb::NewMessage) ->
         (true, None) => None,
         (false, finish) => Some(read_finish(&format!("{field}.finish"), finish)?),
     };
+    let open_timeout = message.open_timeout.map(|timeout| read_duration(&format!("{field}.open_timeout"), timeout));
+    let open_timeout_ms =
+        open_timeout.transpose()?.map(|timeout| i64::try_from(timeout.as_millis()).unwrap_or(i64::MAX));
     Ok(NewMessage {
         client_id: message.client_id,
         role: read_role(&format!("{field}.role"), message.role)?,
         kind: read_kind(&format!("{field}.kind"), message.kind)?,
         parts: read_parts(&format!("{field}.parts"), message.parts)?,
         finish,
+        open_timeout_ms,
         model: message.model,
         provider: message.provider,
         origin_time: read_optional_time(&format!("{field}.origin_time"), message.origin_time)?,

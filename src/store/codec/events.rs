@@ -92,8 +92,8 @@ pub(crate) fn encode_event(body: &EventBody) -> Vec<u8> {
             ..about(message.0)
         },
         EventBody::PartsClosed { message, parts: closed } => DiskEvent { ids: parts(closed), ..about(message.0) },
-        EventBody::MessageFinished { message, reason } => {
-            DiskEvent { what: reason.map_or(0, Number::number), ..about(message.0) }
+        EventBody::MessageFinished { message, reason, expired } => {
+            DiskEvent { what: reason.map_or(0, Number::number), flag: *expired, ..about(message.0) }
         }
         EventBody::UsageRecorded { message, usage, window } => {
             DiskEvent { usage: Some((*usage).into()), window: Some(window.into()), ..about(message.0) }
@@ -194,6 +194,7 @@ pub(crate) fn decode_event(kind: i32, bytes: &[u8]) -> Result<EventBody> {
         EventKind::MessageFinished => EventBody::MessageFinished {
             message: message()?,
             reason: if disk.what == 0 { None } else { Some(FinishReason::from_number(disk.what)?) },
+            expired: disk.flag,
         },
         EventKind::UsageRecorded => usage_recorded(message()?, disk.usage, disk.window)?,
         EventKind::SessionRewound => EventBody::SessionRewound { after: disk.number },

@@ -16,6 +16,7 @@ fn message(role: Role, bodies: Vec<PartBody>, finish: Option<NewFinish>) -> Happ
         model: String::new(),
         provider: String::new(),
         origin_time: None,
+        open_timeout_ms: None,
         metadata_json: None,
     }))
 }

@@ -148,10 +148,11 @@ fn message_bodies() -> Vec<(EventBody, Body)> {
             Body::PartsClosed(pb::PartsClosed { message_id: MESSAGE.to_string(), part_ids: vec![PART.to_string()] }),
         ),
         (
-            EventBody::MessageFinished { message: MESSAGE, reason: Some(FinishReason::Length) },
+            EventBody::MessageFinished { message: MESSAGE, reason: Some(FinishReason::Length), expired: true },
             Body::MessageFinished(pb::MessageFinished {
                 message_id: MESSAGE.to_string(),
                 reason: pb::FinishReason::Length.into(),
+                expired: true,
             }),
         ),
         (

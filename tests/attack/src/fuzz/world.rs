@@ -193,6 +193,7 @@ fn message(name: &str, role: Role, bodies: Vec<PartBody>) -> NewMessage {
         model: "m".to_owned(),
         provider: "p".to_owned(),
         origin_time: None,
+        open_timeout_ms: None,
         metadata_json: reply.then(|| format!("{{\"note\":\"{}\"}}", "n".repeat(300))),
     }
 }

@@ -44,6 +44,7 @@ const REASONS: &[(Code, &[&str])] = &[
             "CURSOR_FOREIGN",
             "SESSION_ARCHIVED",
             "MESSAGE_SEALED",
+            "MESSAGE_EXPIRED",
             "MESSAGE_OPEN",
             "NOTHING_TO_COMPACT",
             "NOTHING_TO_UNDO",

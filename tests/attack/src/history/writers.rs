@@ -14,7 +14,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// Refusals that a plain append may meet. An open message may have been sealed by somebody else.
-const REFUSALS: [&str; 3] = ["SESSION_ARCHIVED", "MESSAGE_SEALED", NO_ANSWER];
+const REFUSALS: [&str; 4] = ["SESSION_ARCHIVED", "MESSAGE_SEALED", "MESSAGE_EXPIRED", NO_ANSWER];
 
 /// A call that waits for its result.
 struct Call {

@@ -338,6 +338,7 @@ impl Check<'_> {
                 model: String::new(),
                 provider: String::new(),
                 origin_time: None,
+                open_timeout_ms: None,
                 metadata_json: None,
             };
             let request = |key: &str, act| Request { session: session.clone(), key: format!("after-{key}"), act };

@@ -455,6 +455,7 @@ fn say(name: &str, role: Role, text: &str) -> NewMessage {
         model: String::new(),
         provider: String::new(),
         origin_time: None,
+        open_timeout_ms: None,
         metadata_json: None,
     }
 }

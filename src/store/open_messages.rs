@@ -1,0 +1,100 @@
+//! Messages that are still being written, and the time at which each expires. A writer that is gone would otherwise keep
+//! every compaction from passing its message for ever.
+
+use super::append::FinishMessage;
+use super::error::{Error, Result};
+use super::lineage::Reader;
+use super::tx::Tx;
+use crate::limits;
+use crate::model::ids::MessageId;
+use crate::model::session::SessionState;
+use crate::model::time::Timestamp;
+use sqlx::{Row as _, SqliteConnection};
+use std::collections::HashMap;
+
+const WRITE: &str = "insert into open_message (message_id, session_id, timeout_ms, expire_time) values ($1, $2, $3, $4) \
+     on conflict (message_id) do update set expire_time = excluded.expire_time";
+const DELETE: &str = "delete from open_message where message_id = $1";
+const RESTART: &str = "update open_message set expire_time = $1 + timeout_ms * 1000 where expire_time is not null";
+const RESTORE: &str = "update open_message set expire_time = $2 + timeout_ms * 1000 where session_id = $1";
+const SUSPEND: &str = "update open_message set expire_time = null where session_id = $1";
+const FORGET: &str = "update open_message set expire_time = null where message_id = $1";
+const NEXT: &str = "select expire_time from open_message where expire_time is not null order by expire_time limit 1";
+const EXPIRED: &str = "select o.message_id, o.session_id, m.public_id from open_message o \
+     join message m on m.id = o.message_id where o.expire_time <= $1 order by o.expire_time limit $2";
+
+/// The statements of this file, for the test that prepares them all.
+#[cfg(test)]
+pub(crate) const STATEMENTS: &[&str] = &[WRITE, DELETE, RESTART, RESTORE, SUSPEND, FORGET, NEXT, EXPIRED];
+
+/// An open message that something was written to.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Written {
+    pub(crate) session: i64,
+    pub(crate) timeout_ms: i64,
+    pub(crate) expire_time: Timestamp,
+}
+
+/// Keeps the times at which messages expire, by their rows.
+pub(super) async fn write(conn: &mut SqliteConnection, written: HashMap<i64, Written>) -> Result<()> {
+    for (message, Written { session, timeout_ms, expire_time }) in written {
+        let query = sqlx::query(WRITE).bind(message).bind(session).bind(timeout_ms).bind(expire_time.0);
+        query.execute(&mut *conn).await?;
+    }
+    Ok(())
+}
+
+/// Forgets a message that is sealed.
+pub(super) async fn sealed(conn: &mut SqliteConnection, message: i64) -> Result<()> {
+    sqlx::query(DELETE).bind(message).execute(conn).await?;
+    Ok(())
+}
+
+/// Gives every open message its whole time anew: while the daemon was down, nobody could write.
+pub(super) async fn restart(conn: &mut SqliteConnection, now: Timestamp) -> Result<()> {
+    sqlx::query(RESTART).bind(now.0).execute(conn).await?;
+    Ok(())
+}
+
+/// Stops the time of a session's open messages while the session is archived, or gives it to them anew.
+pub(super) async fn archived(tx: &mut Tx<'_>, key: i64, is_restored: bool) -> Result<()> {
+    tx.flush().await?;
+    let query =
+        if is_restored { sqlx::query(RESTORE).bind(key).bind(tx.now.0) } else { sqlx::query(SUSPEND).bind(key) };
+    query.execute(&mut *tx.conn).await?;
+    Ok(())
+}
+
+/// The earliest time at which a message expires.
+pub(super) async fn next(reader: &mut Reader<'_>) -> Result<Option<Timestamp>> {
+    let row = reader.one(sqlx::query(NEXT)).await?;
+    row.map(|row| Ok(Timestamp(row.try_get(0)?))).transpose()
+}
+
+/// Seals the messages whose time has come, the earliest first.
+pub(super) async fn expire(tx: &mut Tx<'_>) -> Result<()> {
+    tx.flush().await?;
+    let query = sqlx::query(EXPIRED).bind(tx.now.0).bind(limits::WAKING_SESSIONS_MAX);
+    for row in query.fetch_all(&mut *tx.conn).await? {
+        let (message, key): (i64, i64) = (row.try_get(0)?, row.try_get(1)?);
+        let id = MessageId(super::codec::uuid(row.try_get(2)?)?);
+        match tx.head(key).await {
+            Ok(head) if head.state == SessionState::Active && head.open.contains_key(&id.0) => {
+                FinishMessage::expired(key, id).seal(tx, message).await?;
+            }
+            Ok(_) => forget(tx, message).await?,
+            // It would be first in line for ever, and hold up all others.
+            Err(Error::Corrupt { table, row, detail }) => {
+                tracing::error!(table, row, detail, "a session with an expired message cannot be read");
+                forget(tx, message).await?;
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+async fn forget(tx: &mut Tx<'_>, message: i64) -> Result<()> {
+    sqlx::query(FORGET).bind(message).execute(&mut *tx.conn).await?;
+    Ok(())
+}
