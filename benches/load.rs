@@ -49,6 +49,7 @@ fn message(index: usize) -> NewMessage {
         model: String::new(),
         provider: String::new(),
         origin_time: None,
+        open_timeout_ms: None,
         metadata_json: None,
     }
 }

@@ -219,7 +219,7 @@ async fn fork(client: &mut Client, session: &Session) {
     };
     let made = match client.ask(&request).await {
         Ok(made) => made.session.unwrap_or_default(),
-        Err(refusal) => return check(client, "a fork", &refusal, None, &[]),
+        Err(refusal) => return check(client, "a fork", &refusal, None, &["BOUNDARY_INVALID"]),
     };
     match client.ask(&request).await {
         Ok(again)
