@@ -59,6 +59,8 @@ pub struct Guards {
     needs_growth: Option<CompactionKind>,
     /// Tokens by which the view must grow before the first guard that waits for growth ends; none where none waits.
     pub growth_tokens: Option<i64>,
+    /// True behind a last resort that failed, until the view has grown by a twentieth of the window.
+    last_resort_failed: bool,
     /// True during the cooldown, and until the view has grown by as much as the policy wants between two compactions.
     /// False where the view exceeds its window.
     is_cooling: bool,
@@ -84,6 +86,7 @@ impl Guards {
             (false, _) => Some((kind, growth_left(step, revision))),
         });
         let retry = retry.filter(|(_, left)| *left > 0);
+        let stuck = failed_last_resort(past).map(|revision| growth_left(step, revision)).filter(|left| *left > 0);
         let cooldown_end = cooldown_end(policy, past.ended, now);
         let rearm = threshold_compaction(past).map(|at| growth_left(overflow::rearm_tokens(policy, window), at));
         let rearm = rearm.filter(|left| *left > 0);
@@ -96,7 +99,8 @@ impl Guards {
             usage_tokens: fold.usage_sample().map(|sample| sample.usage_tokens),
             reported_overhead: reported_overhead(scene, past),
             needs_growth: retry.map(|(kind, _)| kind),
-            growth_tokens: [retry.map(|(_, left)| left), rearm].into_iter().flatten().min(),
+            growth_tokens: [retry.map(|(_, left)| left), rearm, stuck].into_iter().flatten().min(),
+            last_resort_failed: stuck.is_some(),
             is_cooling: (cooldown_end.is_some() || rearm.is_some()) && fold.fits(window),
         }
     }
@@ -193,7 +197,7 @@ pub fn decide(scene: Scene<'_>, fold: &Fold, guards: &Guards) -> Option<Decision
 /// nothing is said once.
 fn needs_last_resort(scene: Scene<'_>, fold: &Fold, guards: &Guards) -> bool {
     let has_cuts = || !last_resort_cuts(scene, fold, guards).is_empty();
-    !fold.fits(scene.window) && (guards.reported_overhead.is_none() || has_cuts())
+    !fold.fits(scene.window) && !guards.last_resort_failed && (guards.reported_overhead.is_none() || has_cuts())
 }
 
 /// The cuts that bring the view into its window; none where it fits, or cannot be made to.
@@ -340,6 +344,13 @@ fn sample_before(past: Past<'_>) -> Option<UsageSample> {
         let outcome = compaction.outcome.as_ref()?;
         Some(UsageSample { usage_tokens: outcome.usage_before?, view_tokens: outcome.tokens_before })
     })
+}
+
+/// The end of the newest compaction where that is a last resort that failed, for whatever reason but an overhead.
+fn failed_last_resort(past: Past<'_>) -> Option<Revision> {
+    let (revision, newest) = since_change(past).next()?;
+    let has_failed = matches!(newest.state, CompactionState::Failed | CompactionState::Dead);
+    (newest.request.trigger == Trigger::Window && has_failed && !reports_overhead(newest)).then_some(revision)
 }
 
 /// The base of the newest compaction that a threshold asked for, if nothing but maintenance came behind it.

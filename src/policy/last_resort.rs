@@ -6,14 +6,15 @@
 //! 1. outputs of tools and inputs of calls are truncated, the longest first; inputs stay valid JSON;
 //! 2. messages in front of the newest request are omitted, the oldest first, calls together with their results;
 //! 3. outputs and inputs are truncated further;
-//! 4. messages behind the newest request are omitted.
+//! 4. messages behind the newest request are omitted;
+//! 5. the active summary is truncated.
 //!
-//! System messages, pins, the newest request, open messages and calls that run stay. So do summaries. Where all that
-//! together does not fit, nothing is taken out: that would help nobody.
+//! System messages, pins, the newest request, open messages and calls that run stay. Where all that together does not
+//! fit, nothing is taken out: that would help nobody. The next summary is made of the whole text of a truncated one.
 
 use super::calls::Calls;
 use super::plan::{self, Scene};
-use super::shorten::OUTPUT_MARKER;
+use super::shorten::{OUTPUT_MARKER, TEXT_MARKER};
 use super::{overflow, tokens, truncate, turns};
 use crate::model::Revision;
 use crate::model::cut::{Cut, Cuts};
@@ -29,6 +30,9 @@ use uuid::Uuid;
 
 /// Length of a truncated output, in the policy's unit: at first, and where that is not enough.
 const KEPT_UNITS: [usize; 2] = [1_000, 200];
+
+/// Least length of a truncated summary, in the policy's unit.
+const SUMMARY_UNITS: usize = 400;
 
 /// The tokens of a request with a view.
 #[derive(Debug, Clone, Copy)]
@@ -52,6 +56,7 @@ pub fn cuts(scene: Scene<'_>, size: Size) -> Cuts {
     resort.omit(0..request);
     resort.truncate(KEPT_UNITS[1]);
     resort.omit(request..resort.sources.len());
+    resort.truncate_summary();
     let freed = excess.saturating_sub(resort.excess);
     if freed >= size.excess(room) { resort.cuts() } else { Cuts::default() }
 }
@@ -191,6 +196,36 @@ impl<'a> Resort<'a> {
             self.excess -= freed;
             self.sources[index] = shorter;
             self.truncated.insert(id, cut);
+        }
+    }
+
+    /// Truncates the active summary to its beginning, by no more than is needed.
+    fn truncate_summary(&mut self) {
+        let policy = self.scene.policy;
+        let unit = policy.counting.unit;
+        let Some(index) = self.sources.iter().position(|source| source.place == Some(Place::Summary)) else { return };
+        let whole = self.sources[index].clone();
+        let before = tokens::estimate_source(policy, &whole);
+        for part in &whole.message.parts {
+            let PartBody::Text(text) = &part.body else { continue };
+            let length = tokens::length(unit, text);
+            let mut units = length;
+            while self.excess > 0 && units > SUMMARY_UNITS {
+                units = (units - units.div_ceil(8)).max(SUMMARY_UNITS);
+                let (kept, kept_units) = truncate::prefix(unit, text, units);
+                let after = TEXT_MARKER.replace(truncate::OMITTED, &(length - kept_units).to_string());
+                let cut = Cut { head: kept.len(), after, ..Cut::default() };
+                let source = &mut self.sources[index];
+                let had = tokens::estimate_source(policy, source);
+                source.pruned.retain(|pruned| pruned.part != part.id);
+                let compaction = CompactionId(Uuid::nil());
+                source.pruned.push(Pruned { part: part.id, compaction, cut: Some(cut.clone()) });
+                self.excess -= had.saturating_sub(tokens::estimate_source(policy, source));
+                self.truncated.insert(part.id, cut);
+            }
+        }
+        if tokens::estimate_source(policy, &self.sources[index]) >= before {
+            whole.message.parts.iter().for_each(|part| drop(self.truncated.remove(&part.id)));
         }
     }
 

@@ -38,7 +38,7 @@ const UNITS_LEAST: usize = 60;
 pub(super) const OUTPUT_MARKER: &str = "\n[Tool output truncated: omitted {omitted} chars]";
 
 /// What stands behind another text that was cut.
-const TEXT_MARKER: &str = "\n[Text truncated: omitted {omitted} chars]";
+pub(super) const TEXT_MARKER: &str = "\n[Text truncated: omitted {omitted} chars]";
 
 /// A shortened view, and the messages that it leaves out.
 #[derive(Debug, Clone, PartialEq)]

@@ -2,6 +2,8 @@
 //! taken out of it is named.
 
 use crate::support::{TestApp, call, conversation, filler, refusing, result, soon, text, window};
+use longhand::app::append::ListMessages;
+use longhand::app::compactions::NewSummary;
 use longhand::app::sessions::SessionChange;
 use longhand::fold::guards::FIXED_OVERHEAD;
 use longhand::model::compaction::{CompactionKind, Trigger};
@@ -139,4 +141,31 @@ async fn open_messages_that_fill_the_window_are_named() {
     assert_eq!(told.len(), 1, "{told:?}");
     assert_eq!(told[0].reason, FIXED_OVERHEAD);
     assert!(told[0].message.contains("of open messages"), "{}", told[0].message);
+}
+
+/// A summary that a large window had room for, behind a change to a small one.
+#[tokio::test]
+async fn a_summary_that_fills_the_window_is_truncated_and_the_next_one_is_made_of_the_whole() {
+    let mut truncated = 0;
+    for preset in automatic() {
+        let name = preset.name;
+        let test = TestApp::start().await;
+        let session = test.session(name, 400_000, 4_000).await;
+        append(&test, &session, conversation("u1 \"go\"\na1 4000c\nu2 \"go on\"\na2 400c")).await;
+        let words = format!("Goal: mend the roof. {} And the cellar door stays shut.", filler("s", 36_000));
+        let new = NewSummary { text: words.clone(), ..NewSummary::default() };
+        test.app.supply_summary(&session, new, Caller::default()).await.expect("supplied");
+        let change = SessionChange { window: Some(window(8_000, 1_000)), ..SessionChange::default() };
+        test.app.update_session(&session, change, Caller::default()).await.expect("changed");
+        settled(&test, &session).await;
+        assert!(fits(&test, &session).await, "{name}");
+        assert_eq!(test.findings().await, [], "{name}");
+        let view = format!("{:?}", test.context(&session).await.messages);
+        assert!(view.contains("mend the roof"), "{name}");
+        truncated += usize::from(view.contains("[Text truncated: omitted "));
+        let all = ListMessages { derived: true, page_size: 100, ..ListMessages::default() };
+        let written = format!("{:?}", test.app.list_messages(&session, all).await.expect("listed").messages);
+        assert!(written.contains("the cellar door stays shut"), "{name}");
+    }
+    assert!(truncated > 0, "where the policy makes no summaries of its own");
 }

@@ -107,6 +107,13 @@ fn nothing_but_an_undo_holds_the_last_resort_back() {
     let held = Past { ended: &failures, ..Past::default() };
     assert_eq!(decided(&policy, &WINDOW, held), Some(Decision::LastResort));
     assert_eq!(decided(&policy, &roomy, held), None, "the view fits");
+    // One that failed itself would only fail again: the view has to grow first.
+    for (revision, expected) in [(12, None), (11, Some(Decision::LastResort))] {
+        let dead = asked(ended(revision, CompactionState::Dead), Trigger::Window);
+        let failures = [dead, failed(10), failed(9)];
+        let found = decided(&policy, &WINDOW, Past { ended: &failures, ..Past::default() });
+        assert_eq!(found, expected, "at {revision}");
+    }
     assert_eq!(decided(&policy, &WINDOW, Past { undo_revision: Some(3), ..held }), None);
     policy.trigger.auto = false;
     assert_eq!(decided(&policy, &WINDOW, held), None, "nothing is automatic");

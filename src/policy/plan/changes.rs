@@ -3,7 +3,6 @@
 use super::{Scene, SummaryPlan, marker_text, omitted_ranges};
 use crate::model::changes::{Changes, SummaryChange};
 use crate::model::cut::Cuts;
-use crate::model::message::MessageKind;
 use crate::model::part::Part;
 use crate::model::usage::Usage;
 use crate::model::view::SourceMessage;
@@ -31,9 +30,8 @@ pub fn changes(scene: Scene<'_>, cuts: &Cuts, summary: Option<Written<'_>>) -> C
         };
         source.message.parts.iter().filter_map(cut).collect::<Vec<_>>()
     };
-    let is_original = |source: &&SourceMessage| source.message.kind != MessageKind::Summary;
     Changes {
-        parts: scene.sources.iter().filter(is_original).flat_map(cut_of).collect(),
+        parts: scene.sources.iter().flat_map(cut_of).collect(),
         omitted: omitted_ranges(scene.layout, scene.sources, cuts),
         omitted_count: i64::try_from(cuts.omitted.len()).unwrap_or(i64::MAX),
         replay: None,
