@@ -3,7 +3,7 @@
 
 use super::Fold;
 use crate::model::Revision;
-use crate::model::compaction::{Compaction, CompactionKind, CompactionState, Failure, Level, Trigger};
+use crate::model::compaction::{Compaction, CompactionKind, CompactionState, Failure, FailureReason, Level, Trigger};
 use crate::model::cut::Cuts;
 use crate::model::ids::CompactionId;
 use crate::model::message::{MessageKind, Role};
@@ -17,9 +17,6 @@ use crate::policy::overhead::{self, Overhead};
 use crate::policy::plan::{self, Scene};
 use crate::policy::{Policy, Rung, overflow};
 use uuid::Uuid;
-
-/// The reason of a compaction that ended because what no compaction takes away fills the window.
-pub const FIXED_OVERHEAD: &str = "FIXED_OVERHEAD";
 
 /// After a failure the view grows by one part in so many of the window before the next automatic attempt, and by twice
 /// as much while the breaker is open.
@@ -147,7 +144,7 @@ impl Guards {
                 "no progress {count} times in a row: automatic compactions stop until {turns} user messages came or the \
                  view has grown a good deal; a compaction by hand, another window or another policy ends that at once"
             );
-            Failure::new("BREAKER_OPEN", message)
+            Failure::new(FailureReason::BreakerOpen, message)
         })
     }
 }
@@ -222,7 +219,7 @@ pub fn overhead_failure(rung: &Rung, window: &ModelWindow, guards: &Guards) -> O
     let full = overhead::fills_from(rung, window)?;
     let (tokens, unseen, pinned) = (overhead.tokens(), overhead.unseen_tokens, overhead.pinned_tokens);
     (tokens >= full).then(|| Failure {
-        reason: FIXED_OVERHEAD.to_owned(),
+        reason: FailureReason::FixedOverhead,
         message: format!(
             "{tokens} tokens that no compaction takes away ({unseen} outside of the view, such as a system prompt and \
              descriptions of tools, and {pinned} of pinned messages) fill the {full} that the view may have; automatic \
@@ -246,7 +243,7 @@ pub fn fixed_failure(scene: Scene<'_>, fold: &Fold, guards: &Guards) -> Failure 
         named.join(", ")
     );
     let kept = overhead.saturating_add(guards.overhead.pinned_tokens);
-    Failure { overhead_tokens: Some(kept), ..Failure::new(FIXED_OVERHEAD, message) }
+    Failure { overhead_tokens: Some(kept), ..Failure::new(FailureReason::FixedOverhead, message) }
 }
 
 /// Automatic compactions in a row that made no progress: they failed, or freed nothing.
@@ -299,7 +296,7 @@ fn is_by_hand(compaction: &Compaction) -> bool {
 }
 
 fn reports_overhead(compaction: &Compaction) -> bool {
-    compaction.failure.as_ref().is_some_and(|failure| failure.reason == FIXED_OVERHEAD)
+    compaction.failure.as_ref().is_some_and(|failure| failure.reason == FailureReason::FixedOverhead)
 }
 
 /// The compactions that ended behind the newest other change, newest first.

@@ -201,11 +201,135 @@ impl Outcome {
     }
 }
 
-/// Why a reduction ended without effect, for programs and for people.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+/// The reason for which a compaction ended without effect, or automatic ones stop.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum FailureReason {
+    /// Somebody cancelled it.
+    Requested,
+    /// The session was archived.
+    SessionArchived,
+    /// Another change of the view overtook it.
+    Superseded,
+    /// There was nothing to take away.
+    NothingToCompact,
+    /// It would free too little.
+    NoGain,
+    /// What no compaction takes away fills the window.
+    FixedOverhead,
+    /// Automatic compactions stop after several in a row without progress.
+    BreakerOpen,
+    /// The view was compacted for this request before, and is still too large for its provider.
+    OverflowAgain,
+    /// The operator's program refused it.
+    HookRefused,
+    /// The operator's program failed, and the configuration requires it.
+    HookFailed,
+    /// The summarizer cannot be reached, or asks to wait.
+    SummarizerUnavailable,
+    /// The summarizer failed for good.
+    SummarizerFailed,
+    /// The summarizer took too long.
+    SummarizerTimeout,
+    /// The summary is empty.
+    SummaryEmpty,
+    /// The summary is not what was asked for.
+    SummaryIsNone,
+    /// The output limit cut the summary off.
+    SummaryCutOff,
+    /// The model called a tool instead of writing a summary.
+    SummaryCallsTools,
+    /// The model did not end the summary.
+    SummaryIncomplete,
+    /// The model declined to write the summary.
+    SummaryDeclined,
+    /// The summary says too little of what it covers.
+    SummaryWithoutSubstance,
+    /// The daemon was stopped while it ran.
+    DaemonStopped,
+    /// The daemon or its worker ended while it ran.
+    WorkerLost,
+    /// The daemon or its worker ended several times while it ran.
+    Poison,
+    /// The store refused what it needed.
+    Store,
+}
+
+impl FailureReason {
+    /// All of them.
+    pub const ALL: [Self; 24] = [
+        Self::Requested,
+        Self::SessionArchived,
+        Self::Superseded,
+        Self::NothingToCompact,
+        Self::NoGain,
+        Self::FixedOverhead,
+        Self::BreakerOpen,
+        Self::OverflowAgain,
+        Self::HookRefused,
+        Self::HookFailed,
+        Self::SummarizerUnavailable,
+        Self::SummarizerFailed,
+        Self::SummarizerTimeout,
+        Self::SummaryEmpty,
+        Self::SummaryIsNone,
+        Self::SummaryCutOff,
+        Self::SummaryCallsTools,
+        Self::SummaryIncomplete,
+        Self::SummaryDeclined,
+        Self::SummaryWithoutSubstance,
+        Self::DaemonStopped,
+        Self::WorkerLost,
+        Self::Poison,
+        Self::Store,
+    ];
+
+    /// Its stable name.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Requested => "REQUESTED",
+            Self::SessionArchived => "SESSION_ARCHIVED",
+            Self::Superseded => "SUPERSEDED",
+            Self::NothingToCompact => "NOTHING_TO_COMPACT",
+            Self::NoGain => "NO_GAIN",
+            Self::FixedOverhead => "FIXED_OVERHEAD",
+            Self::BreakerOpen => "BREAKER_OPEN",
+            Self::OverflowAgain => "OVERFLOW_AGAIN",
+            Self::HookRefused => "HOOK_REFUSED",
+            Self::HookFailed => "HOOK_FAILED",
+            Self::SummarizerUnavailable => "SUMMARIZER_UNAVAILABLE",
+            Self::SummarizerFailed => "SUMMARIZER_FAILED",
+            Self::SummarizerTimeout => "SUMMARIZER_TIMEOUT",
+            Self::SummaryEmpty => "SUMMARY_EMPTY",
+            Self::SummaryIsNone => "SUMMARY_IS_NONE",
+            Self::SummaryCutOff => "SUMMARY_CUT_OFF",
+            Self::SummaryCallsTools => "SUMMARY_CALLS_TOOLS",
+            Self::SummaryIncomplete => "SUMMARY_INCOMPLETE",
+            Self::SummaryDeclined => "SUMMARY_DECLINED",
+            Self::SummaryWithoutSubstance => "SUMMARY_WITHOUT_SUBSTANCE",
+            Self::DaemonStopped => "DAEMON_STOPPED",
+            Self::WorkerLost => "WORKER_LOST",
+            Self::Poison => "POISON",
+            Self::Store => "STORE",
+        }
+    }
+
+    /// The reason with a name, if there is one.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|reason| reason.as_str() == name)
+    }
+}
+
+impl std::fmt::Display for FailureReason {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// The end of a compaction without effect, for programs and for people.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failure {
-    /// A stable, upper-case reason.
-    pub reason: String,
+    /// The reason.
+    pub reason: FailureReason,
     /// A sentence fragment.
     pub message: String,
     /// Where what no compaction takes away fills the window: its tokens.
@@ -214,8 +338,8 @@ pub struct Failure {
 
 impl Failure {
     /// A failure that says no more than its reason.
-    pub fn new(reason: &str, message: impl Into<String>) -> Self {
-        Self { reason: reason.to_owned(), message: message.into(), overhead_tokens: None }
+    pub fn new(reason: FailureReason, message: impl Into<String>) -> Self {
+        Self { reason, message: message.into(), overhead_tokens: None }
     }
 }
 

@@ -1,8 +1,9 @@
 //! Summaries by clients: a task is offered before the configured summarizers are asked, and what a client brings is
 //! checked like any other summary.
 
-use super::worker::{Draft, Proposal, Refusal, Worker, failure, no_gain};
-use crate::model::compaction::Failure;
+use super::draft::{Draft, Proposal};
+use super::worker::{Refusal, Worker, failure, no_gain};
+use crate::model::compaction::{Failure, FailureReason};
 use crate::model::event::EventBody;
 use crate::model::ids::{MessageId, SessionId};
 use crate::model::message::MessageKind;
@@ -94,7 +95,7 @@ impl Worker {
     ) -> Result<bool, Refusal> {
         let Some(covered) = scene.layout.covered.as_ref().filter(|_| plan.previous.is_some()) else { return Ok(false) };
         let event = self.store.event_at(claim.session, covered.mark).await;
-        let event = event.map_err(|error| Refusal::Retry(failure("STORE", error.to_string()), None))?;
+        let event = event.map_err(|error| Refusal::Retry(failure(FailureReason::Store, error.to_string()), None))?;
         Ok(event.is_some_and(|event| match event.body {
             EventBody::Compacted { trigger, outcome, .. } => outcome.is_supplied(trigger),
             _ => false,
@@ -116,7 +117,8 @@ impl Worker {
         let cut = plan::with_cuts(scene.sources, &proposal.work.cuts, claim.compaction);
         let here = Scene { sources: &cut, ..scene };
         let session = self.store.session(claim.session).await;
-        let (session, _) = session.map_err(|error| Refusal::Retry(failure("STORE", error.to_string()), None))?;
+        let (session, _) =
+            session.map_err(|error| Refusal::Retry(failure(FailureReason::Store, error.to_string()), None))?;
         let task = assignment.task(claim, session.id, &cut);
         let mut offer = self.tasks.offer(task.clone());
         let mut edited = assignment.clone();

@@ -7,7 +7,7 @@ use super::client::Assignment;
 use super::worker::{Refusal, Worker, failure};
 use crate::config::Hook;
 use crate::limits;
-use crate::model::compaction::{CompactionState, RevisionRange};
+use crate::model::compaction::{CompactionState, FailureReason, RevisionRange};
 use crate::model::part::PartBody;
 use crate::store::{self, Claim};
 use rustix::process::{Pid, Signal, kill_process_group};
@@ -89,7 +89,8 @@ impl Worker {
     pub(super) async fn pre_compact(&self, claim: &Claim, assignment: &mut Assignment) -> Result<bool, Refusal> {
         let Some(hook) = &self.hooks.pre_compact else { return Ok(false) };
         let session = self.store.session(claim.session).await;
-        let (session, _) = session.map_err(|error| Refusal::Retry(failure("STORE", error.to_string()), None))?;
+        let (session, _) =
+            session.map_err(|error| Refusal::Retry(failure(FailureReason::Store, error.to_string()), None))?;
         let plan = &assignment.plan;
         let count = plan.covered_count();
         let told = Told {
@@ -113,7 +114,7 @@ impl Worker {
         let said = match ask(hook, &told).await.and_then(|output| read(&output, &assignment.input.instructions)) {
             Ok(said) => said,
             Err(why) if hook.required => {
-                return Err(Refusal::Hook(failure("HOOK_FAILED", format!("pre_compact {why}"))));
+                return Err(Refusal::Hook(failure(FailureReason::HookFailed, format!("pre_compact {why}"))));
             }
             Err(why) => {
                 tracing::warn!(compaction = %claim.compaction, "pre_compact {why}; it is passed over");
@@ -122,7 +123,7 @@ impl Worker {
         };
         if let Some(why) = said.refuse {
             let why = if why.is_empty() { "pre_compact refused it".to_owned() } else { why };
-            return Err(Refusal::Hook(failure("HOOK_REFUSED", why)));
+            return Err(Refusal::Hook(failure(FailureReason::HookRefused, why)));
         }
         if !said.instructions.is_empty() {
             let instructions = &mut assignment.input.instructions;

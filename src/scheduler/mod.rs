@@ -5,6 +5,7 @@
 
 mod books;
 mod client;
+mod draft;
 mod health;
 mod hooks;
 mod index;

@@ -10,7 +10,9 @@ use crate::clock::{Clock, fresh_id};
 use crate::limits;
 use crate::model::Revision;
 use crate::model::changes::{Changes, SummaryChange};
-use crate::model::compaction::{Bounds, CompactionKind, CompactionRequest, CompactionState, Failure, Trigger};
+use crate::model::compaction::{
+    Bounds, CompactionKind, CompactionRequest, CompactionState, Failure, FailureReason, Trigger,
+};
 use crate::model::event::EventBody;
 use crate::model::ids::CompactionId;
 use crate::model::message::{Finish, MessageKind, NewMessage, Role};
@@ -144,7 +146,7 @@ fn condition() -> WakeCondition {
 }
 
 fn failure() -> Failure {
-    Failure::new("TEST", "the model says so")
+    Failure::new(FailureReason::SummarizerFailed, "the model says so")
 }
 
 impl World {

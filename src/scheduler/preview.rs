@@ -2,7 +2,7 @@
 
 use super::SchedulerHandle;
 use super::client::Assignment;
-use super::worker::{Draft, instead};
+use super::draft::{Draft, instead};
 use crate::model::changes::Changes;
 use crate::model::compaction::{Bounds, Level};
 use crate::policy::plan::{self, Scene};

@@ -3,7 +3,7 @@
 use super::Error;
 use crate::clock::Clock;
 use crate::limits;
-use crate::model::compaction::Failure;
+use crate::model::compaction::{Failure, FailureReason};
 use crate::store::{self, Loss, Store};
 use std::time::Duration;
 
@@ -47,7 +47,7 @@ pub(super) async fn hand_back(store: &Store, clock: &Clock) -> Result<(), Error>
 
 async fn give_back(store: &Store, clock: &Clock, job: i64) -> Result<(), Error> {
     let claim = store.lost_claim(job).await?;
-    let stopped = failure("DAEMON_STOPPED", "the daemon was stopped while it ran");
+    let stopped = failure(FailureReason::DaemonStopped, "the daemon was stopped while it ran");
     taken(store.retry_job(claim, stopped, clock.now(), Loss::HandedBack).await)
 }
 
@@ -67,11 +67,14 @@ async fn release(store: &Store, clock: &Clock, job: i64) -> Result<(), Error> {
     let claim = store.lost_claim(job).await?;
     let compaction = claim.compaction;
     if claim.lost + 1 >= limits::LOST_MAX {
-        let poison = failure("POISON", format!("the daemon or the worker stopped {} times over it", claim.lost + 1));
+        let poison = failure(
+            FailureReason::Poison,
+            format!("the daemon or the worker stopped {} times over it", claim.lost + 1),
+        );
         taken(store.fail_job(claim, poison, true).await)?;
         tracing::error!(%compaction, "a reduction that was lost again and again is not tried any more");
     } else {
-        let lost = failure("WORKER_LOST", "the daemon or the worker stopped while it ran");
+        let lost = failure(FailureReason::WorkerLost, "the daemon or the worker stopped while it ran");
         taken(store.retry_job(claim, lost, clock.now(), Loss::Lost).await)?;
         tracing::info!(%compaction, "took up a reduction");
     }
@@ -86,6 +89,6 @@ fn taken(done: store::Result<()>) -> Result<(), Error> {
     }
 }
 
-fn failure(reason: &str, message: impl Into<String>) -> Failure {
+fn failure(reason: FailureReason, message: impl Into<String>) -> Failure {
     Failure::new(reason, message)
 }

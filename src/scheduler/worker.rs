@@ -3,6 +3,7 @@
 use super::Error;
 use super::books::Books;
 use super::client::{Answer, Assignment};
+use super::draft::{Draft, Proposal, instead};
 use super::live::{Live, Teller};
 use super::patience::{is_held, patiently};
 use crate::clock::Clock;
@@ -12,13 +13,15 @@ use crate::fold::{Fold, wake};
 use crate::limits;
 use crate::loaded::{self, Loaded, LoadedSession, counts};
 use crate::model::Revision;
-use crate::model::changes::{Changes, ContinuationChange, ReplayChange};
-use crate::model::compaction::{Bounds, Compaction, CompactionKind, CompactionRequest, Failure, Level, Trigger};
+use crate::model::changes::ContinuationChange;
+use crate::model::compaction::{
+    Bounds, Compaction, CompactionKind, CompactionRequest, Failure, FailureReason, Level, Trigger,
+};
 use crate::model::cut::Cuts;
 use crate::model::time::Timestamp;
 use crate::model::usage::ModelWindow;
 use crate::policy::bpe::Vocabulary;
-use crate::policy::plan::{self, Scene, SummaryPlan, Work, Written};
+use crate::policy::plan::{self, Scene, SummaryPlan, Work};
 use crate::policy::replay::Overflow;
 use crate::policy::{Notice, Policy, Rung, Step, continuing, gain, overflow, replay, tokens};
 use crate::store::{
@@ -64,7 +67,7 @@ pub(super) enum Refusal {
     Hook(Failure),
 }
 
-pub(super) fn failure(reason: &str, message: impl Into<String>) -> Failure {
+pub(super) fn failure(reason: FailureReason, message: impl Into<String>) -> Failure {
     Failure::new(reason, message)
 }
 
@@ -102,11 +105,11 @@ impl Terms {
 }
 
 /// One attempt of a job: the claim, and what is known of the session at its base.
-struct Attempt<'a> {
-    claim: &'a Claim,
-    scene: Scene<'a>,
+pub(super) struct Attempt<'a> {
+    pub(super) claim: &'a Claim,
+    pub(super) scene: Scene<'a>,
     fold: Fold,
-    guards: Guards,
+    pub(super) guards: Guards,
 }
 
 impl Attempt<'_> {
@@ -308,7 +311,7 @@ impl Worker {
         match self.carry_out(claim, &mut terms).await {
             Ok(()) | Err(Error::Store(store::Error::LeaseLost)) => Ok(()),
             Err(Error::Store(error)) => {
-                let why = Refusal::Retry(failure("STORE", error.to_string()), None);
+                let why = Refusal::Retry(failure(FailureReason::Store, error.to_string()), None);
                 self.end(claim, &terms, why).await
             }
         }
@@ -324,7 +327,10 @@ impl Worker {
         *terms = attempt.terms();
         let is_overflow = claim.request.trigger == Trigger::Overflow;
         if is_overflow && replay::is_answered(&source.messages, &self.reductions(claim.session).await?) {
-            let why = failure("OVERFLOW_AGAIN", "the view was reduced for this request before, and is still too large");
+            let why = failure(
+                FailureReason::OverflowAgain,
+                "the view was reduced for this request before, and is still too large",
+            );
             return self.end(claim, terms, Refusal::Final(why)).await;
         }
         let rung = claim.request.level.and_then(|level| policy.rung(level));
@@ -351,7 +357,7 @@ impl Worker {
     }
 
     async fn nothing(&self, claim: &Claim) -> Result<(), Error> {
-        let why = failure("NOTHING_TO_COMPACT", "nothing in the view can be taken away");
+        let why = failure(FailureReason::NothingToCompact, "nothing in the view can be taken away");
         Ok(patiently(|| self.store.nothing_to_do(claim.clone(), why.clone())).await?)
     }
 
@@ -492,7 +498,9 @@ impl Worker {
         let planned = Planned { covered: plan.covered.clone(), tail_start: plan.tail_start };
         match self.store.plan(claim.clone(), planned).await {
             Ok(()) => Ok(()),
-            Err(error @ store::Error::LeaseLost) => Err(Refusal::Retry(failure("STORE", error.to_string()), None)),
+            Err(error @ store::Error::LeaseLost) => {
+                Err(Refusal::Retry(failure(FailureReason::Store, error.to_string()), None))
+            }
             Err(error) => {
                 // It is checked again when the summary is there.
                 tracing::debug!(%error, compaction = %claim.compaction, "the store does not know the plan");
@@ -515,14 +523,20 @@ impl Worker {
         let mut why = no_gain(0);
         if writer.summarizer.name() != Extractive.name() {
             why = match self.ask(writer.summarizer, input, witness).await {
-                Ok(output) if output.text.trim().is_empty() => failure("SUMMARY_EMPTY", "the summary is empty"),
+                Ok(output) if output.text.trim().is_empty() => {
+                    failure(FailureReason::SummaryEmpty, "the summary is empty")
+                }
                 Ok(output) => match accept(&output) {
                     // Words that were paid for are used, even where the view needs a second compaction then.
                     Ok(_) => return Ok(output),
                     Err(gain) => no_gain(gain),
                 },
                 Err(Refusal::Retry(why, _)) if !writer.waits => {
-                    tracing::warn!(reason = why.reason, message = why.message, "the built-in summarizer stands in");
+                    tracing::warn!(
+                        reason = why.reason.as_str(),
+                        message = why.message,
+                        "the built-in summarizer stands in"
+                    );
                     writer.lost = Some(why.clone());
                     writer.summarizer = &Extractive;
                     why
@@ -556,12 +570,14 @@ impl Worker {
         match tokio::time::timeout(limit, summarizer.summarize_before(input, witness)).await {
             Ok(Ok(output)) => Ok(output.completed(input)),
             Ok(Err(summarizer::Error::Transient { message, retry_after_ms })) => {
-                Err(Refusal::Retry(failure("SUMMARIZER_UNAVAILABLE", message), retry_after_ms))
+                Err(Refusal::Retry(failure(FailureReason::SummarizerUnavailable, message), retry_after_ms))
             }
             Ok(Err(summarizer::Error::Permanent { message })) => {
-                Err(Refusal::Final(failure("SUMMARIZER_FAILED", message)))
+                Err(Refusal::Final(failure(FailureReason::SummarizerFailed, message)))
             }
-            Err(_) => Err(Refusal::Retry(failure("SUMMARIZER_TIMEOUT", "the summarizer took too long"), None)),
+            Err(_) => {
+                Err(Refusal::Retry(failure(FailureReason::SummarizerTimeout, "the summarizer took too long"), None))
+            }
         }
     }
 
@@ -661,128 +677,8 @@ fn request(
     )
 }
 
-/// What is done in place of a summary that cannot be made, where it frees so many tokens at least.
-pub(super) fn instead(scene: Scene<'_>, work: &Work, least: i64) -> Option<Draft> {
-    let summary = work.summary.as_ref()?;
-    let fallback = plan::fallback(scene, &summary.fallback);
-    // Cuts of what the summary would have retained mean nothing without it.
-    let mut others = work.cuts.clone();
-    others.parts.retain(|(part, _)| !summary.cuts.parts.iter().any(|(other, _)| other == part));
-    let draft = |cuts| Draft::of(scene, cuts, None).filter(|draft| draft.gain() >= least);
-    draft(&fallback.cuts).or_else(|| draft(&others))
-}
-
-/// What steps come to, and the tokens that it has to free.
-#[derive(Clone, Copy)]
-pub(super) struct Proposal<'a> {
-    pub(super) work: &'a Work,
-    pub(super) least: i64,
-}
-
-/// A reduction, measured, on its way into the history.
-pub(super) struct Draft {
-    pub(super) changes: Changes,
-    pub(super) tokens_before: i64,
-    pub(super) tokens_after: i64,
-    pub(super) first_changed_index: i64,
-    invalidated_tokens: i64,
-}
-
-impl Draft {
-    /// What cuts and a summary would do to a view; none when they would change nothing, or add to it without a summary.
-    pub(super) fn of(scene: Scene<'_>, cuts: &Cuts, summary: Option<(&SummaryPlan, &SummaryOutput)>) -> Option<Self> {
-        let Scene { policy, layout, sources, .. } = scene;
-        if cuts.is_empty() && summary.is_none() {
-            return None;
-        }
-        let before = plan::view(policy, sources);
-        let mut after_sources = plan::with_cuts(sources, cuts, crate::model::ids::CompactionId(Uuid::nil()));
-        if let Some((planned, output)) = summary {
-            let (boundary, text) = (planned.boundary(), &output.text);
-            after_sources = plan::with_summary(policy, layout, &after_sources, &boundary, text, &planned.attachments);
-        }
-        let after = plan::view(policy, &after_sources);
-        if summary.is_none() && after.estimated_tokens >= before.estimated_tokens {
-            return None;
-        }
-        let first_changed_index = plan::first_changed(&before, &after);
-        let changed = usize::try_from(first_changed_index).unwrap_or(usize::MAX);
-        let changed = before.messages.get(changed..).unwrap_or_default();
-        let written = summary.map(|(plan, output)| Written {
-            plan,
-            text: &output.text,
-            summarizer: &output.summarizer,
-            usage: output.usage,
-        });
-        Some(Self {
-            changes: plan::changes(scene, cuts, written),
-            tokens_before: before.estimated_tokens,
-            tokens_after: after.estimated_tokens,
-            first_changed_index,
-            invalidated_tokens: tokens::estimate_messages(policy, changed),
-        })
-    }
-
-    /// Tokens that it frees.
-    pub(super) fn gain(&self) -> i64 {
-        self.tokens_before - self.tokens_after
-    }
-
-    /// The same with free JSON kept beside the summary.
-    pub(super) fn with_details(mut self, details_json: Option<String>) -> Self {
-        if let Some(summary) = &mut self.changes.summary {
-            summary.details_json = details_json;
-        }
-        self
-    }
-
-    /// The same with a word on whether the summary is a client's own.
-    pub(super) fn supplied(mut self, supplied: bool) -> Self {
-        if let Some(summary) = &mut self.changes.summary {
-            summary.supplied = supplied;
-        }
-        self
-    }
-
-    /// Its commit.
-    fn commit(self, attempt: &Attempt<'_>) -> Commit {
-        let Attempt { claim, scene, guards, .. } = attempt;
-        let has_helped = claim.request.trigger == Trigger::Manual || self.gain() > 0;
-        Commit {
-            claim: (*claim).clone(),
-            tokens_before: self.tokens_before,
-            tokens_after: self.tokens_after,
-            first_changed_index: self.first_changed_index,
-            invalidated_tokens: self.invalidated_tokens,
-            usage_before: guards.usage_tokens,
-            overhead_tokens: guards.overhead.unseen_tokens,
-            stopped: if has_helped { None } else { guards.stopped_by_one_more(scene.policy) },
-            changes: match claim.request.trigger {
-                Trigger::Overflow => with_replay(self.changes, *scene),
-                Trigger::Threshold | Trigger::Routine | Trigger::Manual | Trigger::Supplied | Trigger::Window => {
-                    self.changes
-                }
-            },
-        }
-    }
-}
-
-/// Replays the last request without its media, in place of cutting them, as long as no summary covers it.
-fn with_replay(changes: Changes, scene: Scene<'_>) -> Changes {
-    let stays = |replay: &replay::Replayed| {
-        changes.summary.as_ref().is_none_or(|summary| summary.tail_start <= replay.target)
-            && !changes.omitted.iter().any(|range| range.contains(replay.target))
-    };
-    let parts = changes.parts.iter().map(|(_, part, cut)| (*part, cut.clone())).collect();
-    let cuts = Cuts { parts, omitted: Vec::new() };
-    let Some(replay) = replay::replay(scene, &cuts).filter(stays) else { return changes };
-    let replay::Replayed { message, target, bodies } = replay;
-    let parts = changes.parts.into_iter().filter(|(other, ..)| *other != message).collect();
-    Changes { parts, replay: Some(ReplayChange { target, bodies }), ..changes }
-}
-
 pub(super) fn no_gain(gain: i64) -> Failure {
-    failure("NO_GAIN", format!("the summary would free {gain} tokens of the view, too few to be worth it"))
+    failure(FailureReason::NoGain, format!("the summary would free {gain} tokens of the view, too few to be worth it"))
 }
 
 /// How long to wait before an attempt: twice as long each time, with jitter so that sessions do not come in step.

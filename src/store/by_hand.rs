@@ -6,7 +6,7 @@ use super::head::Receipt;
 use super::jobs::{by_id, give_up};
 use super::lineage::Reader;
 use super::tx::{Caller, Tx};
-use crate::model::compaction::{CompactionState, Failure, Trigger};
+use crate::model::compaction::{CompactionState, Failure, FailureReason, Trigger};
 use crate::model::ids::CompactionId;
 
 const CONFIRM: &str = "update job set proposed = 2, run_at = $2 where id = $1 and state = 1 and proposed = 1";
@@ -52,7 +52,7 @@ pub(crate) async fn cancel(tx: &mut Tx<'_>, id: CompactionId, caller: &Caller) -
     }
     let key = job.session;
     tx.head(key).await?;
-    let failure = Failure::new("REQUESTED", "it was cancelled on request");
+    let failure = Failure::new(FailureReason::Requested, "it was cancelled on request");
     give_up(tx, caller, &job, CompactionState::Cancelled, failure).await?;
     let head = tx.loaded(key)?;
     // Whoever refuses what a threshold asked for is not asked the same again before the session goes on.

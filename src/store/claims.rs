@@ -9,7 +9,7 @@ use super::lineage::Reader;
 use super::marks;
 use super::tx::{Caller, Tx};
 use crate::model::Revision;
-use crate::model::compaction::{CompactionRequest, CompactionState, Failure, RevisionRange};
+use crate::model::compaction::{CompactionRequest, CompactionState, Failure, FailureReason, RevisionRange};
 use crate::model::event::EventBody;
 use crate::model::ids::CompactionId;
 use crate::model::layouts;
@@ -278,10 +278,10 @@ pub(super) fn history_changed() -> Failure {
 }
 
 fn superseded(message: &str) -> Failure {
-    Failure::new("SUPERSEDED", message)
+    Failure::new(FailureReason::Superseded, message)
 }
 
 /// Why a reduction ends whose session is archived.
 pub(super) fn archived() -> Failure {
-    Failure::new("SESSION_ARCHIVED", "the session was archived")
+    Failure::new(FailureReason::SessionArchived, "the session was archived")
 }

@@ -8,7 +8,7 @@ use super::provider::readable;
 use crate::clock::fresh_id;
 use crate::limits;
 use crate::model::Revision;
-use crate::model::compaction::{Failure, Level, RevisionRange, Trigger};
+use crate::model::compaction::{Failure, FailureReason, Level, RevisionRange, Trigger};
 use crate::model::ids::{CompactionId, MessageId, SessionId};
 use crate::model::message::FinishReason;
 use crate::model::usage::Usage;
@@ -79,28 +79,31 @@ impl TaskReply {
     /// The summary, or why it cannot be one. An answer to the request is held against what was asked for, and what the
     /// policy has written around it is taken off; a summary of the client's own is the client's word.
     pub fn summary(&self, expected: &Expected<'_>) -> Result<String, Failure> {
-        let refused = |reason: &str, message: &str| Err(Failure::new(reason, message));
+        let refused = |reason: FailureReason, message: &str| Err(Failure::new(reason, message));
         match self.reason {
             None | Some(FinishReason::Stop) => {}
             Some(FinishReason::Length) => {
-                return refused("SUMMARY_CUT_OFF", "the summary was cut off by the output limit");
+                return refused(FailureReason::SummaryCutOff, "the summary was cut off by the output limit");
             }
             Some(FinishReason::ToolCalls) => {
-                return refused("SUMMARY_CALLS_TOOLS", "the model called a tool instead of writing a summary");
+                return refused(
+                    FailureReason::SummaryCallsTools,
+                    "the model called a tool instead of writing a summary",
+                );
             }
             Some(FinishReason::ContentFilter | FinishReason::Error | FinishReason::Aborted) => {
-                return refused("SUMMARY_INCOMPLETE", "the model did not end the summary");
+                return refused(FailureReason::SummaryIncomplete, "the model did not end the summary");
             }
         }
         if self.text.trim().is_empty() {
-            return refused("SUMMARY_EMPTY", "the summary is empty");
+            return refused(FailureReason::SummaryEmpty, "the summary is empty");
         }
         if self.supplied {
             return Ok(self.text.clone());
         }
-        readable(&self.text, expected).or_else(|fault| match fault.reason.as_str() {
-            "" => refused("SUMMARY_IS_NONE", &fault.message),
-            reason => refused(reason, &fault.message),
+        readable(&self.text, expected).or_else(|fault| {
+            let reason = FailureReason::from_name(&fault.reason).unwrap_or(FailureReason::SummaryIsNone);
+            refused(reason, &fault.message)
         })
     }
 }

@@ -152,7 +152,7 @@ async fn nothing_stands_in_for_a_summary_by_hand_of_a_part_of_the_view() {
         let (started, _) = test.app.start_compaction(&session, wanted, Caller::default()).await.expect("started");
         test.settled().await;
         let ended = test.app.get_compaction(&started.id.to_string()).await.expect("an end");
-        assert_eq!(ended.failure.expect("a reason").reason, "NO_GAIN");
+        assert_eq!(ended.failure.expect("a reason").reason.as_str(), "NO_GAIN");
     }
     assert_eq!(shown(&test.context(&session).await), before);
 }
@@ -245,7 +245,7 @@ async fn a_tail_that_is_gone_when_its_turn_comes_is_left_alone() {
     test.settled().await;
     let late = test.app.get_compaction(&late.to_string()).await.expect("a compaction");
     assert_eq!(late.state, CompactionState::Cancelled);
-    assert_eq!(late.failure.expect("a reason").reason, "NOTHING_TO_COMPACT");
+    assert_eq!(late.failure.expect("a reason").reason.as_str(), "NOTHING_TO_COMPACT");
     assert_eq!(shown(&test.context(&session).await).len(), 2 + 2, "the first one holds");
     assert_eq!(test.findings().await, []);
 }

@@ -154,7 +154,7 @@ async fn no_preset_loops_when_the_overhead_alone_fills_the_window() {
         let ends = ends(&test, &session).await;
         let name = preset.name;
         assert_eq!(ends.started, ends.ended, "{name}");
-        let told = ends.failures.iter().filter(|failure| failure.reason == "FIXED_OVERHEAD").count();
+        let told = ends.failures.iter().filter(|failure| failure.reason.as_str() == "FIXED_OVERHEAD").count();
         let measured = policy.counting.usage != UsageCount::Nothing;
         let expected = measured && overflow::due_at(&policy, &window).is_some();
         assert_eq!(told, usize::from(expected), "{name}: {:?}", ends.failures);

@@ -218,7 +218,7 @@ async fn the_last_attempt_fails_where_the_built_in_summarizer_frees_nothing_too(
     let (compaction, _) = start(&test, &session, "").await;
     let failed = watch.wait_for(EventKind::CompactionFailed).await;
     let EventBody::CompactionFailed { failure, .. } = failed.body else { panic!("another body") };
-    assert_eq!(failure.reason, "SUMMARIZER_UNAVAILABLE");
+    assert_eq!(failure.reason.as_str(), "SUMMARIZER_UNAVAILABLE");
     let ended = test.app.get_compaction(&compaction.id.to_string()).await.expect("it is listed");
     assert_eq!(ended.state, CompactionState::Dead);
     check_ends(&test).await;
@@ -275,7 +275,7 @@ async fn a_breaker_ends_a_loop_of_failures() {
     for turn in ["a100 1600c", "a101 1600c"] {
         let failed = watch.wait_for(EventKind::CompactionFailed).await;
         let EventBody::CompactionFailed { failure, .. } = failed.body else { panic!("another body") };
-        assert_eq!(failure.reason, "HOOK_REFUSED");
+        assert_eq!(failure.reason.as_str(), "HOOK_REFUSED");
         test.append(&session, turn).await;
     }
     test.settled().await;
@@ -305,7 +305,7 @@ async fn a_rewind_under_a_running_summary_supersedes_it() {
     else {
         panic!("another body")
     };
-    assert_eq!(failure.reason, "SUPERSEDED");
+    assert_eq!(failure.reason.as_str(), "SUPERSEDED");
     let ended = test.app.get_compaction(&compaction.to_string()).await.expect("it is listed");
     assert_eq!(ended.state, CompactionState::Superseded);
     assert_eq!(shown(&test.context(&session).await).len(), 2);
@@ -331,7 +331,7 @@ async fn what_comes_back_from_an_omission_under_a_running_summary_supersedes_it(
     script.release();
     let ended = watch.wait_for(EventKind::CompactionCancelled).await.body;
     let EventBody::CompactionCancelled { failure, .. } = ended else { panic!("another body") };
-    assert_eq!(failure.reason, "SUPERSEDED");
+    assert_eq!(failure.reason.as_str(), "SUPERSEDED");
     assert_eq!(shown(&test.context(&session).await).len(), 3);
     check_ends(&test).await;
 }
@@ -366,7 +366,7 @@ async fn a_killed_daemon_leaves_one_beginning_and_one_end() {
         else {
             panic!("another body")
         };
-        assert_eq!(failure.reason, if gently { "DAEMON_STOPPED" } else { "WORKER_LOST" });
+        assert_eq!(failure.reason.as_str(), if gently { "DAEMON_STOPPED" } else { "WORKER_LOST" });
         watch.wait_for(EventKind::Compacted).await;
         assert_eq!((watch.count(EventKind::CompactionStarted), terminal(&watch)), (1, 1));
         assert!(shown(&test.context(&session).await).contains(&"assistant summary: s2".to_owned()));
@@ -407,7 +407,7 @@ async fn a_cancelled_reduction_changes_nothing() {
     assert_eq!(ended.state, CompactionState::Cancelled);
     let cancelled = watch.wait_for(EventKind::CompactionCancelled).await;
     let EventBody::CompactionCancelled { failure, .. } = cancelled.body else { panic!("another body") };
-    assert_eq!(failure.reason, "REQUESTED");
+    assert_eq!(failure.reason.as_str(), "REQUESTED");
     let error = cancel(running.id.to_string()).await.expect_err("it has ended");
     assert_eq!(error.reason, Reason::CompactionEnded);
     script.release();
@@ -558,7 +558,7 @@ async fn a_request_that_exceeds_the_window_is_told_of_once_and_nothing_by_hand_l
     let kinds: Vec<EventKind> = told.iter().skip(2).map(|event| event.body.kind()).collect();
     assert_eq!(kinds, [EventKind::MessageAppended, EventKind::CompactionStarted, EventKind::CompactionFailed]);
     let EventBody::CompactionFailed { failure, .. } = &told[4].body else { panic!("another body") };
-    assert_eq!(failure.reason, "FIXED_OVERHEAD");
+    assert_eq!(failure.reason.as_str(), "FIXED_OVERHEAD");
     assert!(failure.message.contains("10013 of the newest request"), "{}", failure.message);
     for kind in [CompactionKind::Summary, CompactionKind::Prune] {
         let refused = test.app.start_compaction(&session, Wanted::of(kind), Caller::default()).await;

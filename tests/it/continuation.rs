@@ -207,7 +207,7 @@ async fn a_reply_that_failed_because_the_view_was_too_large_reports_it_once() {
     append(failed("a92", "prompt is too long: 8 tokens")).await.expect("appended");
     assert_eq!(began().await, [Trigger::Overflow; 2]);
     let why = test.events().await.into_iter().filter_map(|event| match event.body {
-        EventBody::CompactionFailed { failure, .. } => Some(failure.reason),
+        EventBody::CompactionFailed { failure, .. } => Some(failure.reason.as_str()),
         _ => None,
     });
     assert_eq!(why.collect::<Vec<_>>(), ["OVERFLOW_AGAIN"]);

@@ -239,6 +239,6 @@ async fn what_comes_back_from_an_edit_under_a_running_summary_supersedes_it() {
     script.release();
     let ended = watch.wait_for(EventKind::CompactionCancelled).await.body;
     let EventBody::CompactionCancelled { failure, .. } = ended else { panic!("another body") };
-    assert_eq!(failure.reason, "SUPERSEDED");
+    assert_eq!(failure.reason.as_str(), "SUPERSEDED");
     assert_eq!(test.context(&session).await.messages, whole.messages);
 }

@@ -103,7 +103,7 @@ async fn a_window_that_the_overhead_alone_fills_gets_one_clear_error() {
     assert!(!outcomes(&test).await.is_empty(), "under a larger window there is something to reduce");
     // Behind the overhead, the summary and the newest request there is no room for what comes last: that is told as well,
     // once.
-    let told = failures(&test).await.iter().filter(|failure| failure.reason == "FIXED_OVERHEAD").count();
+    let told = failures(&test).await.iter().filter(|failure| failure.reason.as_str() == "FIXED_OVERHEAD").count();
     assert_eq!(told, 2);
 }
 
@@ -287,7 +287,7 @@ async fn a_breaker_that_opens_says_why_and_what_goes_on() {
     let says_so =
         |failure: &Failure| failure.message.contains("3 user messages") && failure.message.contains("by hand");
     assert_eq!(told.iter().map(says_so).collect::<Vec<_>>(), [false, true], "{told:?}");
-    assert!(told.iter().all(|failure| failure.reason == "HOOK_REFUSED"));
+    assert!(told.iter().all(|failure| failure.reason.as_str() == "HOOK_REFUSED"));
     let open = guards(&test, &session).await;
     assert_eq!((open.breaker_open, open.hold_turns), (true, 3));
     change(&test, &session, policy(r#"{"guards": {"breaker_failures": 3}}"#)).await;

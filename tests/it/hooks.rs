@@ -115,7 +115,7 @@ async fn a_program_that_fails_changes_nothing() {
 async fn a_required_program_that_fails_stops_the_compaction() {
     let mut scene = due_before("echo broken >&2; exit 3", |hook| hook.required = true).await;
     let failure = scene.failed().await;
-    assert_eq!(failure.reason, "HOOK_FAILED");
+    assert_eq!(failure.reason.as_str(), "HOOK_FAILED");
     assert!(failure.message.contains("exit status: 3"), "{}", failure.message);
     assert!(!failure.message.contains("broken"), "what it says may hold a key: {}", failure.message);
 }

@@ -97,7 +97,7 @@ async fn kinds_behind(test: &TestApp, session: &str, revision: i64) -> Vec<Event
 
 fn reason(event: Event) -> String {
     let EventBody::CompactionCancelled { failure, .. } = event.body else { panic!("another body") };
-    failure.reason
+    failure.reason.as_str().to_owned()
 }
 
 #[tokio::test]

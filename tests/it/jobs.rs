@@ -276,7 +276,7 @@ async fn running(test: &TestApp, script: &ScriptedSummarizer) -> (String, Watch)
 async fn superseded(test: &TestApp, watch: &mut Watch) {
     let body = watch.wait_for(EventKind::CompactionCancelled).await.body;
     let EventBody::CompactionCancelled { failure, compaction } = body else { panic!("another body") };
-    assert_eq!(failure.reason, "SUPERSEDED");
+    assert_eq!(failure.reason.as_str(), "SUPERSEDED");
     let ended = test.app.get_compaction(&compaction.to_string()).await.expect("it is listed");
     assert_eq!(ended.state, CompactionState::Superseded);
 }

@@ -12,7 +12,7 @@ use longhand::fold::guards::{self, Guards, Past};
 use longhand::fold::{Fold, Rows};
 use longhand::loaded;
 use longhand::model::Revision;
-use longhand::model::compaction::{CompactionKind, RevisionRange};
+use longhand::model::compaction::{CompactionKind, FailureReason, RevisionRange};
 use longhand::model::event::{Event, EventBody};
 use longhand::model::ids::{CompactionId, MessageId, PartId};
 use longhand::model::layout::{Covered, Omitted};
@@ -562,7 +562,7 @@ impl World {
             let guards = Guards::new(scene, &fold, past);
             assert_eq!(guards::decide(scene, &fold, &guards), None, "{} sleeps: {guards:?}", session.id);
             let is_told = ended.iter().any(|compaction| {
-                compaction.failure.as_ref().is_some_and(|failure| failure.reason == guards::FIXED_OVERHEAD)
+                compaction.failure.as_ref().is_some_and(|failure| failure.reason == FailureReason::FixedOverhead)
             });
             let is_excepted = !policy.trigger.auto || undo_revision.is_some() || is_told;
             assert!(fold.fits(window) || is_excepted, "{} does not fit: {guards:?}", session.id);

@@ -4,6 +4,7 @@
 
 use crate::tidy::assert_reviewed;
 use longhand::app::Reason;
+use longhand::model::compaction::FailureReason;
 use prost_reflect::prost_types;
 use prost_types::field_descriptor_proto::{Label, Type};
 use prost_types::source_code_info::Location;
@@ -484,6 +485,16 @@ fn documented_reasons_exist_and_reasons_are_documented() {
     let anywhere = ANYWHERE.map(Reason::as_str);
     let silent: Vec<&&str> = known.iter().filter(|name| !named.contains(*name) && !anywhere.contains(name)).collect();
     assert!(silent.is_empty(), "no comment in the protos names these reasons: {silent:?}");
+}
+
+#[test]
+fn the_reasons_of_failures_are_those_that_are_documented() {
+    let source = include_str!("../../proto/longhand/v1/compaction.proto");
+    let (_, text) = source.split_once("message CompactionFailure {").expect("it is there");
+    let (text, _) = text.split_once("string reason").expect("it has a reason");
+    let name = Regex::new(r"\b(?:[A-Z]{2,}(?:_[A-Z]+)+|[A-Z]{4,})\b").expect("a pattern");
+    let documented: BTreeSet<&str> = name.find_iter(text).map(|found| found.as_str()).collect();
+    assert_eq!(documented, FailureReason::ALL.iter().map(|reason| reason.as_str()).collect());
 }
 
 /// The lint checked: each rule catches what it is for.

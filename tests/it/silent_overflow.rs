@@ -49,7 +49,7 @@ async fn told(test: &TestApp) -> (Vec<Trigger>, Vec<String>) {
         _ => None,
     });
     let failed = events.iter().filter_map(|event| match &event.body {
-        EventBody::CompactionFailed { failure, .. } => Some(failure.reason.clone()),
+        EventBody::CompactionFailed { failure, .. } => Some(failure.reason.as_str().to_owned()),
         _ => None,
     });
     (began.collect(), failed.collect())

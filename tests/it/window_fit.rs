@@ -5,8 +5,7 @@ use crate::support::{TestApp, call, conversation, filler, refusing, result, soon
 use longhand::app::append::ListMessages;
 use longhand::app::compactions::NewSummary;
 use longhand::app::sessions::SessionChange;
-use longhand::fold::guards::FIXED_OVERHEAD;
-use longhand::model::compaction::{CompactionKind, Trigger};
+use longhand::model::compaction::{CompactionKind, FailureReason, Trigger};
 use longhand::model::event::EventBody;
 use longhand::model::message::{FinishReason, MessageKind, NewFinish, NewMessage, Role};
 use longhand::model::part::NewPart;
@@ -139,7 +138,7 @@ async fn open_messages_that_fill_the_window_are_named() {
     });
     let told: Vec<_> = told.collect();
     assert_eq!(told.len(), 1, "{told:?}");
-    assert_eq!(told[0].reason, FIXED_OVERHEAD);
+    assert_eq!(told[0].reason, FailureReason::FixedOverhead);
     assert!(told[0].message.contains("of open messages"), "{}", told[0].message);
 }
 

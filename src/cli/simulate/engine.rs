@@ -10,7 +10,8 @@ use crate::limits;
 use crate::model::Revision;
 use crate::model::changes::{self, Row};
 use crate::model::compaction::{
-    self as ended, Bounds, Compaction, CompactionKind, CompactionRequest, CompactionState, Failure, Level, Trigger,
+    self as ended, Bounds, Compaction, CompactionKind, CompactionRequest, CompactionState, Failure, FailureReason,
+    Level, Trigger,
 };
 use crate::model::cut::Cuts;
 use crate::model::ids::{CompactionId, MessageId, PartId, SessionId};
@@ -417,7 +418,7 @@ impl<'a> Session<'a> {
             self.commit(draft, Trigger::Threshold, Some((level, rung)), context_tokens, guards);
             return true;
         }
-        self.end(Trigger::Threshold, Some(level), kind, Err(Failure::new("NO_GAIN", "")));
+        self.end(Trigger::Threshold, Some(level), kind, Err(Failure::new(FailureReason::NoGain, "")));
         self.firings.push(Firing {
             message: self.count,
             level: Some(level),

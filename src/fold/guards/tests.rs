@@ -1,8 +1,9 @@
-use super::{Decision, FIXED_OVERHEAD, Guards, Past, decide, overhead_failure};
+use super::{Decision, Guards, Past, decide, overhead_failure};
 use crate::fold::{Fold, Rows};
 use crate::model::Revision;
 use crate::model::compaction::{
-    Bounds, Compaction, CompactionKind, CompactionRequest, CompactionState, Failure, Level, Outcome, Trigger,
+    Bounds, Compaction, CompactionKind, CompactionRequest, CompactionState, Failure, FailureReason, Level, Outcome,
+    Trigger,
 };
 use crate::model::ids::{CompactionId, SessionId};
 use crate::model::layout::Layout;
@@ -41,7 +42,7 @@ fn ended(revision: Revision, state: CompactionState) -> Compaction {
         attempt: 1,
         outcome: (state == CompactionState::Done).then(Outcome::default),
         proposed_until: None,
-        failure: failure.then(|| Failure::new("NO_GAIN", "nothing won")),
+        failure: failure.then(|| Failure::new(FailureReason::NoGain, "nothing won")),
         end_revision: Some(revision),
         undone_revision: None,
         requests: Vec::new(),
@@ -66,7 +67,7 @@ fn asked(compaction: Compaction, trigger: Trigger) -> Compaction {
 }
 
 fn reports(revision: Revision, tokens: i64) -> Compaction {
-    let failure = Failure { overhead_tokens: Some(tokens), ..Failure::new(FIXED_OVERHEAD, "full") };
+    let failure = Failure { overhead_tokens: Some(tokens), ..Failure::new(FailureReason::FixedOverhead, "full") };
     Compaction { failure: Some(failure), ..failed(revision) }
 }
 
@@ -194,7 +195,7 @@ fn the_breaker_opens_after_as_many_failures_and_closes_after_as_many_requests() 
         let past = vec![failed(12); count];
         of(&past).0.stopped_by_one_more(&policy()).map(|failure| failure.reason)
     };
-    assert_eq!((says(0), says(1).as_deref(), says(2).as_deref()), (None, Some("BREAKER_OPEN"), Some("BREAKER_OPEN")));
+    assert_eq!((says(0), says(1), says(2)), (None, Some(FailureReason::BreakerOpen), Some(FailureReason::BreakerOpen)));
 }
 
 #[test]

@@ -229,7 +229,7 @@ pub(in crate::grpc) fn plan(plan: Plan) -> pb::CompactionPlan {
 /// Why it ended without effect.
 pub(super) fn failure(failure: Failure) -> pb::CompactionFailure {
     let Failure { reason, message, overhead_tokens } = failure;
-    pb::CompactionFailure { reason, message, overhead_tokens }
+    pb::CompactionFailure { reason: reason.as_str().to_owned(), message, overhead_tokens }
 }
 
 /// A finished summary that a client brings along.

@@ -5,7 +5,7 @@
 //! by the model or by a filter in front of it.
 
 use super::{Detail, Scope, entries, sections, weight};
-use crate::model::compaction::Failure;
+use crate::model::compaction::{Failure, FailureReason};
 use crate::model::view::SourceMessage;
 use crate::policy::{Summary, SummaryFormat};
 use regex::Regex;
@@ -62,7 +62,10 @@ impl<'a> Expected<'a> {
         let parts = self.parts(text);
         // All of it may be set like a heading.
         if is_refusal(&parts.body) || is_refusal(text) {
-            return Err(failure("SUMMARY_DECLINED", format!("the model declined to write it: {}", start(text))));
+            return Err(failure(
+                FailureReason::SummaryDeclined,
+                format!("the model declined to write it: {}", start(text)),
+            ));
         }
         let has_words = parts.body.chars().any(char::is_alphanumeric);
         if has_words && parts.sections * 100 >= parts.asked * SECTIONS_PERCENT && parts.asked > 0 {
@@ -79,7 +82,7 @@ impl<'a> Expected<'a> {
             self.covered_tokens,
             start(text)
         );
-        Err(failure("SUMMARY_WITHOUT_SUBSTANCE", message))
+        Err(failure(FailureReason::SummaryWithoutSubstance, message))
     }
 
     /// Takes an answer apart.
@@ -136,7 +139,7 @@ struct Parts {
     body: String,
 }
 
-fn failure(reason: &str, message: String) -> Failure {
+fn failure(reason: FailureReason, message: String) -> Failure {
     Failure::new(reason, message)
 }
 

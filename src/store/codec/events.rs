@@ -4,7 +4,7 @@ use super::{
     DiskFailure, DiskOutcome, DiskRange, DiskUsage, DiskWindow, Number, decode, encode, id_bytes, ranges_from_disk,
     ranges_to_disk, uuid,
 };
-use crate::model::compaction::{CompactionKind, Level, Trigger};
+use crate::model::compaction::{CompactionKind, Failure, Level, Trigger};
 use crate::model::event::{EventBody, EventKind, Rewrite};
 use crate::model::ids::{CompactionId, MessageId, PartId, SessionId};
 use crate::model::message::{FinishReason, MessageKind, Role};
@@ -156,7 +156,7 @@ pub(crate) fn decode_event(kind: i32, bytes: &[u8]) -> Result<EventBody> {
     let message = || uuid(&disk.id).map(MessageId);
     let compaction = || uuid(&disk.id).map(CompactionId);
     let text = || disk.text.clone().unwrap_or_default();
-    let failure = || disk.failure.clone().unwrap_or_default().into();
+    let failure = || Failure::try_from(disk.failure.clone().unwrap_or_default());
     let rewrite = || -> Result<Rewrite> {
         let edited = if disk.id.is_empty() { None } else { Some(MessageId(uuid(&disk.id)?)) };
         Ok(Rewrite { mark: disk.number, edited })
@@ -221,7 +221,7 @@ pub(crate) fn decode_event(kind: i32, bytes: &[u8]) -> Result<EventBody> {
             window_tokens: disk.window_tokens,
         },
         EventKind::CompactionRetried => {
-            EventBody::CompactionRetried { compaction: compaction()?, attempt: disk.number, failure: failure() }
+            EventBody::CompactionRetried { compaction: compaction()?, attempt: disk.number, failure: failure()? }
         }
         EventKind::PartsPruned => EventBody::PartsPruned {
             compaction: compaction()?,
@@ -237,9 +237,9 @@ pub(crate) fn decode_event(kind: i32, bytes: &[u8]) -> Result<EventBody> {
             outcome: Box::new(disk.outcome.clone().unwrap_or_default().try_into()?),
             window_tokens: disk.window_tokens,
         },
-        EventKind::CompactionFailed => EventBody::CompactionFailed { compaction: compaction()?, failure: failure() },
+        EventKind::CompactionFailed => EventBody::CompactionFailed { compaction: compaction()?, failure: failure()? },
         EventKind::CompactionCancelled => {
-            EventBody::CompactionCancelled { compaction: compaction()?, failure: failure() }
+            EventBody::CompactionCancelled { compaction: compaction()?, failure: failure()? }
         }
         EventKind::CompactionUndone => EventBody::CompactionUndone { compaction: compaction()? },
         EventKind::CompactionRedone => EventBody::CompactionRedone { compaction: compaction()? },

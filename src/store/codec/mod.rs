@@ -11,7 +11,9 @@ pub(crate) use parts::{
 };
 
 use crate::limits;
-use crate::model::compaction::{CompactionKind, CompactionState, Failure, Level, Outcome, RevisionRange, Trigger};
+use crate::model::compaction::{
+    CompactionKind, CompactionState, Failure, FailureReason, Level, Outcome, RevisionRange, Trigger,
+};
 use crate::model::ids::MessageId;
 use crate::model::layout::OmitReason;
 use crate::model::message::{Finish, FinishReason, GivenView, Message, MessageKind, Replaced, Role};
@@ -258,14 +260,18 @@ pub(crate) struct DiskFailure {
 impl From<&Failure> for DiskFailure {
     fn from(failure: &Failure) -> Self {
         let Failure { reason, message, overhead_tokens } = failure.clone();
+        let reason = reason.as_str().to_owned();
         Self { reason, message, overhead_tokens }
     }
 }
 
-impl From<DiskFailure> for Failure {
-    fn from(failure: DiskFailure) -> Self {
+impl TryFrom<DiskFailure> for Failure {
+    type Error = Error;
+
+    fn try_from(failure: DiskFailure) -> Result<Self> {
         let DiskFailure { reason, message, overhead_tokens } = failure;
-        Self { reason, message, overhead_tokens }
+        let unknown = || Error::corrupt("job", format_args!("there is no failure {reason:?}"));
+        Ok(Self { reason: FailureReason::from_name(&reason).ok_or_else(unknown)?, message, overhead_tokens })
     }
 }
 
@@ -274,7 +280,7 @@ pub(crate) fn encode_failure(failure: &Failure) -> Vec<u8> {
 }
 
 pub(crate) fn decode_failure(bytes: &[u8]) -> Result<Failure> {
-    decode::<DiskFailure>("job", bytes).map(Into::into)
+    decode::<DiskFailure>("job", bytes)?.try_into()
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
@@ -359,7 +365,7 @@ impl TryFrom<DiskOutcome> for Outcome {
             duration_ms: outcome.duration_ms,
             omitted_count: outcome.omitted_count,
             supplied: outcome.supplied,
-            stopped: outcome.stopped.map(Into::into),
+            stopped: outcome.stopped.map(TryInto::try_into).transpose()?,
             invalidated_tokens: outcome.invalidated_tokens,
             usage_before: outcome.usage_before,
             overhead_tokens: outcome.overhead_tokens,

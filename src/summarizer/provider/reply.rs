@@ -1,6 +1,7 @@
 //! A reply as it comes in, and whether it can be a summary.
 
 use super::fault::{Class, Fault};
+use crate::model::compaction::FailureReason;
 use crate::model::usage::Usage;
 use crate::policy::Section;
 use crate::policy::overflow_errors::is_overflow_text;
@@ -68,7 +69,7 @@ impl Reply {
             Some(Stop::Done) => {}
         }
         if text.is_empty() {
-            return Err(Fault::refused("SUMMARY_EMPTY", "the summary is empty"));
+            return Err(Fault::refused(FailureReason::SummaryEmpty.as_str(), "the summary is empty"));
         }
         if let Some(class) = error_text(text, prompt::sections(expected.rules, expected.scope)) {
             let said = super::fault::shortened(&format!("the reply is an error message: {text}"));
@@ -76,11 +77,14 @@ impl Reply {
         }
         let summary = prompt::answer(expected.rules, expected.scope, text);
         if summary.is_empty() {
-            return Err(Fault::refused("SUMMARY_EMPTY", "the reply holds thoughts and no summary"));
+            return Err(Fault::refused(
+                FailureReason::SummaryEmpty.as_str(),
+                "the reply holds thoughts and no summary",
+            ));
         }
         match expected.check(&summary) {
             Ok(()) => Ok(summary),
-            Err(failure) => Err(Fault::refused(&failure.reason, &failure.message)),
+            Err(failure) => Err(Fault::refused(failure.reason.as_str(), &failure.message)),
         }
     }
 }

@@ -1,6 +1,6 @@
 use super::*;
 use crate::app::Reason;
-use crate::model::compaction::{CompactionKind, Failure, Level, Outcome, RevisionRange, Trigger};
+use crate::model::compaction::{CompactionKind, Failure, FailureReason, Level, Outcome, RevisionRange, Trigger};
 use crate::model::event::{Event, Rewrite};
 use crate::model::ids::{CompactionId, PartId, SessionId};
 use crate::model::message::{FinishReason, Message};
@@ -15,7 +15,7 @@ const OTHER: MessageId = MessageId(Uuid::from_u128(5));
 const SESSION: SessionId = SessionId(Uuid::from_u128(6));
 
 fn why() -> Failure {
-    Failure { overhead_tokens: Some(16), ..Failure::new("TIMEOUT", "took too long") }
+    Failure { overhead_tokens: Some(16), ..Failure::new(FailureReason::SummarizerTimeout, "took too long") }
 }
 
 fn did() -> Outcome {
@@ -33,7 +33,7 @@ fn did() -> Outcome {
         usage: Some(Usage { input: 11, ..Usage::default() }),
         duration_ms: 12,
         supplied: true,
-        stopped: Some(Failure::new("BREAKER_OPEN", "no progress")),
+        stopped: Some(Failure::new(FailureReason::BreakerOpen, "no progress")),
         invalidated_tokens: 13,
         usage_before: Some(14),
         overhead_tokens: 15,
@@ -189,7 +189,7 @@ fn message_bodies() -> Vec<(EventBody, Body)> {
 fn compaction_bodies() -> Vec<(EventBody, Body)> {
     let compaction_id = COMPACTION.to_string();
     let failure = Some(pb::CompactionFailure {
-        reason: "TIMEOUT".into(),
+        reason: "SUMMARIZER_TIMEOUT".into(),
         message: "took too long".into(),
         overhead_tokens: Some(16),
     });

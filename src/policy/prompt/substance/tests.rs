@@ -12,7 +12,7 @@ fn rules(preset: &str) -> Summary {
 fn refused(preset: &str, covered_tokens: i64, text: &str) -> Option<String> {
     let rules = rules(preset);
     let expected = Expected { rules: &rules, scope: Scope::History, covered_tokens, words: 0 };
-    expected.check(text).err().map(|failure| failure.reason)
+    expected.check(text).err().map(|failure| failure.reason.as_str().to_owned())
 }
 
 const HEADINGS: &str = "opencode@seed";
