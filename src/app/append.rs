@@ -104,7 +104,8 @@ impl Longhand {
         let session = self.written(known.key, appended_bytes).await;
         let tokens = |window: &ModelWindow| session.as_ref().map(|session| session.fold.context_tokens(window));
         let is_over = tokens(&known.window).zip(overflow::due_at(&known.policy, &known.window));
-        let is_reached = overflows || is_over.is_some_and(|(tokens, due)| tokens >= due);
+        // Where the tokens are not known, whoever is told that a decision is pending can wait for it.
+        let is_reached = overflows || session.is_none() || is_over.is_some_and(|(tokens, due)| tokens >= due);
         let window = window_of_call(&known.window, window);
         let context = ContextUsage {
             context_tokens: tokens(window),

@@ -213,8 +213,10 @@ impl Longhand {
 
     async fn info(&self, key: SessionKey) -> Result<SessionInfo> {
         let (mut session, policy) = self.store().session(key).await?;
-        if let Some(loaded) = self.at_hand(key).await? {
-            session.context = Some(loaded.context());
+        match self.at_hand(key).await {
+            Ok(loaded) => session.context = loaded.map(|loaded| loaded.context()).or(session.context),
+            // What the row says is true all the same.
+            Err(error) => tracing::warn!(%error, "the newest context usage of a session is not known"),
         }
         Ok(SessionInfo { session, policy_json: policy.json })
     }

@@ -56,8 +56,8 @@ pub struct Guards {
     needs_growth: Option<CompactionKind>,
     /// Tokens by which the view must grow before the first guard that waits for growth ends; none where none waits.
     pub growth_tokens: Option<i64>,
-    /// True behind a last resort that failed, until the view has grown by a twentieth of the window.
-    last_resort_failed: bool,
+    /// True behind a last resort that failed, until the user goes on or the view has grown by a twentieth of the window.
+    pub(super) last_resort_failed: bool,
     /// True during the cooldown, and until the view has grown by as much as the policy wants between two compactions.
     /// False where the view exceeds its window.
     is_cooling: bool,
@@ -83,7 +83,8 @@ impl Guards {
             (false, _) => Some((kind, growth_left(step, revision))),
         });
         let retry = retry.filter(|(_, left)| *left > 0);
-        let stuck = failed_last_resort(past).map(|revision| growth_left(step, revision)).filter(|left| *left > 0);
+        let stuck = failed_last_resort(past).filter(|revision| user_messages_since(scene, *revision) == 0);
+        let stuck = stuck.map(|revision| growth_left(step, revision)).filter(|left| *left > 0);
         let cooldown_end = cooldown_end(policy, past.ended, now);
         let rearm = threshold_compaction(past).map(|at| growth_left(overflow::rearm_tokens(policy, window), at));
         let rearm = rearm.filter(|left| *left > 0);

@@ -31,7 +31,10 @@ pub fn condition(scene: Scene<'_>, fold: &Fold, guards: &Guards) -> WakeConditio
         growth_bytes,
         on_reply: is_open || levels.is_reached || maintenance.idle_seconds.is_some(),
         // Turns that pass may give idle steps something to act on.
-        on_request: guards.holds_after_undo || guards.breaker_turns > 0 || maintenance.idle_seconds.is_some(),
+        on_request: guards.holds_after_undo
+            || guards.last_resort_failed
+            || guards.breaker_turns > 0
+            || maintenance.idle_seconds.is_some(),
         time: [guards.cooldown_end, maintenance.idle_end(sources)].into_iter().flatten().filter(|end| *end > now).min(),
     }
 }

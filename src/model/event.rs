@@ -159,7 +159,7 @@ pub enum EventBody {
         trigger: Trigger,
         /// The revision whose view it works on.
         base: Revision,
-        /// Tokens of a request with the view, as `Session::context_tokens` counts them.
+        /// Tokens of a request with the view when the compaction was asked for, as `ContextSize::tokens` has them.
         context_tokens: i64,
         /// The window they are judged by; zero when none is known.
         window_tokens: i64,

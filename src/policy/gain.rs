@@ -32,7 +32,7 @@ pub fn least(policy: &Policy, window: &ModelWindow, steps: &[Step], has_summary:
 }
 
 /// True where what these steps come to is worth its price. What a summary frees is known when it is written: here it counts
-/// as if it were as long as the one that it replaces.
+/// as if it were as long as the view shows the one that it replaces.
 pub fn is_enough(scene: Scene<'_>, steps: &[Step], work: &Work, context_tokens: i64) -> bool {
     let Scene { policy, layout, sources, window, .. } = scene;
     if work.is_empty() {
@@ -40,7 +40,8 @@ pub fn is_enough(scene: Scene<'_>, steps: &[Step], work: &Work, context_tokens: 
     }
     let mut after = plan::with_cuts(sources, &work.cuts, CompactionId(Uuid::nil()));
     if let Some(summary) = &work.summary {
-        let expected = summary.previous.as_deref().unwrap_or(" ");
+        let expected = summary.previous.as_ref().and_then(|_| plan::shown_summary(sources));
+        let expected = expected.as_deref().unwrap_or(" ");
         after = plan::with_summary(policy, layout, &after, &summary.boundary(), expected, &summary.attachments);
     }
     let (before, after) = (plan::view(policy, sources), plan::view(policy, &after));

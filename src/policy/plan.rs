@@ -416,6 +416,19 @@ fn previous(sources: &[SourceMessage]) -> Option<String> {
     Some(texts.collect::<Vec<_>>().join("\n\n"))
 }
 
+/// What a view shows of the words of the live summary, which may be truncated.
+pub fn shown_summary(sources: &[SourceMessage]) -> Option<String> {
+    let summary = live_summary(sources)?;
+    let texts = summary.message.parts.iter().filter_map(|part| match &part.body {
+        PartBody::Text(text) => {
+            let cut = summary.pruned_part(part.id).and_then(|pruned| pruned.cut.as_ref());
+            Some(cut.map_or_else(|| text.clone(), |cut| cut.apply(text)))
+        }
+        _ => None,
+    });
+    Some(texts.collect::<Vec<_>>().join("\n\n"))
+}
+
 /// The summary that a rule wants, or none when there is nothing to cover.
 pub fn summary(scene: Scene<'_>, rule: &Summarize) -> Option<SummaryPlan> {
     let inline = inline(scene.sources);

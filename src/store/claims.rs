@@ -53,6 +53,8 @@ pub struct Claim {
     pub window: ModelWindow,
     /// Tokens of a request with the view when the compaction was asked for.
     pub context_tokens: i64,
+    /// True where the newest decision before the claim found the view over its window.
+    pub(crate) was_over_window: bool,
     /// When the first attempt began.
     pub start_time: Timestamp,
     /// Cancelled when somebody else ends the job.
@@ -124,7 +126,8 @@ pub(crate) async fn claim(tx: &mut Tx<'_>, row: i64, owner: Uuid, until: Timesta
         overtaken(tx, key, &job).await?;
         return Ok(None);
     }
-    let (base, context_tokens) = (tx.loaded(key)?.revision, job.compaction.tokens_at_request);
+    let head = tx.loaded(key)?;
+    let (base, was_over_window, context_tokens) = (head.revision, head.over_window, job.compaction.tokens_at_request);
     let claimed = sqlx::query(CLAIM)
         .bind(row)
         .bind(owner.as_bytes().to_vec())
@@ -162,6 +165,7 @@ pub(crate) async fn claim(tx: &mut Tx<'_>, row: i64, owner: Uuid, until: Timesta
         lost: job.lost,
         window: job.window,
         context_tokens,
+        was_over_window,
         start_time: job.start_time.unwrap_or(now),
         ended: tx.claims.add(row),
     }))
@@ -202,6 +206,7 @@ pub(crate) async fn lost_claim(tx: &mut Tx<'_>, row: i64) -> Result<Claim> {
         lost: job.lost,
         window: job.window,
         context_tokens: job.compaction.tokens_at_request,
+        was_over_window: false,
         start_time: job.start_time.unwrap_or_default(),
         ended: CancellationToken::new(),
     })

@@ -110,12 +110,14 @@ impl AppendDraft {
             return Ok(DraftReceipt { part, length: self.words.end(), added_at: None });
         }
         let row = open_message(tx, self.session.0, self.message).await?;
-        tx.written(self.session.0, self.message.0);
-        match (found, self.words.part) {
-            (Some(found), _) => self.extend(tx, row, found).await,
-            (None, Some(part)) => Err(Error::not_found(Kind::Draft, part)),
-            (None, None) => self.begin(tx, row).await,
-        }
+        let (key, message) = (self.session.0, self.message.0);
+        let receipt = match (found, self.words.part) {
+            (Some(found), _) => self.extend(tx, row, found).await?,
+            (None, Some(part)) => return Err(Error::not_found(Kind::Draft, part)),
+            (None, None) => self.begin(tx, row).await?,
+        };
+        tx.written(key, message);
+        Ok(receipt)
     }
 
     /// The draft that the words are for, if it is there.

@@ -10,9 +10,9 @@ pub enum WriteState {
     /// They are.
     #[default]
     Accepted,
-    /// The disk was full, and no append succeeded since. The next write is tried all the same.
+    /// The disk was full, and no content of a client was written since. The next write is tried all the same.
     StorageFull,
-    /// The file system took no writes, and no append succeeded since. The next write is tried all the same.
+    /// The file system took no writes, and no content of a client was written since. The next write is tried all the same.
     StorageReadOnly,
     /// The disk failed to write or to sync. What it holds is known only after the daemon starts again.
     DiskFailed,

@@ -348,9 +348,8 @@ pub(crate) async fn next_wake(reader: &mut Reader<'_>) -> Result<Option<Timestam
     Ok(session.into_iter().chain(open_messages::next(reader).await?).min())
 }
 
-/// Sets the due mark of sessions whose wake time has come, the earliest first, and seals messages that have expired.
+/// Sets the due mark of sessions whose wake time has come, the earliest first.
 pub(crate) async fn wake(tx: &mut Tx<'_>) -> Result<()> {
-    open_messages::expire(tx).await?;
     tx.flush().await?;
     let now = tx.now;
     let query = sqlx::query_scalar::<_, i64>(ASLEEP).bind(now.0).bind(limits::WAKING_SESSIONS_MAX);
@@ -589,10 +588,8 @@ impl EndJob {
         let revision = tx.next_revision(key)?;
         let (state, failure, body) = match self.end {
             End::Retry(failure, run_at, loss) => {
-                let Claim { window, context_tokens, .. } = &self.claim;
-                let was_over = window.request_max().is_some_and(|most| *context_tokens > most);
                 // The session cannot go on when its view has come to exceed the window meanwhile.
-                let is_urgent = tx.loaded(key)?.over_window && !was_over;
+                let is_urgent = tx.loaded(key)?.over_window && !self.claim.was_over_window;
                 let run_at = if is_urgent { run_at.min(tx.now) } else { run_at };
                 sqlx::query(RETRY)
                     .bind(self.claim.job)

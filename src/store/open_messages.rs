@@ -15,7 +15,8 @@ use std::collections::HashMap;
 const WRITE: &str = "insert into open_message (message_id, session_id, timeout_ms, expire_time) values ($1, $2, $3, $4) \
      on conflict (message_id) do update set expire_time = excluded.expire_time";
 const DELETE: &str = "delete from open_message where message_id = $1";
-const RESTART: &str = "update open_message set expire_time = $1 + timeout_ms * 1000 where expire_time is not null";
+const RESTART: &str = "update open_message set expire_time = $1 + timeout_ms * 1000 \
+     where session_id in (select id from session where state = 1)";
 const RESTORE: &str = "update open_message set expire_time = $2 + timeout_ms * 1000 where session_id = $1";
 const SUSPEND: &str = "update open_message set expire_time = null where session_id = $1";
 const FORGET: &str = "update open_message set expire_time = null where message_id = $1";

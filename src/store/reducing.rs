@@ -151,7 +151,9 @@ impl Store {
 
     /// Sets the due mark of sessions whose wake time has come, and seals messages that have expired.
     pub async fn wake(&self) -> Result<()> {
-        self.done(Command::Wake).await
+        self.done(Command::Wake).await?;
+        // By itself: a message that cannot be sealed keeps no session from its wake time.
+        self.done(Command::Expire).await
     }
 
     /// When the next job is to run.

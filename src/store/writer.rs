@@ -12,6 +12,7 @@ use super::head::{Receipt, SessionKey};
 use super::health::{Health, WriteState};
 use super::jobs::{self, EndJob, Enqueue, Enqueued, Evaluation};
 use super::marks::Rewrite;
+use super::open_messages;
 use super::reductions::{Commit, Committed, Supply};
 use super::requests::AddRequests;
 use super::search::AddWords;
@@ -77,6 +78,8 @@ pub(crate) enum Command {
     Evaluated(SessionKey, Evaluation),
     /// Set the due marks of sessions whose wake time has come.
     Wake,
+    /// Seal open messages that have expired.
+    Expire,
     /// Note requests to models.
     AddRequests(AddRequests),
     /// Add to the index of words.
@@ -272,7 +275,7 @@ impl Writer {
     async fn commit(&mut self, commands: Vec<Command>) -> Result<Vec<Result<Reply>>> {
         self.health.check()?;
         let points: Vec<Points> = commands.iter().filter_map(Command::points).collect();
-        let has_append = commands.iter().any(Command::is_append);
+        let carries: Vec<bool> = commands.iter().map(Command::carries_content).collect();
         let (answers, finished) = match self.write(commands, &points).await {
             Ok(written) => written,
             Err(error) => return Err(self.undo(error, false).await),
@@ -293,7 +296,7 @@ impl Writer {
             return Err(Error::Uncertain);
         }
         // A decision of the scheduler fits where a message does not, and says nothing of the room for one.
-        if has_append {
+        if carries.iter().zip(&answers).any(|(carries, answer)| *carries && answer.is_ok()) {
             self.health.set(WriteState::Accepted);
         }
         let Finished { counters, claims, interrupted } = finished;
@@ -396,9 +399,13 @@ impl Command {
         }
     }
 
-    /// Messages or parts of a client.
-    fn is_append(&self) -> bool {
-        matches!(self, Self::Append(_) | Self::AppendParts(_))
+    /// True for what clients write: sessions, messages, parts, words.
+    fn carries_content(&self) -> bool {
+        match self {
+            Self::Create(..) | Self::AppendDraft(_) | Self::Finish(_) => true,
+            Self::Append(_) | Self::AppendParts(_) => self.bytes() > 0,
+            _ => false,
+        }
     }
 
     fn points(&self) -> Option<Points> {
@@ -467,6 +474,10 @@ impl Command {
             }
             Self::Wake => {
                 jobs::wake(tx).await?;
+                Reply::Done
+            }
+            Self::Expire => {
+                open_messages::expire(tx).await?;
                 Reply::Done
             }
             Self::AddRequests(add) => {

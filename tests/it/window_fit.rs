@@ -6,9 +6,10 @@ use longhand::app::append::ListMessages;
 use longhand::app::compactions::NewSummary;
 use longhand::app::sessions::SessionChange;
 use longhand::model::compaction::{CompactionKind, FailureReason, Trigger};
-use longhand::model::event::EventBody;
+use longhand::model::event::{Event, EventBody};
 use longhand::model::message::{FinishReason, MessageKind, NewFinish, NewMessage, Role};
 use longhand::model::part::NewPart;
+use longhand::policy::plan::kind;
 use longhand::policy::presets::{self, Preset};
 use longhand::store::Caller;
 use longhand::summarizer::Extractive;
@@ -162,6 +163,19 @@ async fn a_summary_that_fills_the_window_is_truncated_and_the_next_one_is_made_o
         let view = format!("{:?}", test.context(&session).await.messages);
         assert!(view.contains("mend the roof"), "{name}");
         truncated += usize::from(view.contains("[Text truncated: omitted "));
+        // A truncated summary is replaced as any other is, where the policy makes summaries.
+        for number in 3..12 {
+            append(&test, &session, conversation(&format!("u{number} 2000c\na{number} 2000c"))).await;
+            assert!(fits(&test, &session).await, "{name}");
+        }
+        let summarizes = preset.policy().ladder().any(|(_, rung)| kind(&rung.steps) == CompactionKind::Summary);
+        let is_summary = |event: &Event| {
+            matches!(
+                &event.body,
+                EventBody::Compacted { kind: CompactionKind::Summary, trigger: Trigger::Threshold, .. }
+            )
+        };
+        assert!(!summarizes || test.events().await.iter().any(is_summary), "{name}");
         let all = ListMessages { derived: true, page_size: 100, ..ListMessages::default() };
         let written = format!("{:?}", test.app.list_messages(&session, all).await.expect("listed").messages);
         assert!(written.contains("the cellar door stays shut"), "{name}");

@@ -79,7 +79,7 @@ const MINIMUM_GAIN: [&str; 1] = [
 const AUTOMATIC: [&str; 2] = [
     "A threshold, or a target, that leaves no room for a reply counts as one that just leaves it.",
     "Where the agent's own steps leave a view that exceeds its window, a last resort truncates the longest outputs and \
-     inputs and then omits the oldest messages, until a twentieth of the window is free.",
+     inputs, omits the oldest messages and at last truncates the summary, until a twentieth of the window is free.",
 ];
 
 /// All presets, in alphabetical order.
