@@ -15,18 +15,17 @@ use std::collections::HashMap;
 const WRITE: &str = "insert into open_message (message_id, session_id, timeout_ms, expire_time) values ($1, $2, $3, $4) \
      on conflict (message_id) do update set expire_time = excluded.expire_time";
 const DELETE: &str = "delete from open_message where message_id = $1";
-const RESTART: &str = "update open_message set expire_time = $1 + timeout_ms * 1000 \
-     where session_id in (select id from session where state = 1)";
+const RESTART: &str = "update open_message set expire_time = $1 + timeout_ms * 1000 where expire_time is not null";
 const RESTORE: &str = "update open_message set expire_time = $2 + timeout_ms * 1000 where session_id = $1";
 const SUSPEND: &str = "update open_message set expire_time = null where session_id = $1";
-const FORGET: &str = "update open_message set expire_time = null where message_id = $1";
+const POSTPONE: &str = "update open_message set expire_time = $2 + timeout_ms * 1000 where message_id = $1";
 const NEXT: &str = "select expire_time from open_message where expire_time is not null order by expire_time limit 1";
 const EXPIRED: &str = "select o.message_id, o.session_id, m.public_id from open_message o \
      join message m on m.id = o.message_id where o.expire_time <= $1 order by o.expire_time limit $2";
 
 /// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
-pub(crate) const STATEMENTS: &[&str] = &[WRITE, DELETE, RESTART, RESTORE, SUSPEND, FORGET, NEXT, EXPIRED];
+pub(crate) const STATEMENTS: &[&str] = &[WRITE, DELETE, RESTART, RESTORE, SUSPEND, POSTPONE, NEXT, EXPIRED];
 
 /// An open message that something was written to.
 #[derive(Debug, Clone, Copy)]
@@ -83,11 +82,11 @@ pub(super) async fn expire(tx: &mut Tx<'_>) -> Result<()> {
             Ok(head) if head.state == SessionState::Active && head.open.contains_key(&id.0) => {
                 FinishMessage::expired(key, id).seal(tx, message).await?;
             }
-            Ok(_) => forget(tx, message).await?,
+            Ok(_) => postpone(tx, message).await?,
             // It would be first in line for ever, and hold up all others.
             Err(Error::Corrupt { table, row, detail }) => {
                 tracing::error!(table, row, detail, "a session with an expired message cannot be read");
-                forget(tx, message).await?;
+                postpone(tx, message).await?;
             }
             Err(error) => return Err(error),
         }
@@ -95,7 +94,8 @@ pub(super) async fn expire(tx: &mut Tx<'_>) -> Result<()> {
     Ok(())
 }
 
-async fn forget(tx: &mut Tx<'_>, message: i64) -> Result<()> {
-    sqlx::query(FORGET).bind(message).execute(&mut *tx.conn).await?;
+/// Gives a message its time anew. It may be readable then.
+async fn postpone(tx: &mut Tx<'_>, message: i64) -> Result<()> {
+    sqlx::query(POSTPONE).bind(message).bind(tx.now.0).execute(&mut *tx.conn).await?;
     Ok(())
 }
