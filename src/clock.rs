@@ -1,10 +1,13 @@
 //! The one place that reads the time and draws ids.
 
 use crate::model::time::Timestamp;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use uuid::Uuid;
+
+/// The least leap that counts, in microseconds. A clock that is only slewed stays far below it.
+const LEAP_MICROS: i64 = 1_000_000;
 
 /// Tells the time, which never goes backwards and never stands still.
 ///
@@ -20,6 +23,8 @@ struct Shared {
     anchor: Mutex<Anchor>,
     /// A clock for tests that moves only when it is told to.
     stands: bool,
+    /// Leaps of the system's clock over the monotonic one: the machine slept, or somebody set its clock ahead.
+    leaps: AtomicU64,
     /// By how many microseconds a test has set the system's clock ahead, or back where it is negative.
     system_shift: AtomicI64,
 }
@@ -73,6 +78,11 @@ impl Clock {
         self.skip_to(self.now().plus_millis(millis));
     }
 
+    /// The number of leaps so far: time passed, by a second or more, in which nothing of this process ran.
+    pub fn leaps(&self) -> u64 {
+        self.shared.leaps.load(Ordering::Relaxed)
+    }
+
     /// What the system's clock shows, wherever it has been set to.
     pub fn system(&self) -> Timestamp {
         let system = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_micros());
@@ -95,6 +105,9 @@ impl Clock {
         // Only where it is ahead: an anchor that moved with each reading would lose what the division to microseconds
         // cuts off.
         if system > own {
+            if anchor.time > 0 && system - own >= LEAP_MICROS {
+                self.shared.leaps.fetch_add(1, Ordering::Relaxed);
+            }
             *anchor = Anchor { time: system, at };
         }
         Timestamp(system.max(own))

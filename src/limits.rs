@@ -222,7 +222,7 @@ pub const SUMMARY_TASK_WINDOW_DEFAULT: i64 = 128_000;
 pub const SUMMARY_TASK_WINDOW_MAX: i64 = 2_000_000;
 /// What a hook may print.
 pub const HOOK_OUTPUT_BYTES_MAX: usize = 256 * 1024;
-/// How often the built-in summarizer writes a summary, each time with half the room, until it frees enough.
+/// Attempts of the built-in summarizer at one summary, each with half the room of the one before, until it frees enough.
 pub const SUMMARY_TRIES: usize = 3;
 /// How long one summary may take with all its requests and the wait for the provider: a history of many times the
 /// summarizer's window is asked about in pieces. Each request has a limit of its own, from the configuration.
@@ -260,7 +260,8 @@ pub const GUARD_COMPACTIONS: i64 = 32;
 pub const LOCK_ATTEMPTS: u32 = 20;
 /// See `LOCK_ATTEMPTS`.
 pub const LOCK_RETRY_MS: u64 = 10;
-/// Sessions that are marked due together because their wake time has come; the others follow at once.
+/// Sessions that are marked due together because their wake time has come, and open messages that are sealed together; the
+/// others follow at once.
 pub const WAKING_SESSIONS_MAX: i64 = 256;
 /// The longest wait before a scheduler that cannot read the store at its start tries again; it begins with
 /// `RETRY_MS_MIN` and doubles.

@@ -26,7 +26,7 @@ pub struct ContextUsage {
     /// The tokens at which a summary would be due under that window.
     pub due_tokens: Option<i64>,
     /// True where the context has reached a threshold of the session's own window, or the reply reports that its view was
-    /// too large, and the decision about that is pending.
+    /// too large, and the decision about that is pending; where the tokens are not known, where any decision is.
     pub due: bool,
     /// The current compaction.
     pub pending: Option<CompactionId>,

@@ -54,7 +54,7 @@ pub struct LoadedSession {
     size: Size,
 }
 
-/// What the messages of a session come to.
+/// The size of the messages of a session.
 #[derive(Debug, Clone, Copy, Default)]
 struct Size {
     content_bytes: usize,

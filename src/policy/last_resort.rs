@@ -63,7 +63,8 @@ pub fn cuts(scene: Scene<'_>, size: Size) -> Cuts {
 
 /// The estimated tokens of what the last resort leaves as it is, by what that is.
 pub fn fixed(scene: Scene<'_>) -> Vec<(&'static str, i64)> {
-    let resort = Resort::new(scene, 0);
+    let mut resort = Resort::new(scene, i64::MAX / 2);
+    resort.truncate_summary();
     let mut fixed =
         ["system messages", "pinned messages", "summaries", "open messages", "the newest request", "calls that run"]
             .map(|what| (what, 0_i64));
@@ -204,8 +205,7 @@ impl<'a> Resort<'a> {
         let policy = self.scene.policy;
         let unit = policy.counting.unit;
         let Some(index) = self.sources.iter().position(|source| source.place == Some(Place::Summary)) else { return };
-        let whole = self.sources[index].clone();
-        let before = tokens::estimate_source(policy, &whole);
+        let (whole, before) = (self.sources[index].clone(), self.excess);
         for part in &whole.message.parts {
             let PartBody::Text(text) = &part.body else { continue };
             let length = tokens::length(unit, text);
@@ -224,8 +224,10 @@ impl<'a> Resort<'a> {
                 self.truncated.insert(part.id, cut);
             }
         }
-        if tokens::estimate_source(policy, &self.sources[index]) >= before {
+        // One that is short already, or was truncated more before, stays as it is.
+        if self.excess >= before {
             whole.message.parts.iter().for_each(|part| drop(self.truncated.remove(&part.id)));
+            (self.sources[index], self.excess) = (whole, before);
         }
     }
 

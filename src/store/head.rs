@@ -330,7 +330,7 @@ impl Head {
         self.due_revision = Some(at);
     }
 
-    /// What may still change the view without anybody's doing.
+    /// Pending changes of the view.
     pub(crate) fn pending(&self) -> Pending {
         Pending { is_due: self.due_revision.is_some(), compaction: self.live_job }
     }
@@ -365,7 +365,7 @@ pub struct Receipt {
     pub ids: Vec<Uuid>,
     /// How many of the ids were there before.
     pub existed_count: i64,
-    /// What is pending; filled in by appends and seals alone, as the following.
+    /// Pending changes of the view; filled in by appends and seals alone, as the following.
     pub pending: Pending,
     /// Growth of the history by what was appended, as `PartBody::growth_bytes` counts it. A fork's begins with that of the
     /// session that it was made from.

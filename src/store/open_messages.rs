@@ -50,7 +50,8 @@ pub(super) async fn sealed(conn: &mut SqliteConnection, message: i64) -> Result<
     Ok(())
 }
 
-/// Gives every open message its whole time anew: while the daemon was down, nobody could write.
+/// Gives every open message its whole time anew, behind a time in which nobody could write: the daemon was down, the machine
+/// slept, or the disk was full.
 pub(super) async fn restart(conn: &mut SqliteConnection, now: Timestamp) -> Result<()> {
     sqlx::query(RESTART).bind(now.0).execute(conn).await?;
     Ok(())
@@ -79,10 +80,9 @@ pub(super) async fn expire(tx: &mut Tx<'_>) -> Result<()> {
         let (message, key): (i64, i64) = (row.try_get(0)?, row.try_get(1)?);
         let id = MessageId(super::codec::uuid(row.try_get(2)?)?);
         match tx.head(key).await {
-            Ok(head) if head.state == SessionState::Active && head.open.contains_key(&id.0) => {
-                FinishMessage::expired(key, id).seal(tx, message).await?;
-            }
-            Ok(_) => postpone(tx, message).await?,
+            Ok(head) if !head.open.contains_key(&id.0) => sealed(tx.conn, message).await?,
+            Ok(head) if head.state == SessionState::Archived => postpone(tx, message).await?,
+            Ok(_) => drop(FinishMessage::expired(key, id).seal(tx, message).await?),
             // It would be first in line for ever, and hold up all others.
             Err(Error::Corrupt { table, row, detail }) => {
                 tracing::error!(table, row, detail, "a session with an expired message cannot be read");

@@ -3,6 +3,8 @@
 use super::*;
 use crate::clock::Clock;
 use crate::limits;
+use crate::model::message::{MessageKind, NewMessage, Role};
+use crate::model::time::Timestamp;
 use crate::model::usage::ModelWindow;
 use sqlx::{AssertSqlSafe, Row as _, SqliteConnection};
 
@@ -139,6 +141,17 @@ async fn sessions(store: &Store) -> i64 {
     store.snapshot(count).await.expect("it is read")
 }
 
+fn new_session() -> CreateSession {
+    CreateSession {
+        client_id: None,
+        title: String::new(),
+        policy: PolicyText { preset: "pi@1.5".to_owned(), json: "{}".to_owned() },
+        window: ModelWindow::default(),
+        metadata_json: None,
+        parent: None,
+    }
+}
+
 /// SQLite does so where it cannot read from the disk.
 #[tokio::test]
 async fn a_transaction_that_ends_by_itself_leaves_no_old_snapshot() {
@@ -160,14 +173,44 @@ async fn a_transaction_that_ends_by_itself_leaves_no_old_snapshot() {
         for _ in 0..often {
             assert_eq!(sessions(&store).await, count, "every reader sees what was committed");
         }
-        let create = CreateSession {
-            client_id: None,
-            title: String::new(),
-            policy: PolicyText { preset: "pi@1.5".to_owned(), json: "{}".to_owned() },
-            window: ModelWindow::default(),
-            metadata_json: None,
-            parent: None,
-        };
-        store.create_session(create, Caller::default()).await.expect("created");
+        store.create_session(new_session(), Caller::default()).await.expect("created");
     }
+}
+
+#[tokio::test]
+async fn a_full_disk_stops_the_time_of_open_messages() {
+    let directory = tempfile::tempdir().expect("a folder");
+    let clock = Clock::standing_at(Timestamp(1_000_000));
+    let options = Options { directory: directory.path().join("store"), durability: Durability::Full };
+    let (store, writer) = Store::open(options, clock.clone()).await.expect("a store");
+    tokio::spawn(writer);
+    let (key, _) = store.create_session(new_session(), Caller::default()).await.expect("a session");
+    let open = NewMessage {
+        client_id: None,
+        role: Role::Assistant,
+        kind: MessageKind::Normal,
+        parts: Vec::new(),
+        finish: None,
+        open_timeout_ms: Some(1_000),
+        model: String::new(),
+        provider: String::new(),
+        origin_time: None,
+        metadata_json: None,
+    };
+    let entry = NewEntry { message: open, counted: None, overflow: false };
+    store.append(key, Caller::default(), None, vec![entry]).await.expect("appended");
+    let is_open = async || store.source(key, None).await.expect("read").first_open.is_some();
+
+    clock.advance(999);
+    store.shared.health.set(WriteState::StorageFull);
+    clock.advance(10_000);
+    store.wake().await.expect("done");
+    assert!(is_open().await, "heartbeats were refused");
+    store.shared.health.set(WriteState::Accepted);
+    clock.advance(999);
+    store.wake().await.expect("done");
+    assert!(is_open().await);
+    clock.advance(1);
+    store.wake().await.expect("done");
+    assert!(!is_open().await);
 }

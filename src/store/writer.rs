@@ -133,6 +133,8 @@ impl WriterHandle {
 pub(crate) struct Writer {
     conn: SqliteConnection,
     clock: Clock,
+    /// The leaps of the clock that open messages were given time for.
+    leaps: u64,
     heads: Heads,
     counters: Counters,
     claims: Claims,
@@ -164,6 +166,7 @@ impl Writer {
         let (head_seq, watcher) = watch::channel(next_seq - 1);
         let writer = Self {
             conn,
+            leaps: clock.leaps(),
             clock,
             heads: Heads::new(),
             counters,
@@ -276,7 +279,10 @@ impl Writer {
         self.health.check()?;
         let points: Vec<Points> = commands.iter().filter_map(Command::points).collect();
         let carries: Vec<bool> = commands.iter().map(Command::carries_content).collect();
-        let (answers, finished) = match self.write(commands, &points).await {
+        let now = self.clock.now();
+        let leaps = self.clock.leaps();
+        let could_write = leaps == self.leaps && self.health.writes() == WriteState::Accepted;
+        let (answers, finished) = match self.write(commands, &points, now, could_write).await {
             Ok(written) => written,
             Err(error) => return Err(self.undo(error, false).await),
         };
@@ -289,6 +295,7 @@ impl Writer {
             return Err(self.undo(error, true).await);
         }
         points.iter().for_each(|points| failpoint::reach(points.committed));
+        self.leaps = leaps;
         // What went into files that nobody finds any more is not there after a restart.
         self.check_files();
         if self.health.writes().is_final() {
@@ -333,9 +340,19 @@ impl Writer {
     }
 
     /// Writes everything that the commands ask for, short of the commit.
-    async fn write(&mut self, commands: Vec<Command>, points: &[Points]) -> Result<(Vec<Result<Reply>>, Finished)> {
+    ///
+    /// Where clients could not write for a while, open messages have their whole time anew: `could_write` is false.
+    async fn write(
+        &mut self,
+        commands: Vec<Command>,
+        points: &[Points],
+        now: Timestamp,
+        could_write: bool,
+    ) -> Result<(Vec<Result<Reply>>, Finished)> {
         sqlx::query("begin immediate").execute(&mut self.conn).await?;
-        let now = self.clock.now();
+        if !could_write {
+            open_messages::restart(&mut self.conn, now).await?;
+        }
         let mut tx = Tx::new(&mut self.conn, &mut self.heads, self.counters.clone(), self.claims.clone(), now);
         let mut answers = Vec::with_capacity(commands.len());
         for command in commands {

@@ -464,6 +464,11 @@ async fn the_time_of_an_open_message_stops_while_nobody_can_write() {
     test.app.archive_session(&session, true, Caller::default()).await.expect("restored");
     pass(&test, 9 * SECOND_MS).await;
     assert!(is_open(&test, &session).await);
+    test.clock.shift_system(3_600 * SECOND_MS);
+    test.app.store().wake().await.expect("done");
+    assert!(is_open(&test, &session).await, "the machine slept");
+    pass(&test, 9 * SECOND_MS).await;
+    assert!(is_open(&test, &session).await);
     pass(&test, SECOND_MS).await;
     assert!(!is_open(&test, &session).await);
     assert_eq!(test.findings().await, []);
