@@ -115,7 +115,7 @@ impl Guards {
 
     /// True where the view has grown enough for another attempt of this kind. A prune is not held back by a summary that
     /// made no progress.
-    fn allow_kind(&self, kind: CompactionKind) -> bool {
+    pub(super) fn allow_kind(&self, kind: CompactionKind) -> bool {
         self.needs_growth.is_none_or(|failed| kind == CompactionKind::Prune && failed != CompactionKind::Prune)
     }
 

@@ -1,9 +1,12 @@
-//! The fold: everything that follows from a session's rows, as one pure function of them. A view, its running hash, its estimate, and
-//! the context usage that a request with the view has are the same wherever they are asked for, and at any revision.
+//! The fold: everything that follows from a session's rows, as one pure function of them. A view, its running hash, its
+//! estimate, and the context usage that a request with the view has are the same wherever they are asked for, and at any
+//! revision.
 
 mod carried;
 pub mod guards;
 mod hash;
+#[cfg(test)]
+mod laws;
 mod seams;
 #[cfg(test)]
 mod tests;

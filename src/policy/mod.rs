@@ -14,12 +14,9 @@ pub(crate) mod dsl;
 pub mod files;
 pub mod fit;
 pub mod gain;
-pub mod last_resort;
-#[cfg(test)]
-mod laws;
-
 #[cfg(test)]
 mod golden;
+pub mod last_resort;
 pub mod overflow;
 pub mod overflow_errors;
 pub mod overhead;

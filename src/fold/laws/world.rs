@@ -1,4 +1,4 @@
-//! A conversation that somebody has under a policy: what a daemon keeps of it, in memory, with its whole past.
+//! A session in memory with all its rows, as a daemon keeps them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,20 +6,19 @@ use proptest::prelude::*;
 use uuid::Uuid;
 
 use crate::model::Revision;
+use crate::model::changes::{self, Row};
 use crate::model::cut::Cuts;
 use crate::model::ids::{CompactionId, MessageId, PartId, SessionId};
 use crate::model::layout::{Layout, Place, Span};
 use crate::model::layouts;
-use crate::model::mark::{CompactedMark, Mark, MarkBody};
+use crate::model::mark::{Mark, MarkBody};
 use crate::model::message::{Finish, FinishReason, Message, MessageKind, Role};
-use crate::model::part::{
-    Answers, Marker, Media, MediaSource, Opaque, Part, PartBody, ResultStatus, ToolCall, ToolResult,
-};
+use crate::model::part::{Answers, Media, MediaSource, Opaque, Part, PartBody, ResultStatus, ToolCall, ToolResult};
 use crate::model::time::Timestamp;
 use crate::model::usage::ModelWindow;
 use crate::model::view::{Pruned, SourceMessage, View};
 use crate::policy::Policy;
-use crate::policy::plan::{self, Scene, SummaryPlan};
+use crate::policy::plan::{self, Scene, SummaryPlan, Written};
 
 /// What somebody does. The numbers choose among what there is.
 #[derive(Debug, Clone)]
@@ -112,8 +111,6 @@ pub(super) fn step() -> impl Strategy<Value = Step> {
 pub(super) struct World {
     pub(super) policy: Policy,
     pub(super) window: ModelWindow,
-    /// Tokens of every request that no estimate sees: a system prompt, descriptions of tools.
-    pub(super) overhead: i64,
     /// The summaries that somebody writes; none where every summary is refused.
     pub(super) summary: Option<String>,
     /// What was written, derived messages too, by revision.
@@ -129,11 +126,10 @@ pub(super) struct World {
 }
 
 impl World {
-    pub(super) fn new(policy: Policy, window: ModelWindow, overhead: i64, summary: Option<String>) -> Self {
+    pub(super) fn new(policy: Policy, window: ModelWindow, summary: Option<String>) -> Self {
         Self {
             policy,
             window,
-            overhead,
             summary,
             messages: BTreeMap::new(),
             marks: Vec::new(),
@@ -150,7 +146,7 @@ impl World {
         Uuid::from_u128(self.ids)
     }
 
-    fn tick(&mut self) -> Revision {
+    pub(super) fn tick(&mut self) -> Revision {
         self.revision += 1;
         self.now = self.now.plus_millis(10_000);
         self.revision
@@ -338,6 +334,18 @@ impl World {
         self.marks.push(Mark { revision, body });
     }
 
+    /// The newest change that was not a compaction, and the newest undo that the user has not gone on from.
+    pub(super) fn changes(&self) -> (Revision, Option<Revision>) {
+        let newest = |is_wanted: fn(&MarkBody) -> bool| {
+            self.marks.iter().rev().find(|mark| is_wanted(&mark.body)).map(|mark| mark.revision)
+        };
+        let changed = newest(|body| !matches!(body, MarkBody::Pruned { .. } | MarkBody::Compacted(_)));
+        let spoken =
+            self.originals().filter(|message| message.role == Role::User).map(|message| message.revision).max();
+        let undone = newest(|body| matches!(body, MarkBody::Undone { .. }));
+        (changed.unwrap_or(0), undone.filter(|undone| spoken.is_none_or(|spoken| spoken < *undone)))
+    }
+
     /// What a view at a revision is made of under some marks.
     pub(super) fn picture(&self, marks: &[Mark], at: Revision) -> Picture {
         let layout = layouts::layout_at(marks, at);
@@ -397,41 +405,30 @@ impl World {
         }
     }
 
-    /// Puts a reduction in force, as the store does.
+    /// Commits a compaction: the rows that the store writes.
     pub(super) fn commit(&mut self, picture: &Picture, cuts: &Cuts, summary: Option<(&SummaryPlan, &str)>) {
         let compaction = CompactionId(self.id());
-        if !cuts.is_empty() {
-            let omitted = plan::omitted_ranges(&picture.layout, &picture.sources, cuts);
-            let parts: BTreeSet<PartId> =
-                picture.sources.iter().flat_map(|source| &source.message.parts).map(|part| part.id).collect();
-            assert!(cuts.parts.iter().all(|(part, _)| parts.contains(part)), "only parts of the view are shortened");
-            let part_count = i64::try_from(cuts.parts.len()).unwrap_or(i64::MAX);
-            self.mark(MarkBody::Pruned { compaction, part_count, omitted, replay: None });
-            let mark = self.revision;
-            for (part, cut) in &cuts.parts {
-                self.pruned.push((mark, Pruned { part: *part, compaction, cut: Some(cut.clone()) }));
+        if let Some((planned, _)) = summary {
+            let (covered, tail_start) = (&planned.covered, planned.tail_start);
+            assert!(layouts::still_applies(&self.marks, picture.at, covered, tail_start, self.revision));
+        }
+        let written = summary.map(|(plan, text)| Written { plan, text, summarizer: "", usage: None });
+        let changes = plan::changes(self.scene(picture), cuts, written);
+        assert_eq!(changes.parts.len(), cuts.parts.len(), "only parts of the view are shortened");
+        for row in changes::rows(self.revision + 1, picture.at, compaction, changes) {
+            match row {
+                Row::Message { kind, role, bodies, metadata_json: _ } => {
+                    self.write(role, kind, bodies, Some(Finish::default()));
+                }
+                Row::Pruned(body, parts) => {
+                    self.mark(body);
+                    let mark = self.revision;
+                    let pruned = |(_, part, cut)| (mark, Pruned { part, compaction, cut: Some(cut) });
+                    self.pruned.extend(parts.into_iter().map(pruned));
+                }
+                Row::Compacted(body) => self.mark(body),
             }
         }
-        let Some((planned, text)) = summary else { return };
-        assert!(layouts::still_applies(&self.marks, picture.at, &planned.covered, planned.tail_start, self.revision));
-        let sealed = || Some(Finish::default());
-        let marker = plan::marker_text(&self.policy).map(|text| {
-            let body = PartBody::Marker(Marker { name: "compaction".to_owned(), text });
-            self.write(Role::User, MessageKind::Marker, vec![body], sealed())
-        });
-        let bodies = std::iter::once(PartBody::Text(text.to_owned())).chain(planned.attachments.iter().cloned());
-        let summary = self.write(Role::Assistant, MessageKind::Summary, bodies.collect(), sealed());
-        self.mark(MarkBody::Compacted(CompactedMark {
-            compaction,
-            base: picture.at,
-            covered: planned.covered.clone(),
-            tail_start: planned.tail_start,
-            marker,
-            summary,
-            retained: planned.retained.clone(),
-            retained_first: planned.retained_first,
-            continuation: None,
-        }));
     }
 }
 

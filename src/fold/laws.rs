@@ -1,7 +1,7 @@
-//! P8, P9, P10 and P12 as laws of every preset, on conversations that nobody would think of.
+//! P8, P9, P10, P12 and P15 as laws of every preset, on generated conversations.
 //!
-//! A test plays the daemon: it asks for decisions, carries them out as real marks, folds these, and reads the view that
-//! comes of it. Time is the only thing that is simpler: a reduction is in force before anybody goes on.
+//! Each decision is made from scratch, of the rows and the ended compactions alone, carried out as rows, and the view is
+//! folded of these. Only time is simpler than in a daemon: a compaction has ended before anybody goes on.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -12,10 +12,16 @@ use proptest::test_runner::{Config, TestError, TestRunner};
 use serde_json::Value;
 use uuid::Uuid;
 
+use super::guards::{self, Decision, Guards, Past};
+use super::{Fold, Rows};
+use crate::limits;
 use crate::model::Revision;
-use crate::model::compaction::Level;
+use crate::model::compaction::{
+    Bounds, Compaction, CompactionKind, CompactionRequest, CompactionState, Failure, FailureReason, Level, Outcome,
+    Trigger,
+};
 use crate::model::cut::Cuts;
-use crate::model::ids::{CompactionId, MessageId};
+use crate::model::ids::{CompactionId, MessageId, SessionId};
 use crate::model::layouts;
 use crate::model::mark::{Mark, MarkBody};
 use crate::model::message::{FinishReason, MessageKind, Role};
@@ -23,7 +29,7 @@ use crate::model::part::PartBody;
 use crate::model::usage::ModelWindow;
 use crate::model::view::{Shortened, SourceMessage, Standing, View};
 use crate::policy::overflow;
-use crate::policy::plan::{self, Decision, Scene, SummaryPlan, Work};
+use crate::policy::plan::{self, Scene, SummaryPlan, Work};
 use crate::policy::{Policy, Rung, gain, pairing, presets, tokens, validate};
 
 mod world;
@@ -82,6 +88,7 @@ struct Counts {
     shortened: usize,
     omitted: usize,
     summaries: usize,
+    last_resorts: usize,
     refused: usize,
     most_decisions: usize,
 }
@@ -96,18 +103,26 @@ fn counted(policy: &Policy, sources: &[SourceMessage]) -> Vec<SourceMessage> {
     sources.iter().map(with_counts).collect()
 }
 
-/// A reduction that frees something, before it is in force.
+/// A compaction that frees tokens, before it is committed.
 struct Draft {
     cuts: Cuts,
     summary: Option<(SummaryPlan, String)>,
     after: View,
 }
 
-/// A session that is looked after as the scheduler does it.
+/// A decision with what it was made of.
+struct Moment<'a> {
+    scene: Scene<'a>,
+    fold: Fold,
+    guards: Guards,
+    decision: Option<Decision>,
+}
+
+/// A session whose compactions are made as the scheduler makes them.
 struct Session<'a> {
     world: World,
-    /// What the view weighed when a rung last came to nothing.
-    failed_tokens: Option<i64>,
+    /// The compactions that ended, newest first.
+    ended: Vec<Compaction>,
     pictures: Vec<Picture>,
     counts: &'a mut Counts,
 }
@@ -126,7 +141,7 @@ impl Session<'_> {
                     self.by_hand(work, &mut burst);
                 }
                 Step::Climb => self.climb_by_hand(&mut burst),
-                _ if wrote => self.reduce(&mut burst),
+                _ if wrote => self.compact(&mut burst),
                 _ => {}
             }
             self.undo(&burst);
@@ -136,61 +151,127 @@ impl Session<'_> {
         self.undo_everything();
     }
 
-    /// Does what the policy wants done by itself, until it wants nothing more.
-    fn reduce(&mut self, burst: &mut Vec<Picture>) {
+    /// The decision about a view, from scratch. The messages' counts, which the store keeps, change nothing of it.
+    fn decide<'a>(&self, scene: Scene<'a>) -> Moment<'a> {
+        let (changed_revision, undo_revision) = self.world.changes();
+        let past = Past { ended: &self.ended, changed_revision, undo_revision };
+        let moment = |scene: Scene<'a>| {
+            let rows = Rows { policy: scene.policy, messages: scene.sources, changed_revision };
+            let fold = Fold::new(rows, None);
+            let guards = Guards::new(scene, &fold, past);
+            let decision = guards::decide(scene, &fold, &guards);
+            Moment { scene, fold, guards, decision }
+        };
+        moment(scene)
+    }
+
+    /// Makes automatic compactions until nothing is due.
+    fn compact(&mut self, burst: &mut Vec<Picture>) {
         for decisions in 0.. {
             let before = self.world.look();
-            let estimated = before.view.estimated_tokens;
-            let tokens = estimated + self.world.overhead;
-            let grown = self.world.window.context / 20;
-            let may_climb = self.failed_tokens.is_none_or(|failed| estimated >= failed + grown);
             let scene = self.world.scene(&before);
-            let decision = plan::decide(scene, tokens, |_| may_climb);
-            assert_eq!(decision, plan::decide(scene, tokens, |_| may_climb), "the same is decided of the same");
+            let moment = self.decide(scene);
             let counted = counted(&self.world.policy, scene.sources);
-            let of_counts = plan::decide(Scene { sources: &counted, ..scene }, tokens, |_| may_climb);
-            assert_eq!(decision, of_counts, "counts change no decision");
-            self.check_decision(scene, decision, tokens, may_climb);
-            let Some(decision) = decision else { break };
-            let work = plan::decided(scene, decision, tokens);
-            assert_eq!(work.cuts, plan::decided(Scene { sources: &counted, ..scene }, decision, tokens).cuts);
+            let of_counts = self.decide(Scene { sources: &counted, ..scene });
+            assert_eq!(moment.decision, of_counts.decision, "counts change no decision");
+            assert_eq!(moment.guards, of_counts.guards, "counts change no guard");
+            self.check_decision(&moment);
+            let Some(decision) = moment.decision else {
+                self.fits_or_says_why(&moment);
+                break;
+            };
             assert!(decisions < DECISIONS_MAX, "no end of it: {decision:?}");
             self.counts.most_decisions = self.counts.most_decisions.max(decisions + 1);
-            let draft = match decision {
-                Decision::Climb(level) => self.climb(&before, level, tokens),
-                Decision::Routine => {
-                    let least = gain::least(scene.policy, scene.window, &scene.policy.routine, false);
-                    self.draft(&before, work.cuts, None, least)
-                }
+            let (trigger, level) = match decision {
+                Decision::Steps(plan::Decision::Climb(level)) => (Trigger::Threshold, Some(level)),
+                Decision::Steps(plan::Decision::Routine) => (Trigger::Routine, None),
+                Decision::LastResort => (Trigger::Window, None),
             };
-            match (draft, decision.level()) {
-                (Some(draft), _) => self.commit(&before, draft, burst),
-                (None, Some(_)) => {
-                    self.counts.refused += 1;
-                    self.failed_tokens = Some(estimated);
+            match self.carry_out(&before, &moment, decision) {
+                Ok(draft) => {
+                    let outcome = Outcome {
+                        tokens_before: before.view.estimated_tokens,
+                        tokens_after: draft.after.estimated_tokens,
+                        usage_before: moment.guards.usage_tokens,
+                        overhead_tokens: moment.guards.overhead.unseen_tokens,
+                        ..Outcome::default()
+                    };
+                    self.counts.last_resorts += usize::from(trigger == Trigger::Window);
+                    self.commit(&before, draft, trigger, burst);
+                    self.end(trigger, level, Ok(outcome));
                 }
-                (None, None) => break,
+                Err(failure) => {
+                    self.counts.refused += 1;
+                    self.end(trigger, level, Err(failure));
+                }
             }
         }
     }
 
-    /// What is decided is the first thing that is worth its price, and nothing where nothing is.
-    fn check_decision(&self, scene: Scene<'_>, decision: Option<Decision>, tokens: i64, may_climb: bool) {
-        let policy = scene.policy;
-        if !policy.trigger.auto {
+    /// The work of a decision, as its job does it; the failure where it comes to nothing.
+    fn carry_out(&self, before: &Picture, moment: &Moment<'_>, decision: Decision) -> Result<Draft, Failure> {
+        let Moment { scene, fold, guards, .. } = moment;
+        let (scene, tokens) = (*scene, fold.context_tokens(scene.window));
+        let last_resort = || {
+            let cuts = guards::last_resort_cuts(scene, fold, guards);
+            self.draft(before, cuts, None, 1).ok_or_else(|| guards::fixed_failure(scene, fold, guards))
+        };
+        match decision {
+            Decision::Steps(plan::Decision::Climb(level)) => {
+                let rung = scene.policy.rung(level).expect("the level that was decided on");
+                if let Some(failure) = guards::overhead_failure(rung, scene.window, guards) {
+                    return Err(failure);
+                }
+                self.climb(before, rung, tokens).ok_or_else(|| Failure::new(FailureReason::NoGain, ""))
+            }
+            Decision::Steps(plan::Decision::Routine) => {
+                let least = gain::least(scene.policy, scene.window, &scene.policy.routine, false);
+                self.draft(before, plan::routine(scene).cuts, None, least)
+                    .ok_or_else(|| Failure::new(FailureReason::NoGain, ""))
+            }
+            Decision::LastResort => last_resort(),
+        }
+    }
+
+    /// P15: behind all decisions a view fits its window, or something says why it does not.
+    fn fits_or_says_why(&self, Moment { scene, fold, guards, .. }: &Moment<'_>) {
+        let is_excepted = !scene.policy.trigger.auto || guards.holds_after_undo || guards.reported_overhead.is_some();
+        assert!(fold.fits(scene.window) || is_excepted, "it does not fit: {guards:?}");
+    }
+
+    /// The first candidate that is worth its price is decided on, and none where there is none.
+    fn check_decision(&self, Moment { scene, fold, guards, decision }: &Moment<'_>) {
+        let (scene, policy) = (*scene, scene.policy);
+        if !policy.trigger.auto || guards.holds_after_undo {
+            assert_eq!(*decision, None);
             return;
         }
-        let reached = overflow::reached(policy, scene.window, tokens).filter(|_| may_climb);
-        let rungs = reached.flat_map(|(level, rung)| plan::narrowings(rung).into_iter().map(move |rung| (level, rung)));
+        let tokens = fold.context_tokens(scene.window);
+        let reached = overflow::reached(policy, scene.window, tokens).filter(|(level, _)| guards.allow(scene, *level));
+        let reached: Vec<_> = reached.collect();
+        if let Some((level, _)) =
+            reached.first().filter(|_| reached.iter().all(|(level, _)| guards.is_filled(scene, *level)))
+        {
+            assert_eq!(
+                *decision,
+                Some(Decision::Steps(plan::Decision::Climb(*level))),
+                "it is said what fills the window"
+            );
+            return;
+        }
+        let rungs = reached
+            .into_iter()
+            .flat_map(|(level, rung)| plan::narrowings(rung).into_iter().map(move |rung| (level, rung)));
         let works = rungs.map(|(level, rung)| {
             let work = plan::climb(scene, &rung, tokens);
-            (Decision::Climb(level), rung.steps, work)
+            (plan::Decision::Climb(level), rung.steps, work)
         });
-        let routine = (Decision::Routine, policy.routine.clone(), plan::routine(scene));
-        for (candidate, steps, work) in works.chain([routine]) {
+        let may_maintain = guards.allow_kind(plan::kind(&policy.routine));
+        let routine = (plan::Decision::Routine, policy.routine.clone(), plan::routine(scene));
+        for (candidate, steps, work) in works.chain(may_maintain.then_some(routine)) {
             let least = gain::least(policy, scene.window, &steps, work.summary.is_some());
             let freed = foreseen(scene, &work);
-            if decision == Some(candidate) && plan::decided(scene, candidate, tokens) == work {
+            if *decision == Some(Decision::Steps(candidate)) && plan::decided(scene, candidate, tokens) == work {
                 assert!(freed >= least, "{candidate:?} frees {freed} of {least}");
                 return;
             }
@@ -198,14 +279,13 @@ impl Session<'_> {
             let passed_over = work.is_empty() || freed < least || !is_free;
             assert!(passed_over, "{decision:?} and not {candidate:?}, which frees {freed} of {least}");
         }
-        assert_eq!(decision, None);
+        assert!(matches!(decision, None | Some(Decision::LastResort)), "{decision:?} came from nowhere");
     }
 
-    /// A rung's work with its summary written: by its own tail or a smaller one, or else what stands in for it.
-    fn climb(&self, before: &Picture, level: Level, tokens: i64) -> Option<Draft> {
-        let rung = self.world.policy.rung(level).expect("the rung that was decided on").clone();
+    /// The steps of a level with their summary written: with their own tail or a smaller one, or else their stand-in.
+    fn climb(&self, before: &Picture, rung: &Rung, tokens: i64) -> Option<Draft> {
         let mut stand_in = None;
-        for rung in plan::narrowings(&rung) {
+        for rung in plan::narrowings(rung) {
             let scene = self.world.scene(before);
             let work = plan::climb(scene, &rung, tokens);
             let least = gain::least(scene.policy, scene.window, &rung.steps, work.summary.is_some());
@@ -259,7 +339,9 @@ impl Session<'_> {
     fn by_hand(&mut self, work: Work, burst: &mut Vec<Picture>) {
         let before = self.world.look();
         if let Some(draft) = self.propose(&before, &work, 1) {
-            self.commit(&before, draft, burst);
+            let (tokens_before, tokens_after) = (before.view.estimated_tokens, draft.after.estimated_tokens);
+            self.commit(&before, draft, Trigger::Manual, burst);
+            self.end(Trigger::Manual, None, Ok(Outcome { tokens_before, tokens_after, ..Outcome::default() }));
         }
     }
 
@@ -272,21 +354,61 @@ impl Session<'_> {
     }
 
     /// Puts a reduction in force, and holds what comes of it against the laws.
-    fn commit(&mut self, before: &Picture, draft: Draft, burst: &mut Vec<Picture>) {
+    fn commit(&mut self, before: &Picture, draft: Draft, trigger: Trigger, burst: &mut Vec<Picture>) {
         let Draft { cuts, summary, after } = draft;
         self.counts.shortened += usize::from(!cuts.parts.is_empty());
         self.counts.omitted += usize::from(!cuts.omitted.is_empty());
         self.counts.summaries += usize::from(summary.is_some());
         let summary = summary.as_ref().map(|(planned, text)| (planned, text.as_str()));
         self.world.commit(before, &cuts, summary);
-        self.failed_tokens = None;
         let picture = self.world.look();
         assert_eq!(said(&picture.view), said(&after), "what was measured is what is in force");
         assert!(picture.view.estimated_tokens < before.view.estimated_tokens, "a reduction adds nothing");
         accounted(&self.world, &picture);
-        unfinished_stays(before, &picture);
+        unfinished_stays(before, &picture, trigger == Trigger::Window);
         pairs_stay_together(before, &picture);
         burst.push(picture);
+    }
+
+    /// Notes the end of a compaction, at a revision of its own.
+    fn end(&mut self, trigger: Trigger, level: Option<Level>, end: Result<Outcome, Failure>) {
+        let end_revision = self.world.tick();
+        let policy = &self.world.policy;
+        let steps = level.and_then(|level| policy.rung(level)).map_or(&policy.routine, |rung| &rung.steps);
+        let kind = if trigger == Trigger::Window { CompactionKind::Omission } else { plan::kind(steps) };
+        let (state, outcome, failure) = match end {
+            Ok(outcome) => (CompactionState::Done, Some(outcome), None),
+            Err(failure) => (CompactionState::Failed, None, Some(failure)),
+        };
+        let request = CompactionRequest {
+            kind,
+            trigger,
+            level,
+            instructions: String::new(),
+            notice: String::new(),
+            bounds: Bounds::default(),
+        };
+        let ended = Compaction {
+            id: CompactionId(Uuid::nil()),
+            session_id: SessionId(Uuid::nil()),
+            request,
+            state,
+            base_revision: None,
+            tokens_at_request: 0,
+            window_tokens: self.world.window.context,
+            attempt: 1,
+            outcome,
+            proposed_until: None,
+            failure,
+            end_revision: Some(end_revision),
+            undone_revision: None,
+            requests: Vec::new(),
+            actor: String::new(),
+            create_time: self.world.now,
+            end_time: Some(self.world.now),
+        };
+        self.ended.insert(0, ended);
+        self.ended.truncate(usize::try_from(limits::GUARD_COMPACTIONS).expect("a small number"));
     }
 
     /// Takes back what was just done, the newest first: each view is again what it was.
@@ -329,10 +451,10 @@ fn foreseen(scene: Scene<'_>, work: &Work) -> i64 {
     plan::view(policy, sources).estimated_tokens - plan::view(policy, &after).estimated_tokens
 }
 
-/// What a view says, whatever the messages in it are called.
 /// Who speaks, what the message is, and its parts with what was taken from each.
 type Said = (Role, Standing, Vec<(PartBody, Option<Shortened>)>);
 
+/// What a view says, whatever the messages in it are called.
 fn said(view: &View) -> (i64, Vec<Said>) {
     let messages = view.messages.iter().map(|message| {
         let parts = message.parts.iter().map(|part| (part.body.clone(), part.shortened)).collect();
@@ -403,9 +525,9 @@ fn stands_at_its_place(source: &&SourceMessage) -> bool {
     source.place.is_none() && source.message.kind == MessageKind::Normal
 }
 
-/// The messages of the view that no reduction may take away: what is being written, what the model has not answered yet,
-/// and calls that still run.
-fn unfinished(sources: &[SourceMessage]) -> BTreeSet<Revision> {
+/// The messages of the view that no compaction may take out: open ones, calls that still run, and what the model has not
+/// answered yet. Of that the last resort spares the newest request alone.
+fn unfinished(sources: &[SourceMessage], is_last_resort: bool) -> BTreeSet<Revision> {
     let inline: Vec<&SourceMessage> = sources.iter().filter(stands_at_its_place).collect();
     let is_reply = |source: &&SourceMessage| {
         let message = &source.message;
@@ -418,7 +540,7 @@ fn unfinished(sources: &[SourceMessage]) -> BTreeSet<Revision> {
     let mut unfinished = BTreeSet::new();
     for (index, source) in inline.iter().enumerate() {
         let is_open = source.message.sealed_revision.is_none();
-        let is_unread = last_reply.is_none_or(|reply| index > reply);
+        let is_unread = last_reply.is_none_or(|reply| index > reply) && !is_last_resort;
         if is_open || is_unread || unanswered.contains(&index) && runs(&inline[index..]) {
             unfinished.insert(source.message.revision);
         }
@@ -457,10 +579,10 @@ fn unanswered_calls(messages: &[&SourceMessage]) -> BTreeSet<usize> {
 }
 
 /// What is unfinished stays where it is, and open messages stay as they are.
-fn unfinished_stays(before: &Picture, after: &Picture) {
+fn unfinished_stays(before: &Picture, after: &Picture, is_last_resort: bool) {
     let stays: HashMap<Revision, &SourceMessage> =
         after.sources.iter().filter(stands_at_its_place).map(|source| (source.message.revision, source)).collect();
-    for revision in unfinished(&before.sources) {
+    for revision in unfinished(&before.sources, is_last_resort) {
         assert!(stays.contains_key(&revision), "{revision} was not finished, and is gone");
     }
     for source in before.sources.iter().filter(|source| source.message.sealed_revision.is_none()) {
@@ -494,13 +616,17 @@ fn the_laws_hold_under_every_preset() {
         let counts = RefCell::new(Counts::default());
         let config = Config { cases: cases(), max_shrink_iters: 300, failure_persistence: None, ..Config::default() };
         let outcome = TestRunner::new(config).run(&talk(), |talk| {
-            let window =
-                ModelWindow { context: talk.context, output: Some(talk.context / 5), ..ModelWindow::default() };
+            let window = ModelWindow {
+                context: talk.context,
+                output: Some(talk.context / 5),
+                overhead: talk.overhead * talk.context,
+                ..ModelWindow::default()
+            };
             let summary = talk.summary.map(|length| "摘要 summary \u{1F680} ".chars().cycle().take(length).collect());
             let policy = small(&preset.policy(), talk.divisor);
-            let world = World::new(policy, window, talk.overhead * talk.context, summary);
+            let world = World::new(policy, window, summary);
             let counts = &mut *counts.borrow_mut();
-            Session { world, failed_tokens: None, pictures: Vec::new(), counts }.play(&talk.steps);
+            Session { world, ended: Vec::new(), pictures: Vec::new(), counts }.play(&talk.steps);
             Ok(())
         });
         match outcome {
