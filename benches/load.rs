@@ -6,16 +6,20 @@
 //! `cargo bench --bench load -- compactions 1000` instead has so many sessions compacted at the same time by the real
 //! daemon against a provider that takes 8 requests at a time, and prints the daemon's largest resident memory. It fails
 //! when a reduction is lost or doubled, or when a session gets its second turn before another has had its first.
-
 //!
 //! `cargo bench --bench load -- reads [BINARY …]` instead reads sessions through the real daemon, and in turn through those
 //! of other builds, so that the figures of all are of one run.
+//!
+//! `cargo bench --bench load -- memory` instead reads 1 000 and 10 000 sessions through the real daemon and prints its
+//! resident memory.
 //!
 //! `cargo bench --bench load -- history` instead prints what views and appends read once everything but the last hundred
 //! messages is under a summary, at 1 000, 100 000 and 1 000 000 messages, and fails when the rows differ.
 
 #[path = "load/fleet.rs"]
 mod fleet;
+#[path = "load/memory.rs"]
+mod memory;
 #[path = "load/reads.rs"]
 mod reads;
 
@@ -168,6 +172,9 @@ async fn main() {
     if let Some(at) = arguments.iter().position(|argument| argument == "reads") {
         let is_binary = |argument: &&String| !argument.starts_with("--");
         return reads::run(&arguments[at + 1..].iter().filter(is_binary).cloned().collect::<Vec<_>>()).await;
+    }
+    if arguments.iter().any(|argument| argument == "memory") {
+        return memory::run().await;
     }
     let folder = tempfile::tempdir().expect("a folder");
     let clock = Clock::default();

@@ -232,7 +232,7 @@ impl Hook {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Hooks {
-    /// Before a summary is written: it may add instructions, or refuse the compaction.
+    /// Before a summary is written: it may add instructions, replace the prompt, or refuse the compaction.
     pub pre_compact: Option<Hook>,
     /// Once a summary is in force.
     pub post_compact: Option<Hook>,

@@ -119,8 +119,13 @@ impl Daemon {
     }
 
     fn peak_kib(&self) -> Option<u64> {
+        self.memory_kib("VmHWM:")
+    }
+
+    /// A figure of `/proc/PID/status` in KiB, such as `VmRSS:`; none where the system does not tell.
+    pub(crate) fn memory_kib(&self, field: &str) -> Option<u64> {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.0.id())).ok()?;
-        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+        let line = status.lines().find_map(|line| line.strip_prefix(field))?;
         line.trim().strip_suffix("kB")?.trim().parse().ok()
     }
 }

@@ -6,6 +6,7 @@ use longhand::pb;
 use longhand::pb::context_service_client::ContextServiceClient;
 use longhand::pb::message_service_client::MessageServiceClient;
 use longhand::pb::session_service_client::SessionServiceClient;
+use std::ops::Range;
 use std::time::{Duration, Instant};
 use tonic::transport::Channel;
 
@@ -14,9 +15,9 @@ const BODY_BYTES: usize = 1_024;
 const READS: usize = 200;
 
 /// A daemon with sessions of several lengths.
-struct Build {
+pub(crate) struct Build {
     name: String,
-    _daemon: Daemon,
+    pub(crate) daemon: Daemon,
     _folder: tempfile::TempDir,
     contexts: ContextServiceClient<Channel>,
     messages: MessageServiceClient<Channel>,
@@ -40,14 +41,14 @@ const KINDS: [(Read, &str); 4] = [
 ];
 
 impl Build {
-    async fn start(binary: &str) -> Self {
+    pub(crate) async fn start(binary: &str) -> Self {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let (daemon, address) = Daemon::start(binary, folder.path(), "");
         let channel = Channel::from_shared(address).expect("an address").connect().await;
         let channel = channel.expect("it listens");
         Self {
             name: binary.to_owned(),
-            _daemon: daemon,
+            daemon,
             _folder: folder,
             contexts: ContextServiceClient::new(channel.clone()).max_decoding_message_size(1 << 30),
             messages: MessageServiceClient::new(channel.clone()).max_decoding_message_size(1 << 30),
@@ -55,21 +56,21 @@ impl Build {
         }
     }
 
-    /// A session of so many messages; its id.
-    async fn session(&mut self, count: usize) -> String {
+    /// A session of so many messages of so many bytes; its id.
+    pub(crate) async fn session(&mut self, count: usize, bytes: usize) -> String {
         let request = pb::CreateSessionRequest::default();
         let created = self.sessions.create_session(request).await.expect("a session").into_inner();
         let id = created.session.expect("a session").session_id;
         for from in (0..count).step_by(100) {
-            self.append(&id, from, 100.min(count - from)).await;
+            self.append(&id, from..count.min(from + 100), bytes).await;
         }
         id
     }
 
-    async fn append(&mut self, session: &str, from: usize, count: usize) {
+    async fn append(&mut self, session: &str, range: Range<usize>, bytes: usize) {
         let message = |index: usize| {
             let words = format!("message {index}: the quick brown fox looks at src/module_{index}.rs and says ");
-            let text = words.chars().cycle().take(BODY_BYTES).collect();
+            let text = words.chars().cycle().take(bytes).collect();
             pb::NewMessage {
                 role: if index.is_multiple_of(2) { pb::Role::User } else { pb::Role::Assistant }.into(),
                 kind: pb::MessageKind::Normal.into(),
@@ -83,14 +84,14 @@ impl Build {
         };
         let request = pb::AppendMessagesRequest {
             session_id: session.to_owned(),
-            messages: (from..from + count).map(message).collect(),
+            messages: range.map(message).collect(),
             ..pb::AppendMessagesRequest::default()
         };
         self.messages.append_messages(request).await.expect("appended");
     }
 
-    /// A view's hash and how many messages of it came.
-    async fn view(&mut self, session: &str, known: Option<Vec<u8>>) -> (Vec<u8>, usize) {
+    /// A view's hash and the number of its messages that came.
+    pub(crate) async fn view(&mut self, session: &str, known: Option<Vec<u8>>) -> (Vec<u8>, usize) {
         let request = pb::GetContextRequest {
             session_id: session.to_owned(),
             known_view_hash: known,
@@ -115,7 +116,7 @@ impl Build {
             Read::Known | Read::Appended => Some(self.view(session, None).await.0),
         };
         if matches!(read, Read::Appended) {
-            self.append(session, length + at, 1).await;
+            self.append(session, length + at..length + at + 1, BODY_BYTES).await;
         }
         let began = Instant::now();
         match read {
@@ -151,7 +152,7 @@ pub(crate) async fn run(beside: &[String]) {
     for length in [100, 1_000, 10_000] {
         let mut ids = Vec::new();
         for build in &mut builds {
-            ids.push(build.session(length).await);
+            ids.push(build.session(length, BODY_BYTES).await);
         }
         println!("a session of {length} messages of {BODY_BYTES} bytes");
         for (read, what) in KINDS {

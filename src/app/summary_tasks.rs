@@ -109,21 +109,28 @@ fn window(tokens: i64) -> Result<i64> {
     }
 }
 
+fn check_length(text: &str) -> Result<()> {
+    if text.len() > limits::SUMMARY_BYTES_MAX {
+        return Err(Error::limit("bytes of text", limits::SUMMARY_BYTES_MAX, text.len()));
+    }
+    Ok(())
+}
+
 fn lease_time(given: Option<Duration>) -> Result<Duration> {
     let least = Duration::from_secs(1);
     let (default, most) = (limits::SUMMARY_TASK_LEASE_MS_DEFAULT, limits::SUMMARY_TASK_LEASE_MS_MAX);
     bounded("lease_timeout", given, default, least, most)
 }
 
-/// What a model of such a window is to be asked for a task.
-fn request(task: &Task, window_tokens: i64) -> Prompt {
+/// The prompt of a task for a model of such a window: for its summary, or for the check of one that was written.
+fn request(task: &Task, written: Option<&str>, window_tokens: i64) -> Prompt {
     let input = &task.input;
     let ask = |text: &str| {
         let request = prompt::Request {
             scope: Scope::History,
             material: Material::Whole(text),
             previous: input.previous.as_deref(),
-            draft: None,
+            draft: written,
             instructions: &input.instructions,
             words: prompt::words(input.budget_tokens),
         };
@@ -165,7 +172,7 @@ impl Longhand {
             () = tokio::time::sleep(wait) => return Ok(None),
         };
         let end_time = self.end_time(leased.lease);
-        let prompt = request(&leased.task, window_tokens);
+        let prompt = request(&leased.task, None, window_tokens);
         Ok(Some(LeasedTask { task: leased.task, token: leased.token.simple().to_string(), end_time, prompt }))
     }
 
@@ -201,8 +208,17 @@ impl Longhand {
         }
         let NewEdit { instructions, details_json, .. } = edit;
         let task = tasks.edit(compaction, token, TaskEdit { plan, instructions, details_json }).await?;
-        let prompt = request(&task, window_tokens);
+        let prompt = request(&task, None, window_tokens);
         Ok((task, prompt))
+    }
+
+    /// The prompt by which a model checks the summary that it wrote; none where the policy has no check.
+    pub fn check_summary_task(&self, hold: &Hold, text: &str, window_tokens: i64) -> Result<Option<Prompt>> {
+        let window_tokens = window(window_tokens)?;
+        check_length(text)?;
+        let (compaction, token) = self.held(hold)?;
+        let task = self.shared.scheduler.tasks().leased(compaction, token)?;
+        Ok(task.input.rules.verify.then(|| request(&task, Some(text), window_tokens)))
     }
 
     /// Brings the summary of a leased task. It has passed every check when this answers, and is about to be committed.
@@ -211,9 +227,7 @@ impl Longhand {
         if let Some(usage) = &reply.usage {
             validate::usage("usage", usage)?;
         }
-        if reply.text.len() > limits::SUMMARY_BYTES_MAX {
-            return Err(Error::limit("bytes of text", limits::SUMMARY_BYTES_MAX, reply.text.len()));
-        }
+        check_length(&reply.text)?;
         let (compaction, token) = self.held(hold)?;
         self.shared.scheduler.tasks().complete(compaction, token, reply).await?;
         Error::answer(self.store().compaction(compaction).await)

@@ -57,6 +57,19 @@ impl SummaryTaskService for SummaryTasks {
         Ok(Response::new(pb::EditSummaryTaskResponse { task: Some(task(&edited, prompt)) }))
     }
 
+    async fn check_summary_task(
+        &self,
+        request: Request<pb::CheckSummaryTaskRequest>,
+    ) -> Result<Response<pb::CheckSummaryTaskResponse>, Status> {
+        let pb::CheckSummaryTaskRequest { compaction_id, lease_token, base_revision, text, window_tokens } =
+            request.into_inner();
+        let hold = Hold { compaction: compaction_id, token: lease_token, base_revision };
+        let check = self.app.check_summary_task(&hold, &text, window_tokens)?;
+        Ok(Response::new(check.map_or_else(pb::CheckSummaryTaskResponse::default, |check| {
+            pb::CheckSummaryTaskResponse { system: check.system, prompt: check.user }
+        })))
+    }
+
     async fn complete_summary_task(
         &self,
         request: Request<pb::CompleteSummaryTaskRequest>,

@@ -218,6 +218,10 @@ pub struct Summary {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct PromptStyle {
+    /// The request for the summary of a history, in place of Longhand's words and the list of sections; absent: those. An
+    /// answer is measured by its substance then.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub task: Option<String>,
     /// The name of the element in which a model is given the summary that its own replaces.
     pub previous_tag: String,
     /// The name of the element in which a model may think before it writes. It is no part of the summary. Absent: a
@@ -236,6 +240,7 @@ impl Default for PromptStyle {
         let section =
             |heading: &str, holds| Section { heading: heading.to_owned(), holds: Some(holds), bullet: Bullet::Dash };
         Self {
+            task: None,
             previous_tag: "previous-summary".to_owned(),
             thoughts_tag: None,
             answer_tag: None,

@@ -140,14 +140,22 @@ pub fn prompt(rules: &Summary, request: &Request<'_>) -> Prompt {
     }
     blocks.extend(request.previous.map(|previous| data(&rules.prompt.previous_tag, &block(previous))));
     blocks.extend(request.draft.map(|draft| data("draft-summary", &block(draft))));
-    blocks.push(task(request));
+    let own_task = rules.prompt.task.as_ref().filter(|_| request.scope == Scope::History);
+    match (own_task, request.material) {
+        // The words fit the whole history, and nothing else.
+        (Some(own), Material::Whole(_)) => blocks.push(own.clone()),
+        (Some(own), Material::Notes(_)) => blocks.extend([task(request), own.clone()]),
+        (Some(_), Material::Piece(..)) | (None, _) => blocks.push(task(request)),
+    }
     if request.previous.is_some() {
         blocks.push(merge_rules(rules));
     }
     if request.draft.is_some() {
         blocks.push(check_rules());
     }
-    blocks.push(format(rules, request));
+    if own_task.is_none() || matches!(request.material, Material::Piece(..)) {
+        blocks.push(format(rules, request));
+    }
     let instructions = request.instructions.trim();
     if !instructions.is_empty() && (request.scope == Scope::History || rules.prompt.split_turn_instructions) {
         blocks.push(format!(

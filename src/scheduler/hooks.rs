@@ -72,6 +72,8 @@ enum Phase<'a> {
 struct Said {
     /// Added to the summarizer's instructions.
     instructions: String,
+    /// The request for the summary, in place of the policy's.
+    prompt: Option<String>,
     /// Why the compaction is not to happen.
     refuse: Option<String>,
     /// False keeps out the message that asks the model to go on.
@@ -131,6 +133,9 @@ impl Worker {
                 instructions.push('\n');
             }
             instructions.push_str(&said.instructions);
+        }
+        if let Some(prompt) = said.prompt {
+            assignment.input.rules.prompt.task = Some(prompt);
         }
         Ok(said.auto_continue == Some(false))
     }
@@ -195,6 +200,9 @@ fn read(output: &[u8], instructions: &str) -> Result<Said, String> {
     let bytes = said.instructions.len() + instructions.len();
     if bytes > limits::INSTRUCTIONS_BYTES_MAX {
         return Err(format!("makes instructions of {bytes} bytes, over {}", limits::INSTRUCTIONS_BYTES_MAX));
+    }
+    if said.prompt.as_ref().is_some_and(|prompt| prompt.trim().is_empty()) {
+        return Err("printed an empty prompt".to_owned());
     }
     Ok(said)
 }

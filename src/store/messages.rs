@@ -2,7 +2,7 @@
 
 use super::codec::{self, Number as _};
 use super::error::{Error, Kind, Result};
-use super::lineage::{self, Lineage, Reader, Stretch};
+use super::lineage::{self, Lineage, Query, Reader, Stretch};
 use crate::limits;
 use crate::model::Revision;
 use crate::model::compaction::RevisionRange;
@@ -16,34 +16,34 @@ use sqlx::sqlite::SqliteRow;
 use sqlx::{Row as _, SqliteConnection};
 use std::collections::HashMap;
 
-/// The columns that every read of messages wants, in the order `Found::from_row` reads them.
+/// The columns that every read of messages wants, in the order `Found::from_row` reads them. `$1` is the revision whose
+/// parts count: those that came later are of no account.
+// No part has as many bytes as the bound: a damaged length must not overflow the sum.
 macro_rules! select_message {
     ($rest:literal) => {
         concat!(
             "select m.id, m.session_id, s.public_id, m.revision, m.public_id, m.client_id, m.role, m.kind, ",
-            "m.create_time, m.head, m.sealed_revision, m.seal from message m join session s on s.id = m.session_id ",
+            "m.create_time, m.head, m.sealed_revision, m.seal, (select sum(min(p.length, 4294967296)) from part p ",
+            "where p.message_id = m.id and p.revision <= $1) from message m join session s on s.id = m.session_id ",
             $rest
         )
     };
 }
 
-const BY_ID: &str = select_message!("where m.public_id = $1");
-const BY_CLIENT: &str = select_message!("where m.session_id = $1 and m.client_id = $2");
-const BY_REVISION: &str = select_message!("where m.session_id = $1 and m.revision = $2");
+const BY_ID: &str = select_message!("where m.public_id = $2");
+const BY_CLIENT: &str = select_message!("where m.session_id = $2 and m.client_id = $3");
+const BY_REVISION: &str = select_message!("where m.session_id = $2 and m.revision = $3");
 const LANE_FORWARD: &str = select_message!(
-    "where m.session_id = $1 and m.lane = $2 and m.revision between $3 and $4 \
-     and ($5 is null or m.sealed_revision <= $5) order by m.revision limit $6"
+    "where m.session_id = $2 and m.lane = $3 and m.revision between $4 and $5 \
+     and ($6 is null or m.sealed_revision <= $6) order by m.revision limit $7"
 );
 const LANE_BACKWARD: &str = select_message!(
-    "where m.session_id = $1 and m.lane = $2 and m.revision between $3 and $4 \
-     and ($5 is null or m.sealed_revision <= $5) order by m.revision desc limit $6"
+    "where m.session_id = $2 and m.lane = $3 and m.revision between $4 and $5 \
+     and ($6 is null or m.sealed_revision <= $6) order by m.revision desc limit $7"
 );
 const PARTS: &str = "select p.message_id, p.id, p.public_id, p.client_id, p.revision, p.codec, p.length, p.body, \
      p.blob_hash, p.call_message from json_each($1) wanted join part p on p.message_id = wanted.value \
      order by p.message_id, p.position";
-// No part has as many bytes as this lets one count: a damaged length must not overflow the sum.
-const SIZES: &str = "select p.message_id, sum(min(p.length, 4294967296)) from json_each($1) wanted \
-     join part p on p.message_id = wanted.value where p.revision <= $2 group by p.message_id";
 const PRUNED: &str = "select q.part_id, q.session_id, q.revision, q.compaction_id, q.cut \
      from json_each($1) wanted join pruned q on q.part_id = wanted.value";
 const OF_MESSAGE: &str = "select codec, length, body, blob_hash from part where message_id = $1";
@@ -64,7 +64,6 @@ pub(crate) const STATEMENTS: &[&str] = &[
     LANE_FORWARD,
     LANE_BACKWARD,
     PARTS,
-    SIZES,
     PRUNED,
     OF_MESSAGE,
     BLOB_LENGTH,
@@ -78,6 +77,8 @@ pub(crate) const STATEMENTS: &[&str] = &[
 struct Found {
     row: i64,
     owner: i64,
+    /// Bytes of its parts on disk before compression, media beside them aside.
+    bytes: usize,
     message: Message,
 }
 
@@ -116,7 +117,9 @@ impl Found {
             actor: head.actor,
             metadata_json: head.metadata_json,
         };
-        Ok(Self { row: row.try_get(0)?, owner: row.try_get(1)?, message })
+        let bytes: Option<i64> = row.try_get(12)?;
+        let bytes = bytes.map_or(0, |bytes| usize::try_from(bytes).unwrap_or(0));
+        Ok(Self { row: row.try_get(0)?, owner: row.try_get(1)?, bytes, message })
     }
 }
 
@@ -172,18 +175,11 @@ fn list_of(found: &[Found]) -> String {
     serde_json::to_string(&wanted).unwrap_or_default()
 }
 
-/// What the parts of messages weigh on disk before compression, media beside them aside.
-async fn sizes(reader: &mut Reader<'_>, found: &[Found], at: Revision) -> Result<HashMap<i64, usize>> {
-    let rows = reader.all(sqlx::query(SIZES).bind(list_of(found)).bind(at)).await?;
-    let size = |row: SqliteRow| Ok((row.try_get(0)?, usize::try_from(row.try_get::<i64, _>(1)?).unwrap_or(0)));
-    rows.into_iter().map(size).collect()
-}
-
 /// How many of these messages one statement may read, so that its rows stay within `room`; at least one.
-fn together(found: &[Found], sizes: &HashMap<i64, usize>, room: usize) -> usize {
+fn together(found: &[Found], room: usize) -> usize {
     let mut bytes = 0_usize;
     let fits = found.iter().take_while(|found| {
-        bytes = bytes.saturating_add(sizes.get(&found.row).copied().unwrap_or(0));
+        bytes = bytes.saturating_add(found.bytes);
         bytes <= room
     });
     fits.count().max(1)
@@ -198,13 +194,11 @@ async fn fill_parts(
     budget: &mut Budget,
 ) -> Result<(usize, HashMap<i64, PartId>)> {
     let mut rows_of = HashMap::new();
-    // One message is read whole in any case.
-    let sizes = if found.len() > 1 { sizes(reader, found, at).await? } else { HashMap::new() };
     let mut filled = 0;
     while filled < found.len() {
         let room = budget.most.saturating_sub(budget.spent).min(limits::PAGE_BYTES_MAX);
-        let end = filled + together(&found[filled..], &sizes, room);
-        if budget.refuses(sizes.get(&found[filled].row).copied().unwrap_or(0)) {
+        let end = filled + together(&found[filled..], room);
+        if budget.refuses(found[filled].bytes) {
             break;
         }
         let mut rows: HashMap<i64, Vec<SqliteRow>> = HashMap::new();
@@ -270,7 +264,10 @@ async fn locate(reader: &mut Reader<'_>, lineage: &Lineage, id: &str) -> Result<
         _ => Ok((found, stretch.sealed_by.unwrap_or(i64::MAX))),
     };
     if let Ok(id) = id.parse::<MessageId>() {
-        let row = reader.one(sqlx::query(BY_ID).bind(id.0.as_bytes().to_vec())).await?.ok_or_else(not_found)?;
+        let row = reader
+            .one(sqlx::query(BY_ID).bind(i64::MAX).bind(id.0.as_bytes().to_vec()))
+            .await?
+            .ok_or_else(not_found)?;
         let found = Found::from_row(&row, i64::MAX)?;
         let stretch = lineage.contains(reader, found.owner, found.message.revision).await?.ok_or_else(not_found)?;
         return visible(found, stretch);
@@ -279,7 +276,7 @@ async fn locate(reader: &mut Reader<'_>, lineage: &Lineage, id: &str) -> Result<
         if !has_messages {
             continue;
         }
-        let query = sqlx::query(BY_CLIENT).bind(stretch.owner).bind(id.to_owned());
+        let query = sqlx::query(BY_CLIENT).bind(i64::MAX).bind(stretch.owner).bind(id.to_owned());
         if let Some(row) = reader.one(query).await? {
             let found = Found::from_row(&row, i64::MAX)?;
             if (stretch.first..=stretch.last).contains(&found.message.revision) {
@@ -301,12 +298,17 @@ pub(crate) async fn get(reader: &mut Reader<'_>, lineage: &Lineage, id: &str) ->
 
 /// A message by its id with its row, as it was written.
 pub(crate) async fn with_row(reader: &mut Reader<'_>, id: MessageId) -> Result<(i64, Message)> {
-    let row = reader.one(sqlx::query(BY_ID).bind(id.0.as_bytes().to_vec())).await?;
+    let row = reader.one(sqlx::query(BY_ID).bind(i64::MAX).bind(id.0.as_bytes().to_vec())).await?;
     let row = row.ok_or_else(|| Error::not_found(Kind::Message, id))?;
     let mut found = [Found::from_row(&row, i64::MAX)?];
     fill_parts(reader, &mut found, i64::MAX, &mut Budget::of(usize::MAX)).await?;
     let [found] = found;
     Ok((found.row, found.message))
+}
+
+/// The message at a revision of a stretch, as it stood at `at`.
+fn by_revision(stretch: &Stretch, revision: Revision, at: Revision) -> Query<'static> {
+    sqlx::query(BY_REVISION).bind(at).bind(stretch.owner).bind(revision)
 }
 
 /// Messages of a history at these revisions as they stood at `at`, in this order. One that does not fit into what is left
@@ -321,20 +323,17 @@ pub(crate) async fn at_revisions(
     let mut wanted = Vec::new();
     for revision in revisions.iter().filter(|revision| **revision <= at) {
         let stretch = lineage.owner_at(reader, *revision).await?;
-        let row = reader.one(sqlx::query(BY_REVISION).bind(stretch.owner).bind(*revision)).await?;
-        if let Some(row) = row {
+        if let Some(row) = reader.one(by_revision(&stretch, *revision, at)).await? {
             wanted.push(Found::from_row(&row, at.min(stretch.sealed_by.unwrap_or(i64::MAX)))?);
         }
     }
-    let sizes = sizes(reader, &wanted, at).await?;
     let mut room = bytes;
     let mut messages = Vec::new();
     for found in wanted {
-        let size = sizes.get(&found.row).copied().unwrap_or(0);
-        if size > room && !messages.is_empty() {
+        if found.bytes > room && !messages.is_empty() {
             continue;
         }
-        room = room.saturating_sub(size);
+        room = room.saturating_sub(found.bytes);
         let mut found = [found];
         fill_parts(reader, &mut found, at, &mut Budget::of(usize::MAX)).await?;
         messages.extend(found.map(|found| found.message));
@@ -372,7 +371,7 @@ pub(crate) async fn id_of(reader: &mut Reader<'_>, lineage: &Lineage, id: &str) 
 /// The id of the message of a history that came at a revision.
 pub(crate) async fn id_at(reader: &mut Reader<'_>, lineage: &Lineage, revision: Revision) -> Result<MessageId> {
     let stretch = lineage.owner_at(reader, revision).await?;
-    let row = reader.one(sqlx::query(BY_REVISION).bind(stretch.owner).bind(revision)).await?;
+    let row = reader.one(by_revision(&stretch, revision, i64::MAX)).await?;
     let row = row.ok_or_else(|| Error::not_found(Kind::Message, revision))?;
     Ok(Found::from_row(&row, i64::MAX)?.message.id)
 }
@@ -429,6 +428,7 @@ async fn stretch_rows(
     let mut found = Vec::new();
     for lane in lanes {
         let query = sqlx::query(if backward { LANE_BACKWARD } else { LANE_FORWARD })
+            .bind(seen)
             .bind(stretch.owner)
             .bind(lane)
             .bind(first)
@@ -621,9 +621,8 @@ async fn placed(
     budget: &mut Budget,
 ) -> Result<Option<SourceMessage>> {
     let stretch = lineage.owner_at(reader, revision).await?;
-    let row = reader.one(sqlx::query(BY_REVISION).bind(stretch.owner).bind(revision)).await?;
-    let Some(row) = row else { return Ok(None) };
     let seen = at.min(stretch.sealed_by.unwrap_or(i64::MAX));
+    let Some(row) = reader.one(by_revision(&stretch, revision, seen)).await? else { return Ok(None) };
     let found = vec![Found::from_row(&row, seen)?];
     let mut sources = with_prunes(reader, lineage, layout, found, (seen, at), budget).await?;
     let source = sources.pop().map(|source| SourceMessage { place: Some(place), ..source });

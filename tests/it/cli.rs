@@ -211,7 +211,12 @@ fn an_import_is_compacted_while_it_is_written_and_comes_out_whole() {
     let events = daemon.json(&["events"]);
     check_order(&events);
     check_ends(&events);
-    assert!(count(&events, "EVENT_KIND_COMPACTED") >= 2, "{:?}", kinds(&events));
+    let compactions = count(&events, "EVENT_KIND_COMPACTED");
+    assert!(compactions >= 2, "{:?}", kinds(&events));
+    // Two may come into force between two replies.
+    let changed = report["contexts"]["changed_prefixes"].as_u64().expect("a count");
+    assert!((2..=compactions as u64).contains(&changed), "{report}");
+    assert!(report["reductions"]["freed_tokens"].as_i64().expect("a sum") > 10_000, "{report}");
     let session = report["sessions"][0]["session_id"].as_str().expect("a session").to_owned();
     let shown = daemon.json(&["show", &session, "--records"]);
     let normal = shown.iter().filter(|message| message["kind"] == "MESSAGE_KIND_NORMAL").count();
@@ -222,6 +227,25 @@ fn an_import_is_compacted_while_it_is_written_and_comes_out_whole() {
     let again = daemon.json(&arguments).remove(0);
     assert_eq!(again["written"], 0);
     assert_eq!(daemon.json(&["events"]).len(), events.len());
+}
+
+#[test]
+fn an_import_may_leave_out_the_recorded_usage() {
+    let home = tempfile::tempdir().expect("a folder");
+    let file = home.path().join("session.jsonl");
+    transcript(&file, 2);
+    let daemon = Daemon::start(home.path());
+    let file = file.display().to_string();
+    for (arguments, reported) in
+        [(vec!["import", "--live", &file], 4), (vec!["import", "--live", "--no-usage", &file], 0)]
+    {
+        let report = daemon.json(&arguments).remove(0);
+        let session = report["sessions"][0]["session_id"].as_str().expect("a session").to_owned();
+        let shown = daemon.json(&["show", &session]);
+        assert_eq!(shown.len(), 8);
+        let has_usage = |message: &&Value| message["finish"]["usage"].is_object();
+        assert_eq!(shown.iter().filter(has_usage).count(), reported, "{shown:?}");
+    }
 }
 
 #[test]

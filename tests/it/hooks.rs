@@ -88,6 +88,16 @@ async fn a_program_is_told_and_adds_instructions() {
 }
 
 #[tokio::test]
+async fn a_program_replaces_the_prompt() {
+    let mut scene = due_before("echo '{\"prompt\": \"Write a limerick.\"}'", |_| {}).await;
+    scene.watch.wait_for(EventKind::Compacted).await;
+    assert_eq!(scene.script.asked()[0].rules.prompt.task.as_deref(), Some("Write a limerick."));
+    let mut scene = due_before("echo '{\"prompt\": \" \"}'", |_| {}).await;
+    scene.watch.wait_for(EventKind::Compacted).await;
+    assert_eq!(scene.script.asked()[0].rules.prompt.task, None, "an empty prompt is a failure of the program");
+}
+
+#[tokio::test]
 async fn a_program_refuses_a_compaction() {
     let mut scene = due_before("echo '{\"refuse\": \"not before the release\"}'", |_| {}).await;
     let failure = scene.failed().await;

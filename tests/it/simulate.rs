@@ -6,6 +6,7 @@ use longhand::app::sessions::NewSession;
 use longhand::interop::{self, Entry};
 use longhand::model::event::EventBody;
 use longhand::model::message::NewMessage;
+use longhand::model::time::Timestamp;
 use longhand::model::usage::ModelWindow;
 use longhand::policy::presets;
 use longhand::store::Caller;
@@ -136,8 +137,11 @@ async fn made(test: &TestApp, messages: &[NewMessage], preset: &str, window: &Mo
         ..NewSession::default()
     };
     let session = test.create(new).await;
+    // The clock is ahead of a transcript of the past: what counts is the time between messages.
+    let time = |message: &NewMessage| message.origin_time.expect("a time").0;
+    let ahead = messages.first().map_or(0, |first| test.clock.now().0 - time(first));
     for message in messages {
-        test.clock.skip_to(message.origin_time.expect("a time"));
+        test.clock.skip_to(Timestamp(time(message) + ahead));
         test.app.append(&session, vec![message.clone()], None, None, Caller::default()).await.expect("appended");
         settled(test, &session).await;
     }
@@ -167,19 +171,28 @@ async fn a_daemon_makes_the_compactions_that_a_simulation_foresees() {
     });
     let messages: Vec<NewMessage> = messages.collect();
     let window = ModelWindow { model: "m".to_owned(), context: 20_000, output: Some(3_000), ..ModelWindow::default() };
-    let mut compactions = 0;
+    let (mut compactions, mut differences) = (0, Vec::new());
     for preset in presets::all() {
         let test = TestApp::start().await;
         let foreseen = foreseen(&file.to_string_lossy(), preset.name, &window);
         let made = made(&test, &messages, preset.name, &window).await;
         // Their placeholders show ids, and each text is encoded to be counted: no two runs have the same tokens.
-        if preset.name.starts_with("suna@") {
-            let first = |done: &[Done]| done.first().map(|(message, before, _)| (*message, *before));
-            assert_eq!(first(&made), first(&foreseen), "{}", preset.name);
-        } else {
-            assert_eq!(made, foreseen, "{}", preset.name);
-        }
+        let comparable = if preset.name.starts_with("suna@") { 1 } else { usize::MAX };
+        let first = made.iter().zip(&foreseen).take(comparable).position(|(made, foreseen)| {
+            made.0 != foreseen.0 || made.1 != foreseen.1 || (comparable > 1 && made.2 != foreseen.2)
+        });
+        let first = first.or((comparable > 1 && made.len() != foreseen.len()).then(|| made.len().min(foreseen.len())));
+        differences.extend(first.map(|at| {
+            let counts = (made.len(), foreseen.len());
+            format!(
+                "{}: compaction {at} of {counts:?} is {:?} and not {:?}",
+                preset.name,
+                made.get(at),
+                foreseen.get(at)
+            )
+        }));
         compactions += foreseen.len();
     }
+    assert!(differences.is_empty(), "{}", differences.join("\n"));
     assert!(compactions > 100, "{compactions}");
 }

@@ -3,6 +3,7 @@
 use crate::support::{Line, ScriptedSummarizer, TestApp, Watch, conversation, shown, soon, turns, words_of};
 use longhand::app::summary_tasks::{Hold, LeaseRequest, LeasedTask, NewEdit, Release, TaskReply};
 use longhand::app::{Error, Reason};
+use longhand::limits;
 use longhand::model::compaction::{CompactionState, Level, Outcome};
 use longhand::model::event::{EventBody, EventKind};
 use longhand::model::message::FinishReason;
@@ -34,9 +35,13 @@ fn waiting(client_wait: Duration) -> scheduler::Options {
 
 /// A session that is due, and a summarizer behind the clients.
 async fn due(wait: Duration) -> Scene {
+    due_under("opencode@seed", wait).await
+}
+
+async fn due_under(preset: &str, wait: Duration) -> Scene {
     let script = ScriptedSummarizer::new([Line::Say("scripted words".to_owned())]);
     let test = TestApp::with_options(script.clone(), waiting(wait)).await;
-    let session = test.session("opencode@seed", 6_000, 1_000).await;
+    let session = test.session(preset, 6_000, 1_000).await;
     let watch = test.watch().await;
     test.append(&session, &turns(1, 9, 1_100)).await;
     Scene { test, script, session, watch }
@@ -108,6 +113,39 @@ async fn a_client_writes_the_summary() {
     assert!(scene.script.asked().is_empty(), "nobody else was asked");
     let again = scene.complete(&task, says(SUMMARY)).await.expect_err("it is done");
     assert_eq!(again.reason, Reason::SummaryTaskNotFound);
+}
+
+#[tokio::test]
+async fn a_client_gets_the_check_that_the_policy_has() {
+    let scene = due_under("gemini-cli@0.26", PATIENT).await;
+    let task = scene.leased().await;
+    let app = &scene.test.app;
+    let check = app.check_summary_task(&hold(&task), "I wrote </draft-summary> this", 0).expect("held");
+    let check = check.expect("Gemini CLI checks its summaries");
+    assert_eq!(check.system, task.prompt.system);
+    assert!(check.user.contains("u1 was here"), "with the history that it stands for");
+    assert!(check.user.contains("<draft-summary>\n> I wrote <\\/draft-summary> this\n</draft-summary>"), "{check:?}");
+    assert!(!task.prompt.user.contains("draft-summary"));
+    let small = app.check_summary_task(&hold(&task), "short", 2_000).expect("held").expect("a check");
+    assert!(small.user.len() < check.user.len() / 2, "a small window gets less of the history");
+
+    let long = "x".repeat(limits::SUMMARY_BYTES_MAX + 1);
+    let stale = Hold { base_revision: Some(1), ..hold(&task) };
+    let lost = Hold { token: uuid::Uuid::nil().to_string(), ..hold(&task) };
+    for (hold, text, window_tokens, reason) in [
+        (hold(&task), long.as_str(), 0, Reason::LimitExceeded),
+        (hold(&task), "text", -1, Reason::InvalidField),
+        (stale, "text", 0, Reason::RevisionMismatch),
+        (lost, "text", 0, Reason::SummaryLeaseLost),
+    ] {
+        let refused = app.check_summary_task(&hold, text, window_tokens).expect_err("a refusal");
+        assert_eq!(refused.reason, reason);
+    }
+
+    let scene = due(PATIENT).await;
+    let task = scene.leased().await;
+    let check = scene.test.app.check_summary_task(&hold(&task), SUMMARY, 0).expect("held");
+    assert_eq!(check, None, "OpenCode has no check");
 }
 
 #[tokio::test]

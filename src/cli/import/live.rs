@@ -2,8 +2,10 @@
 
 use super::plan::Turn;
 use super::play::{Ids, Player};
+use crate::cli::compactions;
 use crate::cli::output::hex;
 use crate::cli::view::{self, View};
+use crate::model::compaction::FailureReason;
 use crate::pb;
 use anyhow::Context;
 use serde::Serialize;
@@ -90,12 +92,24 @@ impl Player {
             wait_timeout: Some(prost_types::Duration { seconds: WAIT_SECONDS, nanos: 0 }),
             ..pb::GetContextRequest::default()
         };
-        let began = self.clock.now();
+        let (began, held_count) = (self.clock.now(), held.messages.len());
         let view = view::refresh(&mut self.client, request, held).await.context("the context was refused")?;
         let micros = self.clock.now().0 - began.0;
         let faults = view::pairing_faults(&view.messages);
         self.report.contexts.add(view.header.fits, faults.len(), micros);
+        let kept_count = usize::try_from(view.header.known_message_count)?;
+        self.report.contexts.changed_prefixes += usize::from(kept_count < held_count);
+        if !view.header.fits && self.is_excepted(session_id).await? {
+            self.report.contexts.excepted += 1;
+        }
         Ok(view)
+    }
+
+    /// True where a compaction said that what no compaction may take out exceeds the window.
+    async fn is_excepted(&mut self, session_id: &str) -> anyhow::Result<bool> {
+        let compactions = compactions::all(&mut self.client, session_id).await?;
+        let mut failures = compactions.iter().filter_map(|compaction| compaction.failure.as_ref());
+        Ok(failures.any(|failure| failure.reason == FailureReason::FixedOverhead.as_str()))
     }
 
     fn note_view(&mut self, session_id: &str, own: &str, view: &View) -> anyhow::Result<()> {

@@ -29,6 +29,9 @@ pub(super) struct Arguments {
     /// Wait this long between messages, in milliseconds
     #[arg(long, value_name = "MS", requires = "live", default_value_t = 0)]
     pace: u64,
+    /// Leave out the usage that the transcript records: views are measured by their estimate alone
+    #[arg(long, requires = "live")]
+    no_usage: bool,
     /// The preset; default: the daemon's
     #[arg(long, value_name = "PRESET", default_value = "", hide_default_value = true)]
     preset: String,
@@ -60,6 +63,7 @@ pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Resu
         window: arguments.window,
         output: arguments.output,
         live: arguments.live,
+        no_usage: arguments.no_usage,
     };
     let views = match &arguments.views {
         Some(path) => {

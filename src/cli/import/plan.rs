@@ -20,6 +20,8 @@ pub(super) struct Combination {
     pub(super) output: Option<i64>,
     /// Whether the entries are played as an agent would write them.
     pub(super) live: bool,
+    /// True where the usage that replies report is left out.
+    pub(super) no_usage: bool,
 }
 
 /// A session to write. What is named by a client's id here is known to the daemon under an id of its own.
@@ -309,20 +311,22 @@ pub(super) struct Turn {
 }
 
 /// What an agent would write, one by one. What an agent's own compaction leaves is its record.
-pub(super) fn turns(entries: Vec<Entry>) -> Vec<Turn> {
-    entries
-        .into_iter()
-        .map(|entry| match entry {
-            Entry::Message { message, .. } | Entry::Record { message, .. } => {
-                Turn { edit: None, message: convert::message(message) }
-            }
-            Entry::Compaction(compaction) => Turn { edit: None, message: convert::message(compaction.record) },
-            Entry::Edit(imported) => {
-                let (edit, message) = edit(imported);
-                Turn { edit: Some(edit), message }
-            }
-        })
-        .collect()
+pub(super) fn turns(entries: Vec<Entry>, no_usage: bool) -> Vec<Turn> {
+    let turn = |entry| match entry {
+        Entry::Message { message, .. } | Entry::Record { message, .. } => {
+            Turn { edit: None, message: convert::message(message) }
+        }
+        Entry::Compaction(compaction) => Turn { edit: None, message: convert::message(compaction.record) },
+        Entry::Edit(imported) => {
+            let (edit, message) = edit(imported);
+            Turn { edit: Some(edit), message }
+        }
+    };
+    let mut turns: Vec<Turn> = entries.into_iter().map(turn).collect();
+    if no_usage {
+        turns.iter_mut().filter_map(|turn| turn.message.finish.as_mut()).for_each(|finish| finish.usage = None);
+    }
+    turns
 }
 
 #[cfg(test)]
@@ -396,7 +400,7 @@ mod tests {
     fn an_edit_is_made_behind_its_target_and_before_its_record() {
         let entries = || vec![entry("a"), entry("b"), imported_edit("e", "a"), entry("c")];
         assert_eq!(told(&steps(entries())), ["w", "a b", "~a", "e c"]);
-        let played = turns(entries());
+        let played = turns(entries(), false);
         let told: Vec<_> = played
             .iter()
             .map(|turn| (turn.edit.as_ref().map(|edit| edit.target.as_str()), turn.message.client_id.as_deref()))
@@ -447,7 +451,7 @@ mod tests {
     }
 
     fn combination(live: bool) -> Combination {
-        Combination { preset: "opencode@seed".into(), window: 64_000, output: None, live }
+        Combination { preset: "opencode@seed".into(), window: 64_000, output: None, live, no_usage: false }
     }
 
     #[test]
@@ -495,13 +499,13 @@ mod tests {
         assert_eq!(
             groups[0][0].metadata_json,
             "{\"source\":{\"format\":\"pi\",\"id\":\"s\",\"file\":\"file.jsonl\",\"branch\":\"main\"},\
-             \"preset\":\"opencode@seed\",\"window\":64000,\"output\":null,\"live\":true}"
+             \"preset\":\"opencode@seed\",\"window\":64000,\"output\":null,\"live\":true,\"no_usage\":false}"
         );
     }
 
     #[test]
     fn what_is_played_live_keeps_compactions_as_records() {
-        let played = turns(vec![entry("a"), compaction("k", None, "a"), entry("b")]);
+        let played = turns(vec![entry("a"), compaction("k", None, "a"), entry("b")], false);
         let kinds: Vec<_> =
             played.iter().map(|turn| (turn.message.client_id.as_deref().unwrap_or(""), turn.message.kind())).collect();
         assert_eq!(

@@ -72,7 +72,8 @@ impl Player {
                 let session = self.session(&planned, &ids).await?;
                 if self.combination.live {
                     let session = self.ensure_window(session).await?;
-                    self.play_live(&session, plan::turns(planned.entries), &mut ids).await?;
+                    let turns = plan::turns(planned.entries, self.combination.no_usage);
+                    self.play_live(&session, turns, &mut ids).await?;
                     self.close(session).await?;
                 } else {
                     let session = self.play_steps(session, plan::steps(planned.entries), &mut ids).await?;

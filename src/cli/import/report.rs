@@ -64,6 +64,8 @@ struct Reductions {
     prunes: usize,
     pending: usize,
     without_effect: usize,
+    /// Tokens that those in force took out of the view.
+    freed_tokens: i64,
 }
 
 /// The views that were asked for.
@@ -71,6 +73,10 @@ struct Reductions {
 pub(super) struct Contexts {
     asked: usize,
     fitted: usize,
+    /// Views that did not fit, behind a failure that says what fills the window.
+    pub(super) excepted: usize,
+    /// Views that changed in front of what the caller held, so that a provider's cache was lost.
+    pub(super) changed_prefixes: usize,
     unpaired: usize,
     milliseconds_first: f64,
     milliseconds_last: f64,
@@ -167,18 +173,22 @@ impl Report {
             tokens.input, tokens.output, tokens.reasoning, tokens.cache_read, tokens.cache_write
         ));
         lines.push(format!(
-            "reductions: {} by Longhand, {} supplied, {}, {} under way, {} without effect",
+            "reductions: {} by Longhand, {} supplied, {}, {} under way, {} without effect; {} tokens freed",
             told(reductions.summaries, "compaction"),
             reductions.supplied,
             told(reductions.prunes, "prune"),
             reductions.pending,
-            reductions.without_effect
+            reductions.without_effect,
+            reductions.freed_tokens
         ));
         if contexts.asked > 0 {
             lines.push(format!(
-                "contexts: {} asked for, {} fitted, {} unpaired; {:.1} ms at the beginning, {:.1} ms at the end",
+                "contexts: {} asked for, {} fitted, {} did not for a reason that was given, {}, {} unpaired; \
+                 {:.1} ms at the beginning, {:.1} ms at the end",
                 contexts.asked,
                 contexts.fitted,
+                contexts.excepted,
+                told(contexts.changed_prefixes, "changed beginning"),
                 told(contexts.unpaired, "call"),
                 contexts.milliseconds_first,
                 contexts.milliseconds_last
@@ -207,6 +217,9 @@ impl Tokens {
 
 impl Reductions {
     fn add(&mut self, reduction: &pb::Compaction) {
+        if let Some(outcome) = &reduction.outcome {
+            self.freed_tokens += outcome.tokens_before - outcome.tokens_after;
+        }
         if is_live(reduction) {
             self.pending += 1;
         } else if reduction.state() != pb::CompactionState::Done {

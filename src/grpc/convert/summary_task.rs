@@ -25,6 +25,7 @@ pub(in crate::grpc) fn task(task: &Task, prompt: Prompt) -> pb::SummaryTask {
         budget_tokens: task.input.budget_tokens,
         instruction: task.input.instructions.clone(),
         details_json: task.details_json.clone(),
+        checked: task.input.rules.verify,
     }
 }
 

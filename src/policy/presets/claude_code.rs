@@ -24,6 +24,7 @@ pub const SEED: Preset = Preset {
         UNANSWERED,
         PAIRS,
         "An output that is no longer than the two lines in its place stays.",
+        "The two lines name the path as the call has it; the design's example shows the file's name alone.",
         "The summary goes on from the one before it, which the design passes through like any other message.",
         "Which model writes a summary is the summarizer's business; the design names a cheap one for the middle rung \
          and a strong one for the highest.",
@@ -223,7 +224,7 @@ fn hints() -> Vec<Hint> {
     vec![
         hint(
             &["Read", "read", "read_file", "NotebookRead"],
-            "Use {tool} again with offset/limit for specific sections.",
+            "Use {tool} again with offset/limit to get specific sections.",
         ),
         hint(&["Grep", "grep", "Glob", "glob", "LS", "ls"], "Use {tool} again with a narrower pattern or path."),
         hint(

@@ -19,7 +19,10 @@ const MEDIA: &str = "A media item counts a fixed weight; Neovate measures the te
 const FAILURE: &str = "A summary that is empty or cannot be made gives way to the built-in summarizer; Neovate ends \
                        there.";
 const CLEARED_FOR_GOOD: &str = "What was cleared stays cleared after a restart; Neovate forgets it.";
-const NO_CONTINUATION: &str = "No continuation is written behind a finished turn, and so there is no switch for it.";
+const NO_CONTINUATION: &str = "Nobody is asked to go on after a compaction; Neovate's design has a switch for that, on by \
+                               default, which its code never reads.";
+const CACHE_WRITES: &str = "Input that was written to a cache counts too; Neovate's design counts input and what was read \
+                            from a cache, and with providers that report writes apart it is due a request later.";
 const SWITCH: &str = "The switch for pruning is whether the rung has that step.";
 
 /// `neovate@2026`.
@@ -35,7 +38,7 @@ pub const V2026: Preset = Preset {
 pub const V2026_FIXED: Preset = Preset {
     name: "neovate@2026-fixed",
     description: "Neovate Code, as its design says: a summary is made only if clearing old outputs was not enough.",
-    own_deviations: &[UNANSWERED, FULL_OUTPUT, MEDIA, FAILURE, CLEARED_FOR_GOOD, NO_CONTINUATION, SWITCH],
+    own_deviations: &[UNANSWERED, FULL_OUTPUT, MEDIA, FAILURE, CLEARED_FOR_GOOD, NO_CONTINUATION, CACHE_WRITES, SWITCH],
     sources: &SOURCES,
     policy: v2026_fixed,
 };
@@ -49,7 +52,7 @@ const SOURCES: [(&str, &str); 41] = [
     ("counting.rounding", "Neovate: gpt-tokenizer counts whole tokens"),
     ("counting.per", "Neovate: the text of each output"),
     ("counting.media", "Longhand: Neovate measures the text of the bytes"),
-    ("counting.usage", "Neovate: totalTokens, input and output of the last reply"),
+    ("counting.usage", "Neovate: totalTokens of the last reply in the code, input and cacheRead in the design"),
     ("trigger.auto", "Neovate: autoCompact"),
     ("trigger.cool_down_seconds", "Neovate has none"),
     ("truncate.max_units", "Neovate limits lines and bytes"),
@@ -63,7 +66,7 @@ const SOURCES: [(&str, &str); 41] = [
     ("micro", "Neovate has one rung"),
     ("auto.threshold.limit", "Neovate: COMPACTION_TRIGGER_RATIO, to be set between 0.5 and 0.9"),
     ("auto.threshold.inclusive", "Neovate: isOverflow"),
-    ("auto.threshold.minimum_tokens", "Neovate: 0.8 of MIN_TOKEN_THRESHOLD, 32000"),
+    ("auto.threshold.minimum_tokens", "Neovate: 0.8 of MIN_TOKEN_THRESHOLD, 32000, in the code; none in the design"),
     ("auto.notice", "Neovate: what its interface shows after a compaction"),
     ("auto.steps.0.clear", "Neovate: prune"),
     ("auto.steps.0.clear.keep.tokens", "Neovate: PRUNE_PROTECT_THRESHOLD"),
@@ -89,15 +92,20 @@ const SOURCES: [(&str, &str); 41] = [
 
 /// The policy of `neovate@2026`.
 pub fn v2026() -> Policy {
-    policy(V2026.name, PastCleared::NextMessage, false)
+    policy(V2026.name, (UsageCount::Total, 25_600), PastCleared::NextMessage, false)
 }
 
 /// The policy of `neovate@2026-fixed`.
 pub fn v2026_fixed() -> Policy {
-    policy(V2026_FIXED.name, PastCleared::Stop, true)
+    policy(V2026_FIXED.name, (UsageCount::Prompt, 0), PastCleared::Stop, true)
 }
 
-fn policy(preset: &str, past_cleared: PastCleared, stop_when_enough: bool) -> Policy {
+fn policy(
+    preset: &str,
+    (usage, minimum_tokens): (UsageCount, i64),
+    past_cleared: PastCleared,
+    stop_when_enough: bool,
+) -> Policy {
     Policy {
         preset: preset.to_owned(),
         render_version: 2,
@@ -108,7 +116,7 @@ fn policy(preset: &str, past_cleared: PastCleared, stop_when_enough: bool) -> Po
             rounding: Rounding::Ceil,
             per: CountPer::Message,
             media: MediaUnits::all(1_200),
-            usage: UsageCount::Total,
+            usage,
         },
         trigger: Trigger { auto: true, cool_down_seconds: 0, silent_overflow: false },
         truncate: Some(Truncate {
@@ -119,7 +127,7 @@ fn policy(preset: &str, past_cleared: PastCleared, stop_when_enough: bool) -> Po
         routine: Vec::new(),
         micro: None,
         auto: Some(Rung {
-            threshold: Threshold { limit: Limit::Ratio { ratio: 0.7 }, inclusive: false, minimum_tokens: 25_600 },
+            threshold: Threshold { limit: Limit::Ratio { ratio: 0.7 }, inclusive: false, minimum_tokens },
             notice: Notice::Inform { text: "Chat history compacted successfully.".to_owned() },
             steps: vec![
                 Step::Clear(clear(past_cleared)),

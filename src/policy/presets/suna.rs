@@ -68,6 +68,7 @@ pub const V2025_07: Preset = Preset {
         "A message in several parts is cut like one text, and keeps its media; the agent would send nothing of it.",
         "A reduction begins with what the last one left; the agent begins with the originals at every request.",
         "A result that loses its arguments keeps its JSON as it was written; the agent writes all of it anew.",
+        "A result of edit_file is cut as any other; a variant of late July cuts the two file contents in its JSON first.",
         "Leaving out goes on until the rest fits or nothing may go; the agent ends after 500 batches.",
         "Every model's tokens are counted with cl100k_base, and an id as 23; litellm asks some models' own tokenizers.",
     ],

@@ -380,6 +380,26 @@ fn a_summary_is_checked_against_what_it_was_made_from() {
 }
 
 #[test]
+fn a_prompt_of_somebody_elses_stands_in_place_of_the_task_and_the_sections() {
+    let mut rules = rules("opencode@seed");
+    rules.prompt.task = Some("Write a limerick.".to_owned());
+    let user = |request: &Request<'_>| prompt(&rules, request).user;
+    let notes = ["one".to_owned(), "two".to_owned()];
+    for (material, has_own, has_sections) in [
+        (Material::Whole("hello"), true, false),
+        (Material::Piece("hello", 1, 2), false, true),
+        (Material::Notes(&notes), true, false),
+    ] {
+        let asked = user(&Request { instructions: "FOCUS", ..request(material, Some("BEFORE")) });
+        assert_eq!(asked.contains("Write a limerick."), has_own, "{asked}");
+        assert_eq!(asked.contains("## Next Steps"), has_sections, "{asked}");
+        assert!(asked.contains("BEFORE") && asked.contains("FOCUS"), "{asked}");
+    }
+    let front = user(&Request { scope: Scope::TurnFront, ..request(Material::Whole("hello"), None) });
+    assert!(!front.contains("limerick") && front.contains("## Original Request"), "{front}");
+}
+
+#[test]
 fn thoughts_and_wrappers_are_no_part_of_an_answer() {
     let of = |preset: &str, text: &str| answer(&rules(preset), Scope::History, text);
     for (preset, text, expected) in [

@@ -2,7 +2,8 @@
 //! or without them.
 //!
 //! The texts of a message are weighed as one, without the blanks around them. Media in a request weigh the note that
-//! names them. A call weighs as Python writes its name and its arguments; releases before 0.0.30 do not weigh calls.
+//! names them. A call weighs as Python writes its name and its arguments, and the texts beside it weigh nothing; releases
+//! before 0.0.30 weigh texts alone.
 
 use super::{Counting, Shown, weight};
 use crate::model::message::Role;
@@ -40,7 +41,9 @@ pub(super) fn units(said: Said, counting: &Counting, role: Role, parts: &[Shown<
         Role::User | Role::System => note(said.note, &text, &media.collect::<Vec<_>>()),
         Role::Assistant | Role::Tool => String::new(),
     };
-    let own = weight(counting, strip(&(note + &text)));
+    let has_call = || parts.iter().any(|part| matches!(part, Shown::Call { .. }));
+    let is_passed_over = said.calls && role == Role::Assistant && has_call();
+    let own = if is_passed_over { 0 } else { weight(counting, strip(&(note + &text))) };
     let others = parts.iter().map(|part| match part {
         Shown::Call { call, input_json } if said.calls => weight(counting, &written(call, input_json)),
         Shown::Result { output, .. } => weight(counting, strip(output)),
@@ -125,6 +128,8 @@ fn is_unprintable(pattern: &Regex, character: char) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::policy::presets;
+    use crate::policy::tokens::{CountPer, TextWeight};
 
     #[test]
     fn a_call_is_written_as_python_writes_it() {
@@ -154,6 +159,23 @@ mod tests {
         assert_eq!(line("look", &[&media("audio/wav", "音.wav")]), "（上传了 ![音频](音.wav)）");
         assert_eq!(line("look", &[]), "");
         assert_eq!(note(NoteEnd::Paragraph, "look", &[&image]), "(Uploaded ![image](a.png))\n\n");
+    }
+
+    #[test]
+    fn texts_beside_a_call_weigh_nothing() {
+        let counting = |calls| Counting {
+            text: TextWeight::Length,
+            per: CountPer::Said(Said { calls, note: NoteEnd::Line }),
+            ..presets::find("qwen-agent@0.0.34").expect("a preset").policy().counting
+        };
+        let units = |calls, role| {
+            let call = ToolCall { tool: "f".into(), ..ToolCall::default() };
+            let parts = [Shown::Text("words".into()), Shown::Call { call: &call, input_json: "{}".into() }];
+            super::units(Said { calls, note: NoteEnd::Line }, &counting(calls), role, &parts)
+        };
+        let call = "{'name': 'f', 'arguments': '{}'}".len() as i64;
+        assert_eq!(units(true, Role::Assistant), call);
+        assert_eq!(units(false, Role::Assistant), 5);
     }
 
     #[test]

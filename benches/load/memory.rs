@@ -1,0 +1,26 @@
+//! Memory of the daemon with sessions in memory: resident memory in front of reads and behind them, with as many sessions
+//! as the budget holds and with ten times as many.
+
+use crate::reads::Build;
+
+const MESSAGES: usize = 100;
+const BODY_BYTES: usize = 200;
+
+/// Measures this build's daemon.
+pub(crate) async fn run() {
+    let mut build = Build::start(env!("CARGO_BIN_EXE_longhand")).await;
+    let mebibytes = |build: &Build| build.daemon.memory_kib("VmRSS:").map_or(f64::NAN, |kib| kib as f64 / 1_024.0);
+    println!("resident memory, MiB; {MESSAGES} messages of {BODY_BYTES} bytes in each session");
+    println!("  {:>6} sessions  {:>7.1}", 0, mebibytes(&build));
+    let mut ids = Vec::new();
+    for count in [1_000, 10_000] {
+        while ids.len() < count {
+            ids.push(build.session(MESSAGES, BODY_BYTES).await);
+        }
+        let appended = mebibytes(&build);
+        for id in &ids {
+            build.view(id, None).await;
+        }
+        println!("  {count:>6} sessions  {:>7.1}  before their views were read {appended:>7.1}", mebibytes(&build));
+    }
+}
