@@ -242,7 +242,6 @@ fn an_import_may_leave_out_the_recorded_usage() {
         let report = daemon.json(&arguments).remove(0);
         let session = report["sessions"][0]["session_id"].as_str().expect("a session").to_owned();
         let shown = daemon.json(&["show", &session]);
-        assert_eq!(shown.len(), 8);
         let has_usage = |message: &&Value| message["finish"]["usage"].is_object();
         assert_eq!(shown.iter().filter(has_usage).count(), reported, "{shown:?}");
     }
