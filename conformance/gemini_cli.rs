@@ -3,8 +3,9 @@
 
 use crate::contents::{Contents, read, summary, with_short_failures};
 use crate::generate::{self, Conversation, Profile, Results};
+use crate::harm;
 use crate::harness::{Peer, PeerFailure, Run, System};
-use crate::report::{Class, Promise, Report};
+use crate::report::{Class, Reason, Report};
 use longhand::model::cut::Cuts;
 use longhand::model::ids::CompactionId;
 use longhand::model::layout::Layout;
@@ -52,26 +53,26 @@ const ANSWERS: [&str; 2] = ["the first summary", "the second summary"];
 static CLASSES: [Class; 4] = [
     Class {
         name: "no summary of a summary alone",
-        promise: Promise::P12,
+        reason: Reason::P12,
         explanation: "Gemini CLI summarizes the summary before again when that alone has the share; we do nothing.",
         test: ("src/policy/select/fraction.rs", "the_live_summary_is_measured_and_never_summarized_alone"),
     },
     Class {
         name: "what nobody has answered stays",
-        promise: Promise::P9,
+        reason: Reason::P9,
         explanation: "Gemini CLI summarizes requests that no reply has followed, and in August 2025 running calls too; \
                       we cut before them.",
         test: ("src/policy/select/tests.rs", "no_cut_does_harm"),
     },
     Class {
         name: "no half characters",
-        promise: Promise::InvalidText,
+        reason: Reason::InvalidText,
         explanation: "Gemini CLI cuts surrogate pairs; we leave the character out.",
         test: ("src/policy/truncate.rs", "a_character_is_never_split"),
     },
     Class {
         name: "an id in place of a file",
-        promise: Promise::P8,
+        reason: Reason::Named("A masked output shows an excerpt of its words"),
         explanation: "A masked output names a file of Gemini CLI and shows its JSON; with us it names the part and \
                       shows its words, so that masking pays a little earlier or later.",
         test: ("src/policy/fit/output_budget.rs", "what_is_cut_names_its_part"),
@@ -190,7 +191,7 @@ impl Case {
     /// A cut may be earlier with us because nobody has answered what stands behind it.
     fn explain_split(&self, ours: &Value, theirs: &Value) -> Option<&'static Class> {
         let theirs = theirs.as_u64()? as usize;
-        let forced = select::nearest_safe_cut(self.history(), theirs);
+        let forced = harm::nearest(self.history(), theirs);
         (forced != theirs && *ours == json!(forced)).then_some(UNANSWERED)
     }
 

@@ -13,8 +13,9 @@ mod tests;
 mod transcript;
 
 use crate::generate::{Conversation, Profile, Results};
+use crate::harm;
 use crate::harness::{Peer, PeerFailure, Run, System};
-use crate::report::{Class, Promise, Report};
+use crate::report::{Class, Reason, Report};
 use history::{History, close_calls, is_failed, summary_text};
 use longhand::model::layout::Layout;
 use longhand::model::message::{Finish, FinishReason, Role};
@@ -49,35 +50,35 @@ const PROFILE: Profile = Profile {
 static CLASSES: [Class; 5] = [
     Class {
         name: "what nobody has answered stays",
-        promise: Promise::P9,
+        reason: Reason::P9,
         explanation: "OpenCode summarizes a last request or running calls when no tail holds them, and the model has \
                       nothing to answer to; we keep them beside the summary.",
         test: ("src/policy/select/tests.rs", "no_cut_does_harm"),
     },
     Class {
         name: "a failed reply stays",
-        promise: Promise::P8,
+        reason: Reason::P8,
         explanation: "OpenCode leaves a reply that failed, or was stopped while it still thought, out of what the model \
                       is sent, and does not weigh it; we show what it said.",
         test: ("conformance/opencode/tests.rs", "a_failed_reply_is_shown_and_weighs"),
     },
     Class {
         name: "one summary at a time",
-        promise: Promise::P8,
+        reason: Reason::P8,
         explanation: "A tail that begins before an earlier compaction shows the model that one's marker and summary \
                       again in OpenCode; we show only the live summary.",
         test: ("conformance/opencode/tests.rs", "an_earlier_summary_is_not_shown_again"),
     },
     Class {
         name: "an empty view is never due",
-        promise: Promise::P12,
+        reason: Reason::P12,
         explanation: "Where the output limit leaves no room, OpenCode is due with no tokens at all, and goes on for \
                       ever; we need at least one.",
         test: ("src/policy/overflow.rs", "opencode_is_due_when_the_usable_window_is_reached"),
     },
     Class {
         name: "a character stays whole",
-        promise: Promise::InvalidText,
+        reason: Reason::InvalidText,
         explanation: "JavaScript cuts a long output between the halves of a surrogate pair; we leave the whole \
                       character out.",
         test: ("src/policy/truncate.rs", "a_character_is_never_split"),
@@ -250,6 +251,19 @@ impl Select {
         json!({"summarizes": summary.is_some(), "tail": tail})
     }
 
+    /// The harmless cut nearest to that of an answer, as an answer.
+    fn harmless(&self, answer: &Value) -> Value {
+        let inline: Vec<SourceMessage> =
+            self.history.sources().into_iter().filter(|source| source.place.is_none()).collect();
+        let place = |source: &SourceMessage| {
+            self.history.messages.iter().position(|known| known.message.id == source.message.id)
+        };
+        let tail =
+            answer["tail"].as_u64().and_then(|tail| inline.iter().position(|it| place(it) == Some(tail as usize)));
+        let cut = harm::nearest(&inline, tail.unwrap_or(inline.len()));
+        json!({"summarizes": cut > 0, "tail": inline.get(cut).filter(|_| cut > 0).and_then(place)})
+    }
+
     /// What we would do if a failed reply weighed nothing, and if somebody had answered everything.
     fn without(&self, failed: bool, unanswered: bool) -> Value {
         let mut history = self.history.clone();
@@ -300,7 +314,8 @@ impl Question for Select {
     fn explain(&self, theirs: &Value) -> Option<&'static Class> {
         let reasons = [(true, false, FAILED), (false, true, UNANSWERED), (true, true, UNANSWERED)];
         let found = reasons.into_iter().find(|(failed, unanswered, _)| self.without(*failed, *unanswered) == *theirs);
-        found.map(|(_, _, class)| class)
+        // Where nothing failed, ours is the harmless cut nearest to theirs.
+        found.filter(|(failed, ..)| *failed || self.ours() == self.harmless(theirs)).map(|(_, _, class)| class)
     }
 }
 

@@ -6,8 +6,9 @@
 mod session;
 
 use crate::generate::{Conversation, Profile, Results};
+use crate::harm;
 use crate::harness::{Peer, PeerFailure, Run, System};
-use crate::report::{Class, Promise, Report};
+use crate::report::{Class, Reason, Report};
 use longhand::policy::branch::BranchRules;
 use longhand::policy::files::{self, FileOperations, FileTools};
 use longhand::policy::presets::pi;
@@ -54,21 +55,21 @@ const PROFILE: Profile = Profile {
 
 const UNANSWERED: Class = Class {
     name: "what nobody has answered stays",
-    promise: Promise::P9,
+    reason: Reason::P9,
     explanation: "pi summarizes requests whose reply failed, and results that no reply has read; we cut before them.",
     test: ("src/policy/select/tests.rs", "no_cut_does_harm"),
 };
 
 const NOTHING: Class = Class {
     name: "nothing to do starts nothing",
-    promise: Promise::P7,
+    reason: Reason::P7,
     explanation: "pi 0.73 prepares a compaction of no messages; with us there is none.",
     test: ("src/policy/select/recent.rs", "nothing_is_summarized_where_everything_stays"),
 };
 
 const RECORDS: Class = Class {
     name: "records split no turn",
-    promise: Promise::P11,
+    reason: Reason::Named("do not influence where a turn is split"),
     explanation: "pi takes a cut behind an entry that no view shows for one inside the turn before; we look at views \
                   only.",
     test: ("src/policy/select/recent.rs", "a_cut_before_a_request_splits_no_turn"),
@@ -76,7 +77,7 @@ const RECORDS: Class = Class {
 
 const PAIRED: Class = Class {
     name: "every call has a result",
-    promise: Promise::P9,
+    reason: Reason::P9,
     explanation: "pi's context leaves a call that was interrupted without a result; a view says that it was.",
     test: ("src/policy/pairing/tests.rs", "an_interrupted_call_says_so"),
 };
@@ -218,14 +219,15 @@ fn explain_cut(session: &Session, ours: &Value, theirs: &Value) -> Option<&'stat
     if theirs.head().is_empty() {
         return ours.is_none().then_some(&NOTHING);
     }
-    let kept_by_us = ours.as_ref().map(|ours| ours.first);
-    if kept_by_us.is_none_or(|first| first < theirs.first) {
-        // Their cut does the harm, and ours does not.
-        let harms = |first: i64| session.is_unanswered_before(first);
-        return (harms(theirs.first) && !kept_by_us.is_some_and(harms)).then_some(&UNANSWERED);
+    let cut = session.cut_before(theirs.first);
+    let harmless = harm::nearest(session.inline(), cut);
+    if ours != session.prepared_at(harmless) {
+        return None;
     }
-    let ours = ours?;
-    (ours == theirs.unsplit() && session.has_record_before_request(theirs.first)).then_some(&RECORDS)
+    if harmless != cut {
+        return Some(&UNANSWERED);
+    }
+    (ours? == theirs.unsplit() && session.has_record_before_request(theirs.first)).then_some(&RECORDS)
 }
 
 /// Without the results that we make up, both show the same.
@@ -267,32 +269,27 @@ mod tests {
 
     #[test]
     fn another_cut_is_explained_only_where_theirs_does_harm() {
-        let plain = |first: i64, summarize: &[i64], prefix: &[i64]| {
-            let none = json!([]);
-            let files = json!({ "read": none, "written": none, "edited": none });
-            let previous = Value::Null;
-            json!({
-                "first": first, "summarize": summarize, "prefix": prefix, "previous": previous, "files": files,
-            })
-        };
-        // A session whose first request was answered: nothing before its third message waits.
-        let answered = (0..200).map(session).find(|session| {
-            session.sources().len() > 6 && session.entries().iter().all(|entry| entry["type"] != "compaction") && {
-                !session.is_unanswered_before(4) && !session.has_record_before_request(4)
+        let mut seen = Vec::new();
+        for session in (0..200).map(session).filter(|session| !session.inline().is_empty()) {
+            for cut in 1..=session.inline().len() {
+                let Some(theirs) = session.prepared_at(cut) else { continue };
+                let (harmless, theirs) = (harm::nearest(session.inline(), cut), theirs.to_json());
+                let class = |ours: usize| {
+                    let ours = session.prepared_at(ours).map_or(Value::Null, |ours| ours.to_json());
+                    explain_cut(&session, &ours, &theirs).map(|class| class.name)
+                };
+                let forced = (harmless != cut).then_some(UNANSWERED.name);
+                assert_eq!(class(harmless), forced, "{cut} in {}", session.index());
+                // No other cut is explained, least of all none at all.
+                let others = (0..=session.inline().len()).filter(|other| ![cut, harmless].contains(other));
+                let alike = session.prepared_at(harmless);
+                for other in others.filter(|other| session.prepared_at(*other) != alike) {
+                    assert_eq!(class(other), None, "{other} for {cut} in {}", session.index());
+                }
+                seen.push(harmless != cut);
             }
-        });
-        let answered = answered.expect("one of so many sessions is plain");
-        for (ours, theirs, explained) in [
-            (Value::Null, plain(4, &[], &[]), Some("nothing to do starts nothing")),
-            (plain(3, &[1, 2], &[]), plain(4, &[], &[]), None),
-            (plain(3, &[1, 2], &[]), plain(4, &[1, 2, 3], &[]), None),
-            (Value::Null, plain(4, &[1, 2, 3], &[]), None),
-            (plain(4, &[1, 2, 3], &[]), plain(4, &[1], &[2, 3]), None),
-            (plain(5, &[1, 2, 3, 4], &[]), plain(4, &[1, 2, 3], &[]), None),
-        ] {
-            let found = explain_cut(&answered, &ours, &theirs).map(|class| class.name);
-            assert_eq!(found, explained, "{ours} {theirs}");
         }
+        assert!(seen.iter().filter(|forced| **forced).count() > 100 && seen.contains(&false));
     }
 
     #[test]

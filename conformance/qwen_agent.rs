@@ -5,8 +5,9 @@
 //! both sides leave is compared piece by piece, so that one piece that differs is known as what it is.
 
 use crate::generate::{Conversation, Profile};
+use crate::harm;
 use crate::harness::{Peer, PeerFailure, Run, System};
-use crate::report::{Class, Promise, Report};
+use crate::report::{Class, Reason, Report};
 use longhand::model::ids::{CompactionId, PartId};
 use longhand::model::message::Role;
 use longhand::model::part::{Media, PartBody};
@@ -15,7 +16,7 @@ use longhand::model::view::SourceMessage;
 use longhand::policy::bpe::{self, Encoding};
 use longhand::policy::presets::qwen_agent;
 use longhand::policy::tokens::{estimate_parts, estimate_source};
-use longhand::policy::{Fit, Limit, Policy, Step, fit, plan, select};
+use longhand::policy::{Fit, Limit, Policy, Step, fit, plan};
 use rand::Rng;
 use serde_json::{Value, json};
 use std::collections::HashMap;
@@ -38,14 +39,14 @@ const ITEMS: &str = "src/policy/fit/items/tests.rs";
 
 const WHOLE_CHARACTERS: Class = Class {
     name: "a character stays whole",
-    promise: Promise::InvalidText,
+    reason: Reason::InvalidText,
     explanation: "Qwen-Agent writes a replacement character where it cuts a character; we leave the character out.",
     test: (ITEMS, "a_cut_never_leaves_half_a_character"),
 };
 
 const UNANSWERED: Class = Class {
     name: "what nobody has answered stays",
-    promise: Promise::P9,
+    reason: Reason::P9,
     explanation: "Qwen-Agent drops requests and results that no reply has read; we put a word in their place, so that \
                   the model answers what it is given and no result loses its call.",
     test: (ITEMS, "only_whole_messages_that_are_answered_are_left_out"),
@@ -56,19 +57,19 @@ static CURRENT_CLASSES: [Class; 5] = [
     UNANSWERED,
     Class {
         name: "a call stays with its result",
-        promise: Promise::P9,
+        reason: Reason::P9,
         explanation: "Qwen-Agent loses the call when it cuts the message that makes it; we give it an empty input.",
         test: (ITEMS, "a_call_keeps_an_input_and_one_that_runs_keeps_its_own"),
     },
     Class {
         name: "media stay when words are cut",
-        promise: Promise::P8,
+        reason: Reason::P8,
         explanation: "Qwen-Agent puts nothing in place of a message with media; we cut its words.",
         test: ("src/policy/fit/turns_and_steps/tests.rs", "words_are_cut_and_media_stay"),
     },
     Class {
         name: "requests in a row are reduced",
-        promise: Promise::P12,
+        reason: Reason::P12,
         explanation: "Qwen-Agent fails when the one it has to cut is not the last; we cut it like any other.",
         test: ("src/policy/fit/turns_and_steps/tests.rs", "a_request_that_nobody_answered_is_cut_like_any_other"),
     },
@@ -79,13 +80,13 @@ static OLD_CLASSES: [Class; 4] = [
     UNANSWERED,
     Class {
         name: "the last request stays",
-        promise: Promise::P9,
+        reason: Reason::P9,
         explanation: "Qwen-Agent drops it where a later reply does not fit; we keep what there is room for.",
         test: ("src/policy/fit/newest_first/tests.rs", "the_last_request_stays_in_the_room_that_is_left"),
     },
     Class {
         name: "a result keeps its call",
-        promise: Promise::P9,
+        reason: Reason::P9,
         explanation: "Qwen-Agent stops at a result with media that does not fit, and keeps later results of the same reply \
                       without their calls; we keep the reply, and a word in place of the result.",
         test: ("src/policy/fit/newest_first/tests.rs", "results_of_a_reply_keep_their_calls_where_the_walk_ends"),
@@ -414,7 +415,7 @@ impl Case {
             return None;
         }
         let original = self.original(index);
-        let answered = select::nearest_safe_cut(self.messages(), self.messages().len());
+        let answered = harm::nearest(self.messages(), self.messages().len());
         let last_request = self.pieces.iter().rposition(|piece| piece.kind == Kind::Request);
         match piece.kind {
             Kind::Call if ours["call"] == "{}" && original != *ours => Some("a call stays with its result"),

@@ -3,8 +3,9 @@
 
 use crate::contents::{Contents, read, summary};
 use crate::generate::{self, Conversation, Profile, Results};
+use crate::harm;
 use crate::harness::{Peer, PeerFailure, Run, System};
-use crate::report::{Class, Promise, Report};
+use crate::report::{Class, Reason, Report};
 use longhand::model::cut::{Cut, Cuts};
 use longhand::model::ids::PartId;
 use longhand::model::layout::Layout;
@@ -39,26 +40,26 @@ const AUGUST_LIMIT: i64 = 1_048_576;
 static CLASSES: [Class; 4] = [
     Class {
         name: "no summary of a summary alone",
-        promise: Promise::P12,
+        reason: Reason::P12,
         explanation: "Qwen Code summarizes the summary before again when that alone has the share; we do nothing.",
         test: ("src/policy/select/fraction.rs", "the_live_summary_is_measured_and_never_summarized_alone"),
     },
     Class {
         name: "what nobody has answered stays",
-        promise: Promise::P9,
+        reason: Reason::P9,
         explanation: "Qwen Code summarizes requests that no reply has followed, and running calls; we cut before them.",
         test: ("src/policy/select/tests.rs", "no_cut_does_harm"),
     },
     Class {
         name: "no limit of nothing",
-        promise: Promise::P12,
+        reason: Reason::P12,
         explanation: "Just above a window of 33000 tokens Qwen Code's limits fall to nothing, and every request would \
                       be summarized; ours stay where they were.",
         test: ("src/policy/overflow.rs", "a_warning_and_a_hard_limit_stand_beside_a_buffered_limit"),
     },
     Class {
         name: "a kept message stays itself",
-        promise: Promise::P8,
+        reason: Reason::P8,
         explanation: "Qwen Code puts running calls into the acknowledgement of a summary; with us they stay in their \
                       message, and somebody speaks in between.",
         test: ("src/policy/render/tests.rs", "a_reply_behind_an_acknowledgement_is_asked_for"),
@@ -219,7 +220,7 @@ impl Case {
     /// A cut may be earlier with us because nobody has answered what stands behind it.
     fn explain_split(&self, ours: &Value, theirs: &Value) -> Option<&'static Class> {
         let theirs = theirs.as_u64()? as usize;
-        let forced = select::nearest_safe_cut(self.history(), theirs);
+        let forced = harm::nearest(self.history(), theirs);
         (forced != theirs && *ours == json!(forced)).then_some(UNANSWERED)
     }
 

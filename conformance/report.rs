@@ -1,5 +1,6 @@
 //! What both sides said, counted: agreements, differences that a promise explains, and those that nothing explains.
 
+use longhand::policy::presets;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fmt::{self, Write};
@@ -13,10 +14,10 @@ const SHOWN_MAX: usize = 3;
 /// How much of a value is shown.
 const SHOWN_CHARACTERS: usize = 4_000;
 
-/// What forces us to differ from an original.
+/// Why we differ from an original: a promise that forces it, or a deviation that the preset names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[expect(dead_code, reason = "the promises are a closed list; which of them a system needs is the system's business")]
-pub(crate) enum Promise {
+pub(crate) enum Reason {
     /// Nothing is lost.
     P2,
     /// Compaction is atomic.
@@ -31,24 +32,27 @@ pub(crate) enum Promise {
     P12,
     /// A cut never leaves half a character.
     InvalidText,
+    /// No promise: a deviation that a preset names. These are some of its words there.
+    Named(&'static str),
 }
 
-impl fmt::Display for Promise {
+impl fmt::Display for Reason {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::InvalidText => out.write_str("invalid text"),
+            Self::Named(_) => out.write_str("named deviation"),
             Self::P2 | Self::P7 | Self::P8 | Self::P9 | Self::P11 | Self::P12 => fmt::Debug::fmt(self, out),
         }
     }
 }
 
-/// One way to differ that a promise forces.
+/// One way to differ.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Class {
     /// A few words, the same in every report.
     pub(crate) name: &'static str,
-    /// What forces it.
-    pub(crate) promise: Promise,
+    /// Why.
+    pub(crate) reason: Reason,
     /// A sentence: what the original does, and what we do instead.
     pub(crate) explanation: &'static str,
     /// The test of what we do instead: its file, from the root of the repository, and its name.
@@ -102,7 +106,7 @@ impl Report {
     ///
     /// Numbers are equal when their values are, objects whatever the order of their keys. An error of the other side
     /// is compared as `{"error": words}`. `explain` is asked only when the two differ, with ours and theirs; it must
-    /// look at what is there and name the class only where the promise forces just this difference.
+    /// look at what is there and name the class only where the promise gives rise to just this difference.
     pub(crate) fn compare(
         &mut self,
         function: &'static str,
@@ -134,11 +138,20 @@ impl Report {
         }
     }
 
-    /// Whether nothing speaks against the system: nothing unexplained and nothing broken. Skipped is no fault.
+    /// The system.
+    pub(crate) fn system(&self) -> &'static str {
+        self.system
+    }
+
+    /// Whether nothing was asked, because the packages were out of reach.
+    pub(crate) fn is_skipped(&self) -> bool {
+        matches!(self.ending, Ending::Skipped(_))
+    }
+
+    /// Whether the system was asked, and nothing speaks against it: nothing unexplained and nothing broken.
     pub(crate) fn is_conforming(&self) -> bool {
         match &self.ending {
-            Ending::Skipped(_) => true,
-            Ending::Failed(_) => false,
+            Ending::Skipped(_) | Ending::Failed(_) => false,
             Ending::Complete => {
                 let asked = self.functions.values().any(|counts| counts.agreements > 0);
                 asked && self.total(|counts| counts.unexplained) == 0 && problems(self.classes).is_empty()
@@ -177,8 +190,8 @@ impl fmt::Display for Report {
         }
         for (place, class) in self.classes.iter().enumerate() {
             let count = self.total(|counts| counts.explained.get(place).copied().unwrap_or_default());
-            let Class { name, promise, explanation, test: (file, test) } = class;
-            writeln!(out, "  {count} x {name} ({promise}): {explanation}\n      tested by {test} in {file}")?;
+            let Class { name, reason, explanation, test: (file, test) } = class;
+            writeln!(out, "  {count} x {name} ({reason}): {explanation}\n      tested by {test} in {file}")?;
         }
         self.shown.iter().try_for_each(|difference| writeln!(out, "{difference}"))?;
         problems(self.classes).iter().try_for_each(|problem| writeln!(out, "  FAILED: {problem}"))
@@ -208,8 +221,15 @@ pub(crate) fn problems(classes: &[Class]) -> Vec<String> {
         let has_test = source.contains(&format!("fn {test}("));
         (!has_test).then(|| format!("{}: there is no test {test} in {file}", class.name))
     });
+    let unnamed = classes.iter().filter_map(|class| match class.reason {
+        Reason::Named(words) => {
+            let is_named = presets::all().iter().any(|it| it.deviations().iter().any(|named| named.contains(words)));
+            (!is_named).then(|| format!("{}: no preset names the deviation {words:?}", class.name))
+        }
+        _ => None,
+    });
     let too_many = (classes.len() > CLASSES_MAX).then(|| format!("more than {CLASSES_MAX} classes of differences"));
-    untested.chain(too_many).collect()
+    untested.chain(unnamed).chain(too_many).collect()
 }
 
 /// Whether two values are the same, however their numbers are written.
@@ -273,7 +293,7 @@ mod tests {
 
     static CLASSES: [Class; 1] = [Class {
         name: "shorter",
-        promise: Promise::InvalidText,
+        reason: Reason::InvalidText,
         explanation: "The original keeps one more.",
         test: ("conformance/report.rs", "differences_are_counted_by_class"),
     }];
@@ -319,22 +339,25 @@ mod tests {
     }
 
     #[test]
-    fn only_what_was_skipped_or_agrees_conforms() {
+    fn only_what_was_asked_and_agrees_conforms() {
         let mut report = complete();
         assert!(!report.is_conforming(), "nothing was asked");
         report.compare("f", 0, &Value::Null, &json!(1), &Ok(json!(1)), |_, _| None);
         assert!(report.is_conforming());
         report.ending = Ending::Failed("it ended".to_owned());
         assert!(!report.is_conforming());
+        assert!(!report.is_skipped());
         report.ending = Ending::Skipped("no network".to_owned());
-        assert!(report.is_conforming());
+        assert!(!report.is_conforming() && report.is_skipped());
         assert!(summary(&[report]).contains("SKIPPED"));
     }
 
     #[test]
     fn explanations_need_tests_and_are_few() {
         assert_eq!(problems(&CLASSES), Vec::<String>::new());
-        let class = |test| Class { name: "n", promise: Promise::P9, explanation: "", test };
+        let class = |test| Class { name: "n", reason: Reason::P9, explanation: "", test };
+        let unnamed = Class { reason: Reason::Named("no preset says so"), ..class(CLASSES[0].test) };
+        assert_eq!(problems(&[unnamed]).len(), 1);
         let untested = problems(&[class(("conformance/report.rs", "no_such_test")), class(("none.rs", "f"))]);
         assert_eq!(untested.len(), 2);
         let many: Vec<Class> = (0..6).map(|_| class(CLASSES[0].test)).collect();

@@ -5,7 +5,7 @@
 
 use crate::generate::{self, Conversation, Profile, Results};
 use crate::harness::{Peer, PeerFailure, Run, System};
-use crate::report::{Class, Promise, Report};
+use crate::report::{Class, Reason, Report};
 use longhand::model::ids::{CompactionId, MessageId};
 use longhand::model::layout::Layout;
 use longhand::model::message::Role;
@@ -95,7 +95,7 @@ pub(crate) const V2026: Suna = Suna {
 
 static CLASSES: [Class; 1] = [Class {
     name: "a message without words is no message",
-    promise: Promise::P9,
+    reason: Reason::P9,
     explanation: "Suna counts messages that say nothing; they are not in our views, and weigh nothing.",
     test: ("src/policy/tokens/tests.rs", "a_chat_weighs_its_texts_and_what_is_around_them"),
 }];

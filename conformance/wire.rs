@@ -4,7 +4,7 @@
 
 use crate::generate::{Conversation, Profile};
 use crate::harness::{Peer, PeerFailure, Run, System};
-use crate::report::{Class, Promise, Report};
+use crate::report::{Class, Reason, Report};
 use longhand::policy::{LengthUnit, tokens, truncate};
 use rand::Rng;
 use serde_json::{Value, json};
@@ -28,7 +28,7 @@ pub(crate) const PYTHON: Wire =
 
 static CLASSES: [Class; 1] = [Class {
     name: "a character stays whole",
-    promise: Promise::InvalidText,
+    reason: Reason::InvalidText,
     explanation: "JavaScript cuts between the halves of a surrogate pair; we leave the whole character out.",
     test: ("src/policy/truncate.rs", "a_character_is_never_split"),
 }];

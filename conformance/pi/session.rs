@@ -14,7 +14,7 @@ use longhand::policy::{Policy, Step, Summarize, Tail, tokens};
 use rand::Rng;
 use rand::rngs::StdRng;
 use serde_json::{Value, json};
-use std::collections::{BTreeSet, HashSet};
+use std::collections::BTreeSet;
 
 /// Entries that are never in a context, without their ids.
 const RECORDS: [&str; 4] = [
@@ -274,21 +274,51 @@ impl Session {
         })
     }
 
-    /// Whether something before this message waits for an answer: a request or results after which nobody replied, or a
-    /// call that still runs.
-    pub(super) fn is_unanswered_before(&self, first: Revision) -> bool {
-        let live: Vec<&Message> =
-            self.sources.iter().filter(|source| source.place.is_none()).map(|s| &*s.message).collect();
-        let replied = live.iter().rposition(|message| is_reply(message));
-        let spoken = live.iter().rposition(|message| message.role == Role::Assistant).unwrap_or(0);
-        let heard = live[..spoken].iter().rposition(|message| message.role != Role::Assistant);
-        let answered: HashSet<&str> = live.iter().flat_map(|message| results(message)).collect();
-        live.iter().enumerate().take_while(|(_, message)| message.revision < first).any(|(index, message)| {
-            let waits =
-                matches!(message.role, Role::User | Role::Tool) && replied.is_none_or(|replied| replied < index);
-            let runs = heard.is_none_or(|heard| heard < index) && calls(message).any(|call| !answered.contains(call));
-            waits || runs || replied.is_none()
-        })
+    /// The messages that a summary could cover, those that the one before retained in front.
+    pub(super) fn inline(&self) -> &[SourceMessage] {
+        let front = self.sources.iter().position(|source| source.place == Some(Place::Summary));
+        // A summary stands behind the instructions that it retained, which no cut is about.
+        front.map_or(&self.sources[..], |at| &self.sources[at + 1..])
+    }
+
+    /// The cut before a message.
+    pub(super) fn cut_before(&self, first: Revision) -> usize {
+        self.inline().iter().take_while(|source| source.message.revision < first).count()
+    }
+
+    /// What a compaction with this cut is by our words, without our functions; none where it covers no conversation.
+    pub(super) fn prepared_at(&self, cut: usize) -> Option<Prepared> {
+        let (head, tail) = self.inline().split_at(cut);
+        let asks = |source: &&SourceMessage| source.message.role == Role::User;
+        let split =
+            if tail.first().is_none_or(|next| asks(&next)) { None } else { head.iter().rposition(|it| asks(&it)) };
+        let (summarize, prefix) = head.split_at(split.unwrap_or(cut));
+        let mut files = [BTreeSet::new(), BTreeSet::new(), BTreeSet::new()];
+        if self.compacted {
+            let (read, modified) = self.earlier_files();
+            files[0].extend(read);
+            files[2].extend(modified);
+        }
+        for part in head.iter().flat_map(|source| &source.message.parts) {
+            let PartBody::ToolCall(call) = &part.body else { continue };
+            let Some(place) = ["read", "write", "edit"].iter().position(|tool| *tool == call.tool) else { continue };
+            let input: Value = serde_json::from_str(&call.input_json).unwrap_or_default();
+            files[place].extend(input["path"].as_str().filter(|path| !path.is_empty()).map(str::to_owned));
+        }
+        let [read, written, edited] = files;
+        let summary = self.sources.iter().find(|source| source.place == Some(Place::Summary));
+        let previous = summary.and_then(|source| match &source.message.parts.first()?.body {
+            PartBody::Text(text) => Some(text.clone()),
+            _ => None,
+        });
+        let prepared = Prepared {
+            first: tail.first().map_or(self.messages().len() as Revision + 1, |source| source.message.revision),
+            summarize: revisions(summarize),
+            prefix: revisions(prefix),
+            previous: previous.map_or(Value::Null, Value::from),
+            files: file_sets(&FileOperations { read, written, edited }),
+        };
+        (!prepared.head().is_empty()).then_some(prepared)
     }
 
     /// Whether this message is a request with a record directly before it.
@@ -366,24 +396,6 @@ impl Session {
 
 fn is_record(entry: &Value) -> bool {
     entry["id"].as_str().is_some_and(|id| id.starts_with('x'))
-}
-
-fn is_reply(message: &Message) -> bool {
-    message.role == Role::Assistant && message.finish.reason != Some(FinishReason::Error)
-}
-
-fn calls(message: &Message) -> impl Iterator<Item = &str> {
-    message.parts.iter().filter_map(|part| match &part.body {
-        PartBody::ToolCall(call) => Some(call.call_id.as_str()),
-        _ => None,
-    })
-}
-
-fn results(message: &Message) -> impl Iterator<Item = &str> {
-    message.parts.iter().filter_map(|part| match &part.body {
-        PartBody::ToolResult(result) => Some(result.call_id.as_str()),
-        _ => None,
-    })
 }
 
 /// The policy's summary.
