@@ -27,7 +27,7 @@ mod requests;
 mod serve;
 mod sessions;
 mod show;
-mod simulate;
+pub mod simulate;
 mod status;
 mod view;
 mod watch;

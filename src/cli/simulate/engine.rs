@@ -1,8 +1,8 @@
 //! One conversation under one policy, message by message: what a daemon would decide, without a daemon.
 //!
 //! The view is the real one: decisions become marks, `model::layouts` makes the layout, and `policy` renders it. Summaries
-//! are written by the built-in summarizer, and are refused for the reasons for which the scheduler refuses them. Only
-//! time is simpler: a reduction is in force before the next message comes.
+//! are written by the built-in summarizer, unless another writer is handed in, and are refused for the reasons for which
+//! the scheduler refuses them. Only time is simpler: a reduction is in force before the next message comes.
 
 use crate::fold::guards::{self, Decision, Guards, Past};
 use crate::fold::{Fold, Rows};
@@ -18,7 +18,7 @@ use crate::model::ids::{CompactionId, MessageId, PartId, SessionId};
 use crate::model::layout::{Layout, Place, Span};
 use crate::model::layouts;
 use crate::model::mark::Mark;
-use crate::model::message::{Finish, Message, MessageKind, NewMessage, Role};
+use crate::model::message::{Finish, GivenView, Message, MessageKind, NewMessage, Role};
 use crate::model::part::{NewPart, Part, PartBody};
 use crate::model::time::Timestamp;
 use crate::model::usage::ModelWindow;
@@ -33,7 +33,7 @@ use uuid::Uuid;
 
 /// Something that a transcript holds, as far as a simulation cares.
 #[derive(Debug, Clone)]
-pub(in crate::cli) enum Happening {
+pub enum Happening {
     /// A message was written.
     Message(Box<NewMessage>),
     /// The agent itself compacted: what replies report from here on is about a context that no policy here has made.
@@ -42,51 +42,51 @@ pub(in crate::cli) enum Happening {
 
 /// A reduction that came into force, or did not.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Firing {
+pub struct Firing {
     /// How many messages had been written.
-    pub(super) message: usize,
+    pub message: usize,
     /// The rung; none for the routine.
-    pub(super) level: Option<Level>,
+    pub level: Option<Level>,
     /// What it did at most.
-    pub(super) kind: CompactionKind,
+    pub kind: CompactionKind,
     /// Whether it was given up: nothing it could do freed enough.
-    pub(super) refused: bool,
+    pub refused: bool,
     /// How full the window was, by reported usage where that counted.
-    pub(super) context_tokens: i64,
+    pub context_tokens: i64,
     /// The view before, by the policy's estimate.
-    pub(super) before_tokens: i64,
+    pub before_tokens: i64,
     /// The view after, by the same estimate.
-    pub(super) after_tokens: i64,
+    pub after_tokens: i64,
     /// Messages that the view shows afterwards, whole or shortened, beside summary and marker.
-    pub(super) kept: usize,
+    pub kept: usize,
     /// Parts that it shortened.
-    pub(super) cleared: usize,
+    pub cleared: usize,
     /// Messages that went under the summary.
-    pub(super) summarized: usize,
+    pub summarized: usize,
     /// Messages that it left out.
-    pub(super) omitted: usize,
+    pub omitted: usize,
     /// Tokens of the view behind the first change: what no provider has in its cache.
-    pub(super) reread_tokens: i64,
+    pub reread_tokens: i64,
 }
 
 /// What became of a conversation under one policy.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Outcome {
+pub struct Outcome {
     /// The tokens at which the first rung is due; none when nothing is automatic.
-    pub(super) due_tokens: Option<i64>,
+    pub due_tokens: Option<i64>,
     /// What fired, in order.
-    pub(super) firings: Vec<Firing>,
+    pub firings: Vec<Firing>,
     /// How full the window was: after each message, and again after each reduction.
-    pub(super) fill: Vec<Point>,
+    pub fill: Vec<Point>,
 }
 
 /// How full the window was at one moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Point {
+pub struct Point {
     /// How many messages had been written.
-    pub(super) message: usize,
+    pub message: usize,
     /// Tokens of the context.
-    pub(super) tokens: i64,
+    pub tokens: i64,
 }
 
 impl Outcome {
@@ -106,9 +106,12 @@ impl Outcome {
     }
 }
 
+/// What writes the text of a summary.
+pub type Writer<'a> = &'a dyn Fn(&SummaryInput) -> String;
+
 /// Plays a conversation under a policy.
 pub(super) fn simulate(policy: &Policy, window: &ModelWindow, happenings: &[Happening]) -> Outcome {
-    let mut session = Session::new(policy, window);
+    let mut session = Session::new(policy, window, &extract);
     for happening in happenings {
         session.play(happening);
     }
@@ -132,10 +135,10 @@ pub(in crate::cli) fn first_summary(
     window: &ModelWindow,
     happenings: &[Happening],
 ) -> Option<FirstSummary> {
-    let mut session = Session::new(policy, window);
+    let mut session = Session::new(policy, window, &extract);
     for happening in happenings {
         session.play(happening);
-        if let Some(plan) = session.first_summary.take() {
+        if let Some(plan) = session.new_summary.take() {
             let stands_before = |message: &&Message| message.kind.is_inline() && message.revision < plan.tail_start;
             let before: Vec<Message> = session.history.values().filter(stands_before).cloned().collect();
             let covered = session.layout.covered.iter().flat_map(|covered| &covered.ranges);
@@ -152,7 +155,7 @@ pub(in crate::cli) fn first_summary(
 }
 
 /// What a summarizer is given for a planned summary.
-pub(in crate::cli) fn input_of(policy: &Policy, planned: &SummaryPlan) -> SummaryInput {
+pub fn input_of(policy: &Policy, planned: &SummaryPlan) -> SummaryInput {
     SummaryInput {
         messages: planned.head.clone(),
         split_turn: planned.split_turn.clone(),
@@ -166,9 +169,10 @@ pub(in crate::cli) fn input_of(policy: &Policy, planned: &SummaryPlan) -> Summar
 }
 
 /// The state of a conversation: what a daemon keeps of one session.
-struct Session<'a> {
+pub struct Session<'a> {
     policy: &'a Policy,
     window: &'a ModelWindow,
+    writer: Writer<'a>,
     /// All messages, derived ones too, by revision.
     history: BTreeMap<Revision, Message>,
     /// What they count, where each text is encoded to be counted.
@@ -193,8 +197,8 @@ struct Session<'a> {
     changed_revision: Revision,
     firings: Vec<Firing>,
     fill: Vec<Point>,
-    /// The first summary that came into force.
-    first_summary: Option<SummaryPlan>,
+    /// The first summary that came into force since somebody took one.
+    new_summary: Option<SummaryPlan>,
 }
 
 /// A reduction, measured, before it is in force.
@@ -213,10 +217,12 @@ impl Draft {
 }
 
 impl<'a> Session<'a> {
-    fn new(policy: &'a Policy, window: &'a ModelWindow) -> Self {
+    /// A session without messages.
+    pub fn new(policy: &'a Policy, window: &'a ModelWindow, writer: Writer<'a>) -> Self {
         Self {
             policy,
             window,
+            writer,
             history: BTreeMap::new(),
             counts: BTreeMap::new(),
             marks: Vec::new(),
@@ -232,7 +238,7 @@ impl<'a> Session<'a> {
             changed_revision: 0,
             firings: Vec::new(),
             fill: Vec::new(),
-            first_summary: None,
+            new_summary: None,
         }
     }
 
@@ -247,8 +253,29 @@ impl<'a> Session<'a> {
         }
     }
 
-    fn context_tokens(&self) -> i64 {
+    /// The context usage.
+    pub fn context_tokens(&self) -> i64 {
         self.fold.context_tokens(self.window)
+    }
+
+    /// The view.
+    pub fn view(&self) -> &View {
+        &self.fold.view
+    }
+
+    /// The messages of the view, in the order of the layout.
+    pub fn sources(&self) -> &[SourceMessage] {
+        &self.sources
+    }
+
+    /// The compactions so far, refused ones too.
+    pub fn firings(&self) -> &[Firing] {
+        &self.firings
+    }
+
+    /// The first summary that came into force since this was asked last.
+    pub fn take_summary(&mut self) -> Option<SummaryPlan> {
+        self.new_summary.take()
     }
 
     fn estimated_tokens(&self) -> i64 {
@@ -310,7 +337,7 @@ impl<'a> Session<'a> {
     fn play(&mut self, happening: &Happening) {
         match happening {
             Happening::Message(message) => {
-                self.append(message);
+                self.append(message, false);
                 self.reduce();
             }
             Happening::Compaction => {
@@ -321,10 +348,17 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Takes in what somebody wrote.
-    fn append(&mut self, new: &NewMessage) {
+    /// Takes in what somebody wrote; a reply may name the newest view as the one that it was given.
+    pub fn append(&mut self, new: &NewMessage, names_view: bool) {
         self.now = new.origin_time.unwrap_or(self.now).max(self.now);
-        let finish = new.finish.clone().unwrap_or_default().with_view(None);
+        let given = || GivenView {
+            revision: self.revision,
+            hash: self.fold.hash(),
+            window: self.window.clone(),
+            shortened: false,
+        };
+        let view = names_view.then(given);
+        let finish = new.finish.clone().unwrap_or_default().with_view(view);
         let message = self.store(new.kind, new.role, new.parts.clone(), finish);
         self.count += 1;
         let kept = self.sources.len();
@@ -348,7 +382,7 @@ impl<'a> Session<'a> {
     }
 
     /// One decision; true where a compaction came of it or failed, so that there is another one to make.
-    fn reduce_once(&mut self) -> bool {
+    pub fn reduce_once(&mut self) -> bool {
         let fold = self.fold.clone();
         let context_tokens = self.context_tokens();
         let past = Past { ended: &self.ended, changed_revision: 0, undo_revision: None };
@@ -444,7 +478,7 @@ impl<'a> Session<'a> {
         let room = overflow::room(self.window).map(|room| room - self.window.overhead);
         let mut longest = None;
         for _ in 0..limits::SUMMARY_TRIES {
-            let draft = self.draft(work.cuts.clone(), Some((planned, extract(&input)))).filter(is_enough);
+            let draft = self.draft(work.cuts.clone(), Some((planned, (self.writer)(&input)))).filter(is_enough);
             match draft {
                 Some(draft) if room.is_none_or(|room| draft.after.estimated_tokens <= room) => return Some(draft),
                 draft => longest = longest.or(draft),
@@ -507,8 +541,8 @@ impl<'a> Session<'a> {
             omitted: cuts.omitted.len(),
             reread_tokens: tokens::estimate_messages(self.policy, changed),
         };
-        if self.first_summary.is_none() {
-            self.first_summary = summary.as_ref().map(|(plan, _)| plan.clone());
+        if let Some((plan, _)) = &summary {
+            self.new_summary.get_or_insert_with(|| plan.clone());
         }
         self.write(&cuts, summary.as_ref());
         // What replies report is about what the agent itself showed its model, which is no longer this view.

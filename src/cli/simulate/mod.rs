@@ -1,6 +1,6 @@
 //! `longhand simulate`: a transcript under several policies, without a daemon and without a model.
 
-pub(super) mod engine;
+pub mod engine;
 mod plot;
 mod report;
 

@@ -69,10 +69,12 @@ const SUMMARIZING: [&str; 2] = [
      summarizer writes it.",
 ];
 
-/// The deviation of every agent that acts by itself and names no minimum gain.
-const MINIMUM_GAIN: [&str; 1] = [
+/// Deviations of every agent that acts by itself and names no minimum gain.
+const MINIMUM_GAIN: [&str; 2] = [
     "A compaction that would free less than a twentieth of the window is not made, unless a figure of the agent says what \
      is worth it.",
+    "Where the agent's own tail leaves a summary too little to free, half of the tail is kept, and half of that, up to \
+     five times.",
 ];
 
 /// Deviations of every agent that acts by itself.

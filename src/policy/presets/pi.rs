@@ -20,6 +20,8 @@ pub const V0_73: Preset = Preset {
         RECORDS,
         AGAIN,
         BREAKER,
+        MOMENT,
+        FILES,
         "Where nothing can be summarized nothing happens; pi 0.73 then asks a model to summarize nothing.",
         "Messages of extensions and summaries of branches are messages of the user, with their weight and at their \
          place; pi 0.73 weighs neither, and keeps those that stand just before the cut.",
@@ -41,6 +43,8 @@ pub const V1_5: Preset = Preset {
         RECORDS,
         AGAIN,
         BREAKER,
+        MOMENT,
+        FILES,
         SILENT,
         "A summary has a limit of its own; pi leaves it to the model.",
         "The words around a command that the user ran, and around the summary of a branch, have their weight; pi \
@@ -60,6 +64,11 @@ const RECORDS: &str = "Entries that are never in a context (labels, model change
 const AGAIN: &str = "A compaction by hand right after another looks at what that one kept; pi refuses it.";
 const BREAKER: &str =
     "A reduction that frees nothing ends in a breaker; pi has none beyond one retry for each overflow.";
+
+const MOMENT: &str = "The threshold is looked at after every message; pi looks at the end of a run and before a prompt, \
+                      and since 0.87 between the requests of a run too.";
+const FILES: &str = "The lists behind a summary name files by the tools of other agents too, such as Read or write_file \
+                     with a file_path; pi knows its own three.";
 
 const SILENT: &str = "A reply is held against the window that it names, whoever's model wrote it, and one reduction answers \
                       the overflows of one request; images go with it, which pi keeps.";
