@@ -27,12 +27,17 @@ pub(crate) trait System: Sync {
     /// Its name; the list of its packages in `peers/` has it too.
     fn name(&self) -> &'static str;
 
+    /// The system whose packages it uses: itself, unless two share them.
+    fn packages(&self) -> &'static str {
+        self.name()
+    }
+
     /// The peer's program in `peers/`, without its ending: its own name, unless several versions share one.
     fn program(&self) -> &'static str {
         self.name()
     }
 
-    /// Why a difference may be: at most five classes.
+    /// Why a difference may be: at most nine classes.
     fn classes(&self) -> &'static [Class] {
         &[]
     }
@@ -60,6 +65,8 @@ pub(crate) struct Run {
     pub(crate) first: u64,
     /// How many.
     pub(crate) count: u64,
+    /// How many lives, for systems that live.
+    pub(crate) lives: u64,
 }
 
 impl Run {
@@ -263,7 +270,7 @@ mod tests {
 
     #[test]
     fn batches_cover_the_run_once() {
-        let run = Run { seed: 1, first: 40, count: 250 };
+        let run = Run { seed: 1, first: 40, count: 250, lives: 0 };
         let indexes: Vec<u64> = run.batches().flatten().collect();
         assert_eq!(indexes, (40..290).collect::<Vec<_>>());
         assert_eq!(Run { count: 0, ..run }.batches().count(), 0);

@@ -30,6 +30,8 @@ const SYSTEMS: &[&dyn System] = &[
     &suna::V2026,
     &pi::V0_73,
     &pi::V1_5,
+    &pi::lives::V0_73,
+    &pi::lives::V1_5,
     &opencode::OpenCode,
     &qwen_agent::OLD,
     &qwen_agent::CURRENT,
@@ -42,6 +44,8 @@ const SYSTEMS: &[&dyn System] = &[
 const FULL_COUNT: u64 = 2_000;
 /// Conversations for each system in a short run.
 const SHORT_COUNT: u64 = 200;
+/// Lives of each system that has lives in a short run: each asks many questions.
+const SHORT_LIVES: u64 = 100;
 /// The seed where none is given, and of every short run.
 const SEED: u64 = 1;
 
@@ -49,10 +53,10 @@ const USAGE: &str = "usage: conformance/run [--systems a,b] [--count N] [--seed 
                        [--allow-skips]
 
   --systems a,b  only these systems; the wire's own checks always run
-  --count N      conversations for each system (2000)
+  --count N      conversations, or lives, for each system (2000)
   --seed S       what all chance is drawn from (1)
   --index I      one conversation alone, as it is in a run with the same seed
-  --short        200 conversations with seed 1, as in continuous integration
+  --short        200 conversations and 100 lives with seed 1, as in continuous integration
   --allow-skips  a system that was skipped does not fail the run";
 
 /// What the command line asks for.
@@ -97,7 +101,7 @@ fn run(system: &dyn System, run: Run) -> Report {
     println!("\n{}", system.name());
     let installed = match system.missing() {
         Some(reason) => Err(NotInstalled::Unavailable(reason)),
-        None => install::install(system.name(), system.program()),
+        None => install::install(system.packages(), system.program()),
     };
     report.ending = match installed {
         Err(NotInstalled::Unavailable(reason)) => Ending::Skipped(reason),
@@ -113,17 +117,20 @@ fn run(system: &dyn System, run: Run) -> Report {
 
 fn parse(arguments: &[String]) -> Result<Arguments, String> {
     let mut parsed =
-        Arguments { systems: Vec::new(), run: Run { seed: SEED, first: 0, count: FULL_COUNT }, allow_skips: false };
+        Arguments { systems: Vec::new(), run: Run { seed: SEED, first: 0, count: FULL_COUNT, lives: FULL_COUNT }, allow_skips: false };
     let mut words = arguments.iter();
     while let Some(word) = words.next() {
         let mut value = || words.next().ok_or_else(|| format!("{word} needs a value"));
         let number = |text: &String| text.parse::<u64>().map_err(|_| format!("{text} is not a number"));
         match word.as_str() {
             "--systems" => parsed.systems.extend(value()?.split(',').map(str::to_owned)),
-            "--count" => parsed.run.count = number(value()?)?,
+            "--count" => {
+                let count = number(value()?)?;
+                (parsed.run.count, parsed.run.lives) = (count, count);
+            }
             "--seed" => parsed.run.seed = number(value()?)?,
-            "--index" => (parsed.run.first, parsed.run.count) = (number(value()?)?, 1),
-            "--short" => parsed.run = Run { seed: SEED, first: 0, count: SHORT_COUNT },
+            "--index" => parsed.run = Run { first: number(value()?)?, count: 1, lives: 1, ..parsed.run },
+            "--short" => parsed.run = Run { seed: SEED, first: 0, count: SHORT_COUNT, lives: SHORT_LIVES },
             "--allow-skips" => parsed.allow_skips = true,
             _ => return Err(format!("{word} is not understood")),
         }
@@ -148,7 +155,7 @@ mod tests {
 
     #[test]
     fn the_command_line_is_read() {
-        let run = |seed, first, count| Run { seed, first, count };
+        let run = |seed, first, count| Run { seed, first, count, lives: if count == 200 { 100 } else { count } };
         for (line, systems, expected) in [
             ("", &[][..], run(1, 0, 2_000)),
             ("--short", &[], run(1, 0, 200)),

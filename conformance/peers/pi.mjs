@@ -6,6 +6,7 @@
 import { existsSync, readFileSync } from "node:fs";
 import path from "node:path";
 import { pathToFileURL } from "node:url";
+import { lives } from "./pi-lives.mjs";
 import { folder, serve } from "./serve.mjs";
 
 /** Where pi may be: unpacked from its archive, or installed under its new name or its old one. */
@@ -177,4 +178,4 @@ function lists(fileOps) {
   return Object.fromEntries(Object.entries(fileOps).map(([name, files]) => [name, [...files].sort()]));
 }
 
-await serve(functions);
+await serve({ ...functions, ...lives({ load, folder: AGENT, compaction, sessions, convertToLlm, registry }) });

@@ -4,7 +4,7 @@ use crate::generate::{Conversation, text};
 use longhand::model::Revision;
 use longhand::model::layout::{Layout, Place};
 use longhand::model::message::{FinishReason, Message, MessageKind, Role};
-use longhand::model::part::{Media, PartBody};
+use longhand::model::part::{Media, PartBody, ResultStatus};
 use longhand::model::time::Timestamp;
 use longhand::model::usage::{ModelWindow, Usage};
 use longhand::model::view::{SourceMessage, Standing, View, ViewMessage};
@@ -367,31 +367,53 @@ impl Session {
     }
 
     fn raw_message(&self, message: &Message) -> Value {
-        let is_extension = self.extensions.iter().any(|(revision, _)| *revision == message.revision);
-        match message.role {
-            Role::User if is_extension => json!({
-                "role": "custom", "customType": "x", "content": content(message), "display": true,
-                "timestamp": message.revision,
-            }),
-            Role::User => json!({ "role": "user", "content": content(message), "timestamp": message.revision }),
-            Role::System => json!({ "role": "system", "content": content(message), "timestamp": message.revision }),
-            Role::Assistant => json!({
-                "role": "assistant", "content": content(message), "timestamp": message.revision,
-                "stopReason": stop_reason(message.finish.reason), "provider": "p", "model": "m", "api": "a",
-                "usage": usage(message.finish.usage.as_ref()),
-            }),
-            Role::Tool => {
-                let mut raw = json!({ "role": "toolResult", "toolName": "tool", "timestamp": message.revision });
-                if let Some(PartBody::ToolResult(result)) = message.parts.first().map(|part| &part.body) {
-                    let text = json!({ "type": "text", "text": result.output });
-                    raw["toolCallId"] = json!(result.call_id);
-                    raw["isError"] = json!(false);
-                    raw["content"] = std::iter::once(text).chain(result.attachments.iter().map(image)).collect();
-                }
-                raw
+        raw_message(message, self.extensions.iter().any(|(revision, _)| *revision == message.revision))
+    }
+}
+
+/// A message as pi has it; one of the user's may be an extension's.
+pub(super) fn raw_message(message: &Message, is_extension: bool) -> Value {
+    match message.role {
+        Role::User if is_extension => json!({
+            "role": "custom", "customType": "x", "content": content(message), "display": true,
+            "timestamp": message.revision,
+        }),
+        Role::User => json!({ "role": "user", "content": content(message), "timestamp": message.revision }),
+        Role::System => json!({ "role": "system", "content": content(message), "timestamp": message.revision }),
+        Role::Assistant => json!({
+            "role": "assistant", "content": content(message), "timestamp": message.revision,
+            "stopReason": stop_reason(message.finish.reason), "provider": "p", "model": "m", "api": "a",
+            "usage": usage(message.finish.usage.as_ref()),
+        }),
+        Role::Tool => {
+            let mut raw = json!({ "role": "toolResult", "toolName": "tool", "timestamp": message.revision });
+            if let Some(PartBody::ToolResult(result)) = message.parts.first().map(|part| &part.body) {
+                let text = json!({ "type": "text", "text": result.output });
+                raw["toolCallId"] = json!(result.call_id);
+                raw["isError"] = json!(result.status != ResultStatus::Completed);
+                raw["content"] = std::iter::once(text).chain(result.attachments.iter().map(image)).collect();
             }
+            raw
         }
     }
+}
+
+/// What a message weighs by pi's rules, without our functions: a token for each four characters of its words, its calls
+/// and its images, of which those of the user weighed nothing early on.
+pub(super) fn message_tokens(message: &Message, is_early: bool) -> i64 {
+    const IMAGE_CHARACTERS: usize = 4_800;
+    let length = |text: &str| text.encode_utf16().count();
+    let characters = message.parts.iter().map(|part| match &part.body {
+        PartBody::Text(text) | PartBody::Reasoning(text) => length(text),
+        PartBody::ToolCall(call) => {
+            let input: Value = serde_json::from_str(&call.input_json).unwrap_or_default();
+            length(&call.tool) + length(&input.to_string())
+        }
+        PartBody::ToolResult(result) => length(&result.output) + IMAGE_CHARACTERS * result.attachments.len(),
+        PartBody::Media(_) if !is_early => IMAGE_CHARACTERS,
+        _ => 0,
+    });
+    characters.sum::<usize>().div_ceil(4) as i64
 }
 
 fn is_record(entry: &Value) -> bool {
@@ -518,7 +540,9 @@ pub(super) fn flat_context(messages: &Value) -> Value {
 
 fn context_lines(message: &Value) -> Vec<Value> {
     let role = &message["role"];
-    let blocks: &[Value] = message["content"].as_array().map_or(&[], Vec::as_slice);
+    // pi takes a text alone for one block.
+    let alone = [json!({ "type": "text", "text": message["content"] })];
+    let blocks: &[Value] = message["content"].as_array().map_or(&alone, Vec::as_slice);
     if role == "toolResult" {
         let images = blocks.iter().filter(|block| block["type"] == "image").count();
         let text = blocks.first().map(|block| block["text"].clone());

@@ -22,6 +22,7 @@ pub const V0_73: Preset = Preset {
         BREAKER,
         MOMENT,
         FILES,
+        LISTS,
         "Where nothing can be summarized nothing happens; pi 0.73 then asks a model to summarize nothing.",
         "Messages of extensions and summaries of branches are messages of the user, with their weight and at their \
          place; pi 0.73 weighs neither, and keeps those that stand just before the cut.",
@@ -45,6 +46,7 @@ pub const V1_5: Preset = Preset {
         BREAKER,
         MOMENT,
         FILES,
+        LISTS,
         SILENT,
         "A summary has a limit of its own; pi leaves it to the model.",
         "The words around a command that the user ran, and around the summary of a branch, have their weight; pi \
@@ -69,6 +71,8 @@ const MOMENT: &str = "The threshold is looked at after every message; pi looks a
                       and since 0.87 between the requests of a run too.";
 const FILES: &str = "The lists behind a summary name files by the tools of other agents too, such as Read or write_file \
                      with a file_path; pi knows its own three.";
+const LISTS: &str = "Lists of files stand once, behind the whole summary; in pi those of a summary that goes on as it is stay \
+                     in it too.";
 
 const SILENT: &str = "A reply is held against the window that it names, whoever's model wrote it, and one reduction answers \
                       the overflows of one request; images go with it, which pi keeps.";

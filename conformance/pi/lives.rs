@@ -1,0 +1,369 @@
+//! Lives: a conversation grows message by message, and each side decides by itself what it compacts, and when.
+//!
+//! Ours is the driver of `longhand simulate` over `fold`; theirs is pi's own AgentSession. Replies report the usage of the
+//! view that they were given, both sides get the same words for a summary, and behind each compaction the life goes on
+//! with ours, so that one difference does not hide the next.
+
+use super::explain_view;
+use super::life::{Form, Life, Made, Moment, Next, place_of};
+use super::session::{flat_context, flat_view};
+use crate::harm;
+use crate::harness::{Peer, PeerFailure, Run, System};
+use crate::report::{Class, Reason, Report};
+use longhand::policy::Policy;
+use longhand::policy::presets::pi;
+use serde_json::{Value, json};
+
+/// The lives of one version of pi.
+pub(crate) struct Lives {
+    name: &'static str,
+    packages: &'static str,
+    policy: fn() -> Policy,
+    /// Whether pi looks between the requests of a run too.
+    looks_between: bool,
+    /// Whether thoughts are told to the summarizer and images of the user weigh nothing.
+    is_early: bool,
+    classes: &'static [Class],
+}
+
+pub(crate) const V0_73: Lives = Lives {
+    name: "pi-0.73-lives",
+    packages: "pi-0.73",
+    policy: pi::v0_73,
+    looks_between: false,
+    is_early: true,
+    classes: &[MOMENT, super::UNANSWERED, super::PAIRED, super::NOTHING, GAIN, FILES, FITS, WHOLE, PREVIOUS],
+};
+
+pub(crate) const V1_5: Lives = Lives {
+    name: "pi-1.5-lives",
+    packages: "pi-1.5",
+    policy: pi::v1_5,
+    looks_between: true,
+    is_early: false,
+    classes: &[MOMENT, super::UNANSWERED, super::PAIRED, GAIN, FILES, FITS, LISTS],
+};
+
+const MOMENT: Class = Class {
+    name: "every message is a moment",
+    reason: Reason::Named("The threshold is looked at after every message"),
+    explanation: "The context is above the threshold by pi's own functions, but pi does not look before the run goes on \
+                  or ends; we do.",
+    test: ("tests/it/simulate.rs", "a_daemon_makes_the_compactions_that_a_simulation_foresees"),
+};
+
+const WHOLE: Class = Class {
+    name: "a character stays whole",
+    reason: Reason::InvalidText,
+    explanation: "pi 0.73 cuts a long output between the halves of a surrogate pair; we leave the whole character out.",
+    test: ("src/policy/truncate.rs", "a_character_is_never_split"),
+};
+
+const FITS: Class = Class {
+    name: "a view fits its window",
+    reason: Reason::P15,
+    explanation: "Where the context exceeds the window pi waits for the provider to refuse it; our last resort takes the \
+                  longest outputs out, and the life ends there.",
+    test: ("src/policy/last_resort.rs", "outputs_and_inputs_go_first_then_what_is_old_then_what_is_new"),
+};
+
+const GAIN: Class = Class {
+    name: "a compaction is worth it",
+    reason: Reason::Named("A compaction that would free less than a twentieth of the window is not made"),
+    explanation: "pi also compacts where that frees less than a twentieth of the window; we halve the tail until it \
+                  frees as much, or wait.",
+    test: ("src/policy/select/recent.rs", "a_narrower_tail_has_half_the_budget"),
+};
+
+const FILES: Class = Class {
+    name: "files of other tools",
+    reason: Reason::Named("The lists behind a summary name files by the tools of other agents too"),
+    explanation: "pi lists files of `read`, `write` and `edit` with a `path`; we list those of tools that other agents \
+                  have for the same purposes too.",
+    test: ("src/policy/files/tests.rs", "other_agents_tools_are_known_by_name_and_field"),
+};
+
+const LISTS: Class = Class {
+    name: "lists of files stand once",
+    reason: Reason::Named("Lists of files stand once"),
+    explanation: "Where only the front of a turn is summarized, pi takes the summary before along with its lists and \
+                  puts new ones behind; we take it along without them.",
+    test: ("src/summarizer/extractive/tests/laws.rs", "file_tags_follow_the_text_and_are_carried"),
+};
+
+const PREVIOUS: Class = Class {
+    name: "an earlier summary is never lost",
+    reason: Reason::Named("What an earlier summary says is never lost"),
+    explanation: "Where only the front of a turn is summarized, pi 0.73 forgets the summary before; we keep it.",
+    test: ("src/summarizer/extractive/tests/sections.rs", "what_the_previous_summary_knew_is_carried_on"),
+};
+
+impl System for Lives {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn packages(&self) -> &'static str {
+        self.packages
+    }
+
+    fn program(&self) -> &'static str {
+        self.packages
+    }
+
+    fn classes(&self) -> &'static [Class] {
+        self.classes
+    }
+
+    fn run(&self, peer: &mut Peer, run: Run, report: &mut Report) -> Result<(), PeerFailure> {
+        for index in run.first..run.first.saturating_add(run.lives) {
+            let life = Life::draw(run.seed, index, (self.policy)(), self.is_early);
+            Course { lives: self, peer: &mut *peer, report: &mut *report, life: &life, refused_at: None }.run()?;
+        }
+        Ok(())
+    }
+}
+
+/// A life on its way.
+struct Course<'a> {
+    lives: &'a Lives,
+    peer: &'a mut Peer,
+    report: &'a mut Report,
+    life: &'a Life,
+    /// The place of the message behind which a compaction of ours was refused.
+    refused_at: Option<usize>,
+}
+
+impl Course<'_> {
+    fn run(&mut self) -> Result<(), PeerFailure> {
+        let life = self.life;
+        let words = std::cell::Cell::new(0);
+        let writer = |input: &_| life.text(words.get(), input);
+        let mut ours = life.session(&writer);
+        self.ask("lifeStart", json!({ "window": life.window.context, "settings": life.settings() }))?;
+        for place in 0..life.len() {
+            let moment = self.moment(place);
+            let message = ours.append(place);
+            let step = json!({
+                "place": place, "message": message, "moment": moment.name(), "words": life.words(words.get()),
+            });
+            let theirs = self.ask("lifeStep", step.clone())?;
+            let mut is_open = true;
+            while let Some(next) = ours.next(words.get()) {
+                match next {
+                    Next::Made(made) => {
+                        self.compare(moment, place, &theirs, is_open, &made, words.get())?;
+                        words.set(words.get() + 1);
+                        is_open = false;
+                        self.refused_at = None;
+                    }
+                    Next::Refused => self.refused_at = self.refused_at.or(Some(place)),
+                    // The histories are not the same any more, and the life ends.
+                    Next::LastResort => return self.last_resort(&step),
+                }
+            }
+            if is_open {
+                let why = if theirs["compacts"] == true { self.refusal(place, &theirs, words.get())? } else { None };
+                self.say("moment", &step, json!(false), theirs["compacts"].clone(), why);
+            }
+        }
+        let theirs = self.ask("lifeContext", json!({}))?;
+        self.view(&json!({}), ours.view(), &theirs);
+        Ok(())
+    }
+
+    /// Our last resort, which pi has not: the context exceeds the window by pi's own estimate.
+    fn last_resort(&mut self, step: &Value) -> Result<(), PeerFailure> {
+        let theirs = self.ask("lifeTokens", json!({}))?;
+        let why = theirs.as_i64().is_some_and(|tokens| tokens > self.life.window.context).then_some(&FITS);
+        self.say("moment", step, json!("last resort"), json!(false), why);
+        Ok(())
+    }
+
+    /// The moment of pi that a message makes.
+    fn moment(&self, place: usize) -> Moment {
+        match self.life.moment(place) {
+            Moment::Between if !self.lives.looks_between => Moment::None,
+            moment => moment,
+        }
+    }
+
+    fn ask(&mut self, function: &str, mut arguments: Value) -> Result<Value, PeerFailure> {
+        arguments["id"] = json!(self.life.index);
+        let answer = self.peer.call_all(vec![(function, arguments)])?.pop();
+        Ok(match answer {
+            Some(Ok(value)) => value,
+            // Then everything that is read of it differs, and the report shows where.
+            Some(Err(words)) => json!({ "compacts": { "error": words }, "first": { "error": words } }),
+            None => Value::Null,
+        })
+    }
+
+    fn say(&mut self, what: &'static str, input: &Value, ours: Value, theirs: Value, why: Option<&'static Class>) {
+        self.report.compare(what, self.life.index, input, &ours, &Ok(theirs), |_, _| why);
+    }
+
+    /// A compaction of ours beside what pi does here, or would do if it looked.
+    fn compare(
+        &mut self,
+        moment: Moment,
+        place: usize,
+        theirs: &Value,
+        is_open: bool,
+        made: &Made,
+        number: usize,
+    ) -> Result<(), PeerFailure> {
+        let input = json!({ "place": place, "moment": moment.name(), "keep": self.life.keep_tokens });
+        let words = self.life.words(number);
+        let compacts = is_open && theirs["compacts"] == true;
+        let looks = matches!(moment, Moment::Between) || matches!(moment, Moment::End) && !self.life.is_aborted(place);
+        let why = (!(looks && is_open) && theirs["exceeds"] == true).then_some(&MOMENT);
+        self.say("moment", &input, json!(true), json!(compacts), why);
+        // A prompt is looked at before it is there.
+        let is_theirs = compacts && !matches!(moment, Moment::Prompt);
+        let prepared =
+            if is_theirs { theirs.clone() } else { self.ask("lifePrepare", json!({ "words": words }))? };
+        let (why, prepared) = self.other_cut(made, prepared, number)?;
+        let ours = made.prepared(self.life);
+        self.say("cut", &input, ours.clone(), cut_of(&prepared), why);
+        if cut_of(&prepared) == ours {
+            let theirs = transcripts(&prepared);
+            let why = (made.transcripts == whole(&theirs)).then_some(&WHOLE);
+            self.say("transcripts", &input, made.transcripts.clone(), theirs, why);
+            let why = other_text(made, &prepared["summary"]);
+            self.say("summary", &input, json!(made.text), prepared["summary"].clone(), why);
+        }
+        let details = made.details();
+        let compaction = json!({ "first": ours["first"], "summary": made.text, "details": details });
+        let theirs = self.ask("lifeCompact", compaction)?;
+        self.view(&input, &made.view, &theirs);
+        Ok(())
+    }
+
+    fn view(&mut self, input: &Value, ours: &longhand::model::view::View, theirs: &Value) {
+        let (ours, theirs) = (flat_view(ours), flat_context(theirs));
+        let why = explain_view(&ours, &theirs);
+        self.say("view", input, ours, theirs, why);
+    }
+
+    /// Why we cut elsewhere, and what pi prepares with the tail that we have: its cut does harm, or frees too little.
+    fn other_cut(
+        &mut self,
+        made: &Made,
+        prepared: Value,
+        number: usize,
+    ) -> Result<(Option<&'static Class>, Value), PeerFailure> {
+        let ours = made.prepared(self.life);
+        if cut_of(&prepared) == ours {
+            return Ok((None, prepared));
+        }
+        let mut narrower = prepared.clone();
+        for halvings in 0..=HALVINGS {
+            if halvings > 0 {
+                if self.life.freed(&narrower, number) >= self.life.least_gain() && !narrower.is_null() {
+                    break;
+                }
+                narrower = self.prepared_with(halvings, number)?;
+            }
+            if cut_of(&narrower) == ours {
+                return Ok((Some(&GAIN), prepared));
+            }
+            if let Some(harmless) = self.harmless(made, &narrower).filter(|harmless| *harmless == ours) {
+                let why = if halvings == 0 { &super::UNANSWERED } else { &GAIN };
+                return Ok((Some(why).filter(|_| harmless != cut_of(&narrower)), prepared));
+            }
+        }
+        Ok((None, prepared))
+    }
+
+    fn prepared_with(&mut self, halvings: u32, number: usize) -> Result<Value, PeerFailure> {
+        let keep = self.life.keep_tokens >> halvings;
+        self.ask("lifePrepare", json!({ "keepRecentTokens": keep, "words": self.life.words(number) }))
+    }
+
+    /// The harmless cut nearest to one of pi's, worked out in conformance alone.
+    fn harmless(&self, made: &Made, theirs: &Value) -> Option<Value> {
+        let first = theirs["first"].as_u64()? as usize;
+        let cut = made.inline.iter().take_while(|source| place_of(source) < first).count();
+        self.life.cut_at(&made.inline, harm::nearest(&made.inline, cut), theirs["previous"].clone())
+    }
+
+    /// Why we do not compact where pi does: it frees too little with any tail, or did so a short while ago.
+    fn refusal(&mut self, place: usize, theirs: &Value, number: usize) -> Result<Option<&'static Class>, PeerFailure> {
+        let least = self.life.least_gain();
+        if let Some(refused_at) = self.refused_at {
+            let growth = self.life.tokens(refused_at + 1..place + 1);
+            return Ok((growth < least).then_some(&GAIN));
+        }
+        let mut most = self.life.freed(theirs, number);
+        for halvings in 1..=HALVINGS {
+            let narrower = self.prepared_with(halvings, number)?;
+            most = most.max(self.life.freed(&narrower, number));
+        }
+        Ok((most < least).then_some(&GAIN))
+    }
+}
+
+/// Why a summary with the same words reads otherwise: the files of other agents' tools are in our lists, or what the
+/// summary before said goes on otherwise.
+fn other_text(made: &Made, theirs: &Value) -> Option<&'static Class> {
+    if made.text != made.expected(Form::Ours) {
+        return None;
+    }
+    let is = |form: Form| made.expected(form) == *theirs;
+    let forms = [(Form::Stripped, &FILES), (Form::Whole, &LISTS), (Form::Forgotten, &PREVIOUS)];
+    forms.into_iter().find(|(form, _)| is(*form)).map(|(_, class)| class)
+}
+
+/// Halvings of a tail, at most.
+const HALVINGS: u32 = 5;
+
+/// Transcripts without the halves of characters that pi 0.73 leaves where it cuts an output.
+fn whole(transcripts: &Value) -> Value {
+    let bare = |line: &Value| line.as_str().map(|text| text.strip_suffix('\u{fffd}').unwrap_or(text).to_owned());
+    let mut whole = transcripts.clone();
+    for name in ["history", "front"] {
+        if let Some(lines) = transcripts[name].as_array() {
+            whole[name] = lines.iter().filter_map(bare).collect();
+        }
+    }
+    whole
+}
+
+/// A text as its lines, so that a difference has a place.
+pub(super) fn lines(text: &str) -> Value {
+    text.split('\n').collect()
+}
+
+/// What a preparation of pi's cuts; null for none.
+fn cut_of(prepared: &Value) -> Value {
+    if prepared["first"].is_null() {
+        return Value::Null;
+    }
+    let field = |name: &str| prepared[name].clone();
+    json!({
+        "first": field("first"), "summarize": field("summarize"), "prefix": field("prefix"), "previous": field("previous"),
+    })
+}
+
+/// The transcripts in what pi asks its model: that of the history and that of the front of a turn, with what the summary
+/// before says.
+fn transcripts(prepared: &Value) -> Value {
+    let mut told = json!({ "history": null, "front": null, "previous": null });
+    for prompt in prepared["prompts"].as_array().into_iter().flatten() {
+        let text = prompt["text"].as_str().unwrap_or_default();
+        let (begin, end) = if text.starts_with("# Conversation\n") {
+            ("# Conversation\n", "\n\n# Instructions\n")
+        } else {
+            ("<conversation>\n", "\n</conversation>\n\n")
+        };
+        let inside = text.strip_prefix(begin).and_then(|rest| rest.rsplit_once(end));
+        let Some((transcript, rest)) = inside else { continue };
+        told[if prompt["front"] == true { "front" } else { "history" }] = lines(transcript);
+        let previous = rest.strip_prefix("<previous-summary>\n").and_then(|it| it.rsplit_once("\n</previous-summary>"));
+        if let Some((previous, _)) = previous {
+            told["previous"] = json!(previous);
+        }
+    }
+    told
+}
