@@ -116,8 +116,11 @@ fn run(system: &dyn System, run: Run) -> Report {
 }
 
 fn parse(arguments: &[String]) -> Result<Arguments, String> {
-    let mut parsed =
-        Arguments { systems: Vec::new(), run: Run { seed: SEED, first: 0, count: FULL_COUNT, lives: FULL_COUNT }, allow_skips: false };
+    let mut parsed = Arguments {
+        systems: Vec::new(),
+        run: Run { seed: SEED, first: 0, count: FULL_COUNT, lives: FULL_COUNT },
+        allow_skips: false,
+    };
     let mut words = arguments.iter();
     while let Some(word) = words.next() {
         let mut value = || words.next().ok_or_else(|| format!("{word} needs a value"));

@@ -194,9 +194,10 @@ impl Life {
 
     fn open_calls(&self, place: usize) -> i64 {
         let answered = |id: &str| {
-            self.messages.iter().flat_map(|source| &source.message.parts).any(
-                |part| matches!(&part.body, PartBody::ToolResult(result) if result.call_id == id),
-            )
+            self.messages
+                .iter()
+                .flat_map(|source| &source.message.parts)
+                .any(|part| matches!(&part.body, PartBody::ToolResult(result) if result.call_id == id))
         };
         let open = |body: &PartBody| matches!(body, PartBody::ToolCall(call) if !answered(&call.call_id));
         self.messages[place].message.parts.iter().filter(|part| open(&part.body)).count() as i64
@@ -225,7 +226,8 @@ impl Life {
         }
         let is_text = |block: &Value| block["type"] == "text";
         let texts: Option<&Vec<Value>> = raw["content"].as_array().filter(|blocks| blocks.iter().all(is_text));
-        if let Some(text) = texts.filter(|blocks| blocks.len() == 1 && self.plain[place]).map(|it| it[0]["text"].clone())
+        if let Some(text) =
+            texts.filter(|blocks| blocks.len() == 1 && self.plain[place]).map(|it| it[0]["text"].clone())
             && message.role == Role::User
         {
             raw["content"] = text;
@@ -256,13 +258,16 @@ impl Ours<'_> {
             let cached = input(unseen) / 2;
             Usage { input: input(unseen) - cached, cache_read: cached, output: said + 1, ..Usage::default() }
         });
-        let parts = message.parts.iter().map(|part| NewPart { metadata_json: Some(place.to_string()), ..NewPart::new(part.body.clone()) });
+        let parts = message
+            .parts
+            .iter()
+            .map(|part| NewPart { metadata_json: Some(place.to_string()), ..NewPart::new(part.body.clone()) });
         let new = NewMessage {
             client_id: None,
             role: message.role,
             kind: MessageKind::Normal,
             parts: parts.collect(),
-            finish: Some(Finish { reason: message.finish.reason, usage: usage.clone(), ..Finish::default() }),
+            finish: Some(Finish { reason: message.finish.reason, usage, ..Finish::default() }),
             open_timeout_ms: None,
             model: String::new(),
             provider: String::new(),
@@ -334,15 +339,7 @@ impl Made {
         let first = first.unwrap_or(ours.revisions.len());
         let past = plan.previous.as_deref().unwrap_or(NO_HISTORY);
         let words = [without_lists(past), past, NO_HISTORY].map(|past| ours.life.composed(number, &input, past));
-        Self {
-            words,
-            text,
-            transcripts,
-            view: ours.session.view().clone(),
-            inline,
-            first,
-            plan,
-        }
+        Self { words, text, transcripts, view: ours.session.view().clone(), inline, first, plan }
     }
 
     /// Where it cuts.

@@ -221,8 +221,7 @@ impl Course<'_> {
         self.say("moment", &input, json!(true), json!(compacts), why);
         // A prompt is looked at before it is there.
         let is_theirs = compacts && !matches!(moment, Moment::Prompt);
-        let prepared =
-            if is_theirs { theirs.clone() } else { self.ask("lifePrepare", json!({ "words": words }))? };
+        let prepared = if is_theirs { theirs.clone() } else { self.ask("lifePrepare", json!({ "words": words }))? };
         let (why, prepared) = self.other_cut(made, prepared, number)?;
         let ours = made.prepared(self.life);
         self.say("cut", &input, ours.clone(), cut_of(&prepared), why);

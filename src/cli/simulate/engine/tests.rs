@@ -202,10 +202,10 @@ proptest! {
         let window = window(context);
         for preset in presets::all() {
             let policy = preset.policy();
-            let mut session = Session::new(&policy, &window);
+            let mut session = Session::new(&policy, &window, &extract);
             for happening in happenings_of(&talk) {
                 let Happening::Message(message) = happening else { continue };
-                session.append(&message);
+                session.append(&message, false);
                 let before = session.firings.len();
                 session.reduce();
                 let fired = &session.firings[before..];
