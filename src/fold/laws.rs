@@ -34,7 +34,7 @@ use crate::policy::{Policy, Rung, gain, pairing, presets, tokens, validate};
 
 mod world;
 
-use world::{Picture, Step, World, step};
+use world::{Picture, Step, Words, World, step};
 
 /// Decisions after one thing that happened: a rung can find something more to do after a lower one, but not for ever.
 const DECISIONS_MAX: usize = 8;
@@ -440,13 +440,14 @@ impl Session<'_> {
     }
 }
 
-/// The tokens that the view loses by what steps come to, with a summary as long as the one that it replaces.
+/// The tokens that the view loses by what steps come to, with a summary as long as the one that the view shows.
 fn foreseen(scene: Scene<'_>, work: &Work) -> i64 {
     let Scene { policy, layout, sources, .. } = scene;
     let mut after = plan::with_cuts(sources, &work.cuts, CompactionId(Uuid::nil()));
     if let Some(summary) = &work.summary {
-        let expected = summary.previous.as_deref().unwrap_or(" ");
-        after = plan::with_summary(policy, layout, &after, &summary.boundary(), expected, &summary.attachments);
+        let expected =
+            summary.previous.as_ref().and_then(|_| plan::shown_summary(sources)).unwrap_or_else(|| " ".to_owned());
+        after = plan::with_summary(policy, layout, &after, &summary.boundary(), &expected, &summary.attachments);
     }
     plan::view(policy, sources).estimated_tokens - plan::view(policy, &after).estimated_tokens
 }
@@ -604,6 +605,35 @@ fn pairs_stay_together(before: &Picture, after: &Picture) {
     }
 }
 
+fn play(preset: &presets::Preset, talk: &Talk, counts: &mut Counts) {
+    let window = ModelWindow {
+        context: talk.context,
+        output: Some(talk.context / 5),
+        overhead: talk.overhead * talk.context,
+        ..ModelWindow::default()
+    };
+    let summary = talk.summary.map(|length| "摘要 summary \u{1F680} ".chars().cycle().take(length).collect());
+    let world = World::new(small(&preset.policy(), talk.divisor), window, summary);
+    Session { world, ended: Vec::new(), pictures: Vec::new(), counts }.play(&talk.steps);
+}
+
+/// What `tests/laws` has found.
+#[test]
+fn a_summary_that_was_truncated_is_replaced_by_one_that_frees_enough() {
+    let words = Words::new;
+    let nothing = words(0, 0);
+    let steps = vec![
+        Step::Request(nothing, false),
+        Step::Reply(words(2, 676), nothing, 3),
+        Step::Pin(817),
+        Step::Request(words(2, 28), false),
+        Step::Reply(words(0, 750), nothing, 0),
+        Step::Reply(words(3, 175), nothing, 0),
+    ];
+    let talk = Talk { divisor: 1, context: 3_098, overhead: 0, summary: Some(604), steps };
+    play(&presets::find("joyagent").expect("a preset"), &talk, &mut Counts::default());
+}
+
 /// How many conversations each preset is tried with.
 fn cases() -> u32 {
     std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(12)
@@ -616,17 +646,7 @@ fn the_laws_hold_under_every_preset() {
         let counts = RefCell::new(Counts::default());
         let config = Config { cases: cases(), max_shrink_iters: 300, failure_persistence: None, ..Config::default() };
         let outcome = TestRunner::new(config).run(&talk(), |talk| {
-            let window = ModelWindow {
-                context: talk.context,
-                output: Some(talk.context / 5),
-                overhead: talk.overhead * talk.context,
-                ..ModelWindow::default()
-            };
-            let summary = talk.summary.map(|length| "摘要 summary \u{1F680} ".chars().cycle().take(length).collect());
-            let policy = small(&preset.policy(), talk.divisor);
-            let world = World::new(policy, window, summary);
-            let counts = &mut *counts.borrow_mut();
-            Session { world, ended: Vec::new(), pictures: Vec::new(), counts }.play(&talk.steps);
+            play(&preset, &talk, &mut counts.borrow_mut());
             Ok(())
         });
         match outcome {

@@ -65,6 +65,10 @@ pub(super) struct Words {
 }
 
 impl Words {
+    pub(super) fn new(writing: usize, length: usize) -> Self {
+        Self { writing, length }
+    }
+
     fn text(self) -> String {
         let sample = match self.writing {
             0 => "the quick brown fox looks at src/main.rs again and ",
