@@ -115,10 +115,11 @@ impl Fold {
         self.usage.map_or(self.view.estimated_tokens + window.overhead, |usage| usage.tokens())
     }
 
-    /// The context usage beside the estimate of the view, where usage is valid.
+    /// What usage measures of the view beside its estimate, where usage is valid. The newest reply is part of both, also
+    /// under a policy that reads the tokens of requests alone.
     pub fn usage_sample(&self) -> Option<UsageSample> {
         let usage = self.usage?;
-        Some(UsageSample { usage_tokens: usage.tokens(), view_tokens: self.view.estimated_tokens })
+        Some(UsageSample { usage_tokens: usage.view_tokens(), view_tokens: self.view.estimated_tokens })
     }
 
     /// The estimate of what joined the view behind a revision, as far as it stands at its own place.

@@ -67,6 +67,18 @@ fn results_that_the_model_has_not_read_come_on_top_of_its_usage() {
     assert_eq!(context_tokens("  tool bash#c1 in=10t out=500t done\n  text 10t"), 1_010, "it went on behind them");
 }
 
+/// Else words of the reply, which the view has and the usage of its request has not, could pass for overhead.
+#[test]
+fn a_sample_compares_the_view_with_the_usage_of_all_of_it() {
+    let messages = dsl::parse("u1 400c\na1 usage=1000/500 2000c\nu2 400c");
+    for (policy, reported) in [(presets::gemini_cli::v0_26(), 1_000), (presets::pi::v1_5(), 1_500)] {
+        let fold = fold(&policy, &messages, 1);
+        let after = fold.context_tokens(&window(60_000)) - reported;
+        assert!((90..=110).contains(&after), "{after}");
+        assert_eq!(fold.usage_sample().expect("usage").usage_tokens, 1_500 + after, "{}", policy.preset);
+    }
+}
+
 #[test]
 fn the_newest_valid_usage_counts() {
     let policy = presets::pi::v1_5();

@@ -14,6 +14,8 @@ use std::collections::HashSet;
 pub(super) struct CurrentUsage {
     /// The tokens that the policy reads in it.
     reported: i64,
+    /// All tokens of the request and the reply, whichever of them the policy reads.
+    total: i64,
     /// The estimate of what became visible after the view that the reply was given, without what the model wrote itself.
     after: i64,
 }
@@ -21,6 +23,11 @@ pub(super) struct CurrentUsage {
 impl CurrentUsage {
     pub(super) fn tokens(self) -> i64 {
         self.reported.saturating_add(self.after)
+    }
+
+    /// The measure of the whole view, the reply in it included.
+    pub(super) fn view_tokens(self) -> i64 {
+        self.total.saturating_add(self.after)
     }
 }
 
@@ -42,7 +49,8 @@ pub(super) fn current(policy: &Policy, messages: &[SourceMessage], view: &View, 
     let may_count = |message: &ViewMessage| {
         message.revision == reply.revision || message.standing == Standing::Retrieved || newer.is_shown_by(message)
     };
-    CurrentUsage { reported: reply.tokens, after: estimate(policy, messages, view, may_count, is_counted) }
+    let after = estimate(policy, messages, view, may_count, is_counted);
+    CurrentUsage { reported: reply.tokens, total: reply.total, after }
 }
 
 /// The estimate of the parts that came behind a revision, as far as the view shows them at their own places.
@@ -112,6 +120,7 @@ pub(super) struct Reply {
     /// The newest revision that the reported tokens stand for.
     seen: Revision,
     tokens: i64,
+    total: i64,
     /// Results in the reply itself that the model has not read: it said nothing behind them.
     unread: Vec<PartId>,
 }
@@ -135,7 +144,8 @@ pub(super) fn newest_reply(
 
 fn reply(policy: &Policy, index: usize, message: &Message, changed_revision: Revision) -> Option<Reply> {
     let sealed = message.sealed_revision?;
-    let tokens = policy.counting.usage.tokens(message.finish.usage.as_ref()?);
+    let usage = message.finish.usage.as_ref()?;
+    let (tokens, total) = (policy.counting.usage.tokens(usage), usage.context_tokens());
     let seen = match &message.finish.view {
         Some(view) => (!view.shortened && view.revision >= changed_revision).then_some(view.revision)?,
         None => (changed_revision <= FIRST_REVISION).then_some(sealed)?,
@@ -143,7 +153,7 @@ fn reply(policy: &Policy, index: usize, message: &Message, changed_revision: Rev
     let trailing = message.parts.iter().rev().take_while(|part| !is_speech(&part.body));
     let results = trailing.filter(|part| matches!(part.body, PartBody::ToolResult(_)));
     let unread = results.map(|part| part.id).collect();
-    (tokens > 0).then_some(Reply { index, revision: message.revision, sealed, seen, tokens, unread })
+    (tokens > 0).then_some(Reply { index, revision: message.revision, sealed, seen, tokens, total, unread })
 }
 
 /// True for what a model says itself.
