@@ -5,6 +5,7 @@
 
 mod life;
 pub(crate) mod lives;
+mod questions;
 mod session;
 
 use crate::generate::{Conversation, Profile, Results};
@@ -35,7 +36,16 @@ pub(crate) const V0_73: Pi = Pi {
     extensions: false,
     // What a session says to the model is no entry in this version.
     profile: Profile { system: false, ..PROFILE },
-    classes: &[UNANSWERED, NOTHING, RECORDS, PAIRED],
+    classes: &[
+        UNANSWERED,
+        NOTHING,
+        RECORDS,
+        PAIRED,
+        questions::STOPPED,
+        questions::UNREPORTED,
+        questions::REFUSED,
+        lives::WHOLE,
+    ],
 };
 
 pub(crate) const V1_5: Pi = Pi {
@@ -43,7 +53,7 @@ pub(crate) const V1_5: Pi = Pi {
     policy: pi::v1_5,
     extensions: true,
     profile: PROFILE,
-    classes: &[UNANSWERED, RECORDS, PAIRED],
+    classes: &[UNANSWERED, RECORDS, PAIRED, questions::STOPPED, questions::REFUSED],
 };
 
 const PROFILE: Profile = Profile {
@@ -99,7 +109,22 @@ impl System for Pi {
             let conversations = batch.map(|index| Conversation::generate(run.seed, index, &self.profile));
             let sessions: Vec<Session> =
                 conversations.map(|conversation| Session::draw(conversation, &policy, self.extensions)).collect();
-            for ask in [Self::weights, Self::usage, Self::due, Self::files, Self::branch, Self::cut, Self::view] {
+            let questions: [Ask; 11] = [
+                Self::weights,
+                Self::usage,
+                Self::due,
+                Self::files,
+                Self::branch,
+                Self::cut,
+                Self::view,
+                Self::transcript,
+                Self::fill,
+                Self::refusal,
+                Self::branch_summary,
+            ];
+            // Before 0.87 no context says where its messages come from.
+            let since: &[Ask] = if self.extensions { &[Self::projection] } else { &[] };
+            for ask in questions.iter().chain(since) {
                 let questions: Vec<Question> = sessions.iter().map(|session| ask(&policy, session)).collect();
                 let calls = questions.iter().map(|question| (question.function, question.input.clone())).collect();
                 for (question, theirs) in questions.iter().zip(peer.call_all(calls)?) {
@@ -113,6 +138,9 @@ impl System for Pi {
         Ok(())
     }
 }
+
+/// What asks a question about a session.
+type Ask = for<'a> fn(&Policy, &'a Session) -> Question<'a>;
 
 /// A question to both sides, our answer, and how to read theirs.
 struct Question<'a> {

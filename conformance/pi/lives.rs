@@ -52,7 +52,7 @@ const MOMENT: Class = Class {
     test: ("tests/it/simulate.rs", "a_daemon_makes_the_compactions_that_a_simulation_foresees"),
 };
 
-const WHOLE: Class = Class {
+pub(super) const WHOLE: Class = Class {
     name: "a character stays whole",
     reason: Reason::InvalidText,
     explanation: "pi 0.73 cuts a long output between the halves of a surrogate pair; we leave the whole character out.",
@@ -319,14 +319,17 @@ const HALVINGS: u32 = 5;
 
 /// Transcripts without the halves of characters that pi 0.73 leaves where it cuts an output.
 fn whole(transcripts: &Value) -> Value {
-    let bare = |line: &Value| line.as_str().map(|text| text.strip_suffix('\u{fffd}').unwrap_or(text).to_owned());
     let mut whole = transcripts.clone();
     for name in ["history", "front"] {
-        if let Some(lines) = transcripts[name].as_array() {
-            whole[name] = lines.iter().filter_map(bare).collect();
-        }
+        whole[name] = whole_lines(&transcripts[name]);
     }
     whole
+}
+
+/// The same of lines.
+pub(super) fn whole_lines(lines: &Value) -> Value {
+    let bare = |line: &Value| line.as_str().map(|text| text.strip_suffix('\u{fffd}').unwrap_or(text).to_owned());
+    lines.as_array().map_or_else(|| lines.clone(), |lines| lines.iter().filter_map(bare).collect())
 }
 
 /// A text as its lines, so that a difference has a place.

@@ -37,6 +37,7 @@ pub(super) struct Session {
     /// Lists of files in the details of its newest compaction: read and modified.
     earlier_files: (Vec<String>, Vec<String>),
     compacted: bool,
+    is_early: bool,
     keep_tokens: i64,
 }
 
@@ -90,6 +91,7 @@ impl Session {
             sources: Vec::new(),
             earlier_files: (file_list(&mut dice), file_list(&mut dice)),
             compacted: false,
+            is_early: !extensions,
             keep_tokens: 0,
             conversation,
         };
@@ -279,6 +281,18 @@ impl Session {
         let front = self.sources.iter().position(|source| source.place == Some(Place::Summary));
         // A summary stands behind the instructions that it retained, which no cut is about.
         front.map_or(&self.sources[..], |at| &self.sources[at + 1..])
+    }
+
+    /// Whether images of the user weigh nothing, as in the version without extensions.
+    pub(super) fn is_early(&self) -> bool {
+        self.is_early
+    }
+
+    /// The instructions that stand in front of the summary and say something.
+    pub(super) fn retained_instructions(&self) -> Vec<Revision> {
+        let says = |part: &longhand::model::part::Part| !matches!(&part.body, PartBody::Text(text) if text.is_empty());
+        let retained = self.sources.iter().filter(|source| source.place == Some(Place::Retained));
+        retained.filter(|source| source.message.parts.iter().any(says)).map(|source| source.message.revision).collect()
     }
 
     /// The cut before a message.

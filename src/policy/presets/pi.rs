@@ -23,11 +23,14 @@ pub const V0_73: Preset = Preset {
         MOMENT,
         FILES,
         LISTS,
+        STOPPED,
+        REFUSED,
         "Where nothing can be summarized nothing happens; pi 0.73 then asks a model to summarize nothing.",
         "Messages of extensions and summaries of branches are messages of the user, with their weight and at their \
          place; pi 0.73 weighs neither, and keeps those that stand just before the cut.",
         SILENT,
         "A request that a provider answered although it did not fit is not sent again; pi 0.73 goes on with it.",
+        "A reply that reports no usage is passed over; pi 0.73 takes it for one that read nothing.",
         "What an earlier summary says is never lost; pi 0.73 forgets it when only the front of a turn is summarized.",
     ],
     sources: SOURCES,
@@ -47,6 +50,8 @@ pub const V1_5: Preset = Preset {
         MOMENT,
         FILES,
         LISTS,
+        STOPPED,
+        REFUSED,
         SILENT,
         "A summary has a limit of its own; pi leaves it to the model.",
         "The words around a command that the user ran, and around the summary of a branch, have their weight; pi \
@@ -73,6 +78,10 @@ const FILES: &str = "The lists behind a summary name files by the tools of other
                      with a file_path; pi knows its own three.";
 const LISTS: &str = "Lists of files stand once, behind the whole summary; in pi those of a summary that goes on as it is stay \
                      in it too.";
+const STOPPED: &str = "Usage that a stopped or failed reply reports counts like any other; pi goes by the last reply that \
+                       ended well, except where it looks at that reply itself.";
+const REFUSED: &str = "That a provider refused a request as too long is recognised by the sentences of other agents and of \
+                       later versions too, such as `request entity too large`.";
 
 const SILENT: &str = "A reply is held against the window that it names, whoever's model wrote it, and one reduction answers \
                       the overflows of one request; images go with it, which pi keeps.";

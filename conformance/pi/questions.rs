@@ -1,0 +1,380 @@
+//! Questions about whole conversations: how they are written out for a summarizer, how full they are, whether a provider
+//! refused them, what the summary of a branch is made of, and which entry each message of a context comes from.
+
+use super::life::without_margins;
+use super::lives::{WHOLE, lines, whole_lines};
+use super::session::{self, Session, message_tokens};
+use super::{PAIRED, Pi, Question};
+use crate::report::{Class, Reason};
+use longhand::fold::{Fold, Rows};
+use longhand::model::compaction::Level;
+use longhand::model::message::{FinishReason, Role};
+use longhand::model::part::PartBody;
+use longhand::model::usage::ModelWindow;
+use longhand::model::view::{SourceMessage, Standing};
+use longhand::policy::branch::{self, BranchRules};
+use longhand::policy::files::FileOperations;
+use longhand::policy::prompt::{Detail, GAP, entries};
+use longhand::policy::{Policy, overflow_errors, plan};
+use rand::Rng;
+use rand::seq::IndexedRandom;
+use serde_json::{Value, json};
+use std::collections::HashSet;
+
+pub(super) const STOPPED: Class = Class {
+    name: "usage of a stopped reply counts",
+    reason: Reason::Named("Usage that a stopped or failed reply reports counts"),
+    explanation: "pi passes over what a stopped or failed reply reports; we take the newest report there is.",
+    test: ("conformance/pi/questions.rs", "only_the_newest_report_explains_another_fill"),
+};
+
+pub(super) const UNREPORTED: Class = Class {
+    name: "no usage is no usage of nothing",
+    reason: Reason::Named("pi 0.73 takes it for one that read nothing"),
+    explanation: "pi 0.73 takes a reply that reports no usage for one that read nothing; we pass over it.",
+    test: ("conformance/pi/questions.rs", "only_the_newest_report_explains_another_fill"),
+};
+
+pub(super) const REFUSED: Class = Class {
+    name: "refusals that other agents know",
+    reason: Reason::Named("recognised by the sentences of other agents and of later versions too"),
+    explanation: "pi does not know some sentences by which OpenCode, or a later pi, knows that a request was too long; we \
+                  know them all.",
+    test: ("conformance/pi/questions.rs", "sentences_are_told_apart"),
+};
+
+/// What providers say of requests that are too long, by the list of every pi.
+const TOO_LONG: [&str; 19] = [
+    "prompt is too long: 213462 tokens > 200000 maximum",
+    "413 {\"error\":{\"type\":\"request_too_large\",\"message\":\"Request exceeds the maximum size\"}}",
+    "input is too long for requested model",
+    "Your input exceeds the context window of this model.",
+    "The input token count (1196265) exceeds the maximum number of tokens allowed (1048575)",
+    "This model's maximum prompt length is 131072 but the request contains 537812 tokens",
+    "Please reduce the length of the messages or completion",
+    "This endpoint's maximum context length is 200000 tokens. However, you requested about 250000 tokens",
+    "prompt token count of 140000 exceeds the limit of 128000",
+    "the request exceeds the available context size, try increasing it",
+    "tokens to keep from the initial prompt is greater than the context length",
+    "invalid params, context window exceeds limit (2013)",
+    "Your request exceeded model token limit: 262144",
+    "Prompt contains 99999 tokens, too large for model with 65536 maximum context length",
+    "model_context_window_exceeded",
+    "prompt too long; exceeded max context length by 4 tokens",
+    "context_length_exceeded",
+    "too many tokens in the prompt",
+    "token limit exceeded",
+];
+
+/// What providers say of other failures.
+const OTHER_FAILURES: [&str; 8] = [
+    "Throttling error: Too many tokens, please wait before trying again.",
+    "Service unavailable: too many tokens in flight",
+    "429 rate limit reached: token limit exceeded for this minute",
+    "Too many requests, try again later (maximum context length is 5 tokens)",
+    "529 overloaded_error",
+    "terminated",
+    "400 invalid_request_error: tool_use ids were found without tool_result blocks",
+    "the context of this discussion is long",
+];
+
+/// What OpenCode or a later version takes for such a refusal, and not every pi.
+const KNOWN_ELSEWHERE: [&str; 6] = [
+    "Prompt exceeds max length",
+    "This request exceeds the model's maximum context length of 131072 tokens",
+    "range of input length should be [1, 30720]",
+    "request entity too large",
+    "tokens in request more than max tokens allowed",
+    "this model's context length is only 4096 tokens",
+];
+
+impl Pi {
+    /// How a conversation is written out for a summarizer.
+    pub(super) fn transcript<'a>(policy: &Policy, session: &'a Session) -> Question<'a> {
+        let messages: Vec<&SourceMessage> = session.messages().iter().collect();
+        Question {
+            read: |_, value| value.as_str().map_or(Value::Null, lines),
+            explain: |_, ours, theirs| (*ours == whole_lines(theirs)).then_some(&WHOLE),
+            ..Question::exact(
+                session,
+                "serializeConversation",
+                json!({ "messages": session.raw_messages() }),
+                told(policy, &messages),
+            )
+        }
+    }
+
+    /// How full the window is.
+    pub(super) fn fill<'a>(policy: &Policy, session: &'a Session) -> Question<'a> {
+        let fold = Fold::new(Rows { policy, messages: session.messages(), changed_revision: 0 }, None);
+        Question {
+            read: |_, value| value["tokens"].clone(),
+            explain: |session, ours, theirs| explain_fill(session, ours, theirs),
+            ..Question::exact(
+                session,
+                "estimateContextTokens",
+                json!({ "messages": session.raw_messages() }),
+                json!(fold.context_tokens(&ModelWindow::default())),
+            )
+        }
+    }
+
+    /// Whether a reply says, or shows, that its request was too long.
+    pub(super) fn refusal<'a>(_policy: &Policy, session: &'a Session) -> Question<'a> {
+        let mut dice = session.dice("refusal");
+        let texts: &[&str] = match dice.random_range(0..10) {
+            0..5 => &TOO_LONG,
+            5..9 => &OTHER_FAILURES,
+            _ => &KNOWN_ELSEWHERE,
+        };
+        let text = texts.choose(&mut dice).copied().unwrap_or_default();
+        let window: i64 = dice.random_range(1_000..200_000);
+        let near = [window, window + 1, window - 1, window * 99 / 100, window * 99 / 100 + 1, window / 2];
+        let read = near[dice.random_range(0..near.len())];
+        let cached = dice.random_range(0..=read);
+        let usage = longhand::model::usage::Usage {
+            input: read - cached,
+            cache_read: cached,
+            output: i64::from(dice.random_bool(0.5)),
+            ..Default::default()
+        };
+        let reasons = [
+            (FinishReason::Error, "error"),
+            (FinishReason::Error, "error"),
+            (FinishReason::Stop, "stop"),
+            (FinishReason::Length, "length"),
+            (FinishReason::ToolCalls, "toolUse"),
+            (FinishReason::Aborted, "aborted"),
+        ];
+        let (reason, name) = reasons[dice.random_range(0..reasons.len())];
+        let ours = match reason {
+            FinishReason::Error => overflow_errors::is_overflow_text(text),
+            reason => overflow_errors::is_silent(reason, &usage, window),
+        };
+        let message = json!({
+            "role": "assistant", "content": [], "stopReason": name, "provider": "p", "model": "m",
+            "errorMessage": text, "usage": session::usage(Some(&usage)),
+        });
+        let input = json!({ "message": message, "contextWindow": window });
+        Question {
+            input: input.clone(),
+            explain: |session, ours, theirs| {
+                let question = Self::refusal(&longhand::policy::presets::pi::v1_5(), session);
+                let text = question.input["message"]["errorMessage"].as_str()?;
+                let is_named = KNOWN_ELSEWHERE.contains(&text) && question.input["message"]["stopReason"] == "error";
+                (is_named && *ours == json!(true) && *theirs == json!(false)).then_some(&REFUSED)
+            },
+            ..Question::exact(session, "isContextOverflow", input, json!(ours))
+        }
+    }
+
+    /// What the summary of a branch is made of, and the files that it lists.
+    pub(super) fn branch_summary<'a>(policy: &Policy, session: &'a Session) -> Question<'a> {
+        let (messages, entries) = session.branch();
+        let context = session.dice("branch summary").random_range(16_500..60_000);
+        let window = ModelWindow { context, ..ModelWindow::default() };
+        let rules = BranchRules::default();
+        let mut inherited = FileOperations::default();
+        if session.branch_inherits() {
+            let (read, modified) = session.earlier_files();
+            inherited.inherit(read, modified);
+        }
+        let plan = rules.plan(policy, rules.budget(&window), &messages, inherited);
+        let covered: Vec<&SourceMessage> = plan.covered.iter().map(|&index| &messages[index]).collect();
+        let (read, modified) = plan.files.lists();
+        let summary = branch::told("BRANCH", &plan.files);
+        let tags = longhand::policy::files::parse_tags(&summary);
+        let ours = if covered.is_empty() {
+            json!("nothing")
+        } else {
+            json!({ "told": told(policy, &covered), "read": read, "modified": modified, "tags": [tags.0, tags.1] })
+        };
+        let input = json!({
+            "entries": entries, "model": { "contextWindow": context }, "reserveTokens": 16_384, "replies": ["BRANCH"],
+        });
+        Question {
+            read: |_, value| read_branch(&value),
+            explain: |_, ours, theirs| {
+                let mut whole = theirs.clone();
+                whole["told"] = whole_lines(&theirs["told"]);
+                (*ours == whole).then_some(&WHOLE)
+            },
+            ..Question::exact(session, "generateBranchSummary", input, ours)
+        }
+    }
+
+    /// Which entry each message of a context comes from.
+    pub(super) fn projection<'a>(policy: &Policy, session: &'a Session) -> Question<'a> {
+        let view = plan::view(policy, session.sources());
+        let revision =
+            |id| session.sources().iter().find(|source| source.message.id == id).map(|it| it.message.revision);
+        let shown = view.messages.iter().filter(|message| message.standing != Standing::Paired);
+        let ours = shown.map(|message| match message.source.and_then(revision) {
+            Some(revision) if revision > 0 => json!(revision),
+            _ => json!("summary"),
+        });
+        let mut ours: Vec<Value> = ours.collect();
+        // A message that pairing took apart is one entry.
+        ours.dedup();
+        Question {
+            read: read_projection,
+            ..Question::exact(session, "buildSessionProjection", json!({ "entries": session.entries() }), json!(ours))
+        }
+    }
+}
+
+/// Messages as a summarizer is told of them, as lines.
+fn told(policy: &Policy, messages: &[&SourceMessage]) -> Value {
+    let rules = policy.summarize(Level::Auto).map(|rule| &rule.summary.transcript);
+    let spoken: Vec<&SourceMessage> =
+        messages.iter().copied().filter(|source| source.message.role != Role::System).collect();
+    rules.map_or(Value::Null, |rules| lines(&without_margins(&entries(rules, Detail::full(rules), &spoken).join(GAP))))
+}
+
+/// How a side works out the fill.
+struct Fill {
+    /// Whether what a stopped or failed reply reports counts.
+    trusts_all: bool,
+    /// Whether a reply that reports nothing counts as one that read nothing.
+    trusts_nothing: bool,
+    /// Whether a call that nothing answers has a result.
+    makes_up: bool,
+}
+
+impl Fill {
+    /// The newest report, and what came behind it.
+    fn tokens(&self, session: &Session) -> i64 {
+        let messages = session.messages();
+        let reported = |source: &SourceMessage| {
+            let finish = &source.message.finish;
+            let is_bad = matches!(finish.reason, Some(FinishReason::Error | FinishReason::Aborted));
+            if source.message.role != Role::Assistant || is_bad && !self.trusts_all {
+                return None;
+            }
+            let tokens = finish.usage.as_ref().map_or(0, |usage| {
+                let sum = usage.input + usage.output + usage.cache_read + usage.cache_write;
+                usage.total.filter(|total| *total != 0).unwrap_or(sum)
+            });
+            Some(tokens).filter(|tokens| *tokens > 0 || self.trusts_nothing)
+        };
+        let newest = messages.iter().rposition(|source| reported(source).is_some());
+        let behind = &messages[newest.map_or(0, |at| at + 1)..];
+        let answered: HashSet<&str> = messages.iter().flat_map(|source| ids(source, false)).collect();
+        let open = messages.iter().flat_map(|source| ids(source, true)).filter(|id| !answered.contains(id)).count();
+        // Behind a report only what somebody wrote counts.
+        let made_up = if self.makes_up && newest.is_none() { open as i64 * INTERRUPTED_TOKENS } else { 0 };
+        let weight: i64 = behind.iter().map(|it| message_tokens(&it.message, session.is_early())).sum();
+        newest.and_then(|at| reported(&messages[at])).unwrap_or(0) + weight + made_up
+    }
+}
+
+/// Both fills, worked out anew, and the first rule that makes them differ.
+fn explain_fill(session: &Session, ours: &Value, theirs: &Value) -> Option<&'static Class> {
+    let early = session.is_early();
+    let fill = |trusts_all, trusts_nothing, makes_up| Fill { trusts_all, trusts_nothing, makes_up }.tokens(session);
+    if *ours != json!(fill(true, false, true)) || *theirs != json!(fill(false, early, false)) {
+        return None;
+    }
+    Some(if fill(true, false, false) == fill(false, early, false) {
+        &PAIRED
+    } else if fill(false, false, false) == fill(false, early, false) {
+        &STOPPED
+    } else {
+        &UNREPORTED
+    })
+}
+
+/// What the result of a call that nothing answers weighs: 43 characters.
+const INTERRUPTED_TOKENS: i64 = 11;
+
+/// The ids of a message's calls, or of its results.
+fn ids(source: &SourceMessage, calls: bool) -> impl Iterator<Item = &str> {
+    source.message.parts.iter().filter_map(move |part| match &part.body {
+        PartBody::ToolCall(call) if calls => Some(call.call_id.as_str()),
+        PartBody::ToolResult(result) if !calls => Some(result.call_id.as_str()),
+        _ => None,
+    })
+}
+
+/// The transcript and the lists of files in what pi's model was asked and in what came of it. The words around an
+/// earlier summary are pi's own.
+fn read_branch(value: &Value) -> Value {
+    let result = &value["result"];
+    let Some(prompt) = value["calls"][0]["prompt"].as_str() else {
+        return if result["summary"] == "No content to summarize" { json!("nothing") } else { value.clone() };
+    };
+    let told = prompt.strip_prefix("<conversation>\n").and_then(|rest| rest.rsplit_once("\n</conversation>\n\n"));
+    let mut told = told.map_or_else(String::new, |(told, _)| told.to_owned());
+    for (begin, end) in [
+        (
+            "The conversation history before this point was compacted into the following summary:\n\n<summary>\n",
+            "\n</summary>",
+        ),
+        ("The following is a summary of a branch that this conversation came back from:\n\n<summary>\n", "</summary>"),
+    ] {
+        while let Some(at) = told.find(begin) {
+            let Some(length) = told[at + begin.len()..].find(end) else { break };
+            let inside = told[at + begin.len()..at + begin.len() + length].to_owned();
+            told.replace_range(at..at + begin.len() + length + end.len(), &inside);
+        }
+    }
+    let (read, modified) = longhand::policy::files::parse_tags(result["summary"].as_str().unwrap_or_default());
+    json!({
+        "told": lines(&told), "read": result["readFiles"], "modified": result["modifiedFiles"], "tags": [read, modified],
+    })
+}
+
+/// The entries whose messages say something, by revision. pi keeps instructions apart from the kept messages.
+fn read_projection(session: &Session, value: Value) -> Value {
+    let says = |message: &Value| match &message["content"] {
+        Value::String(text) => !text.is_empty(),
+        Value::Array(blocks) => blocks.iter().any(|block| {
+            let words = block["text"].as_str().or_else(|| block["thinking"].as_str());
+            message["role"] == "toolResult" || words.is_none_or(|words| !words.is_empty())
+        }),
+        _ => true,
+    };
+    let entries = value["entries"].as_array().into_iter().flatten();
+    let mut shown: Vec<Value> = Vec::new();
+    for entry in entries.filter(|entry| entry["messages"].as_array().is_some_and(|list| list.iter().any(says))) {
+        let id = entry["id"].as_str().unwrap_or_default();
+        match id.strip_prefix('m').and_then(|revision| revision.parse::<i64>().ok()) {
+            Some(revision) => shown.push(json!(revision)),
+            // The instructions stand in front of the summary there, and are the compaction's.
+            None => {
+                let retained = session.retained_instructions();
+                shown.extend(retained.into_iter().map(Value::from));
+                shown.push(json!("summary"));
+            }
+        }
+    }
+    json!(shown)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::generate::Conversation;
+    use longhand::policy::presets::pi;
+
+    #[test]
+    fn only_the_newest_report_explains_another_fill() {
+        let profile = super::super::V1_5.profile.clone();
+        let mut explained = 0;
+        for index in 0..300 {
+            let session = Session::draw(Conversation::generate(1, index, &profile), &pi::v1_5(), true);
+            let ours = Pi::fill(&pi::v1_5(), &session).ours;
+            assert_eq!(explain_fill(&session, &json!(-1), &ours), None);
+            let others = (0..2_000).map(|theirs| json!(theirs));
+            explained += others.filter(|theirs| explain_fill(&session, &ours, theirs).is_some()).count();
+        }
+        assert!(explained <= 300, "at most one answer of the other side is explained");
+    }
+
+    #[test]
+    fn sentences_are_told_apart() {
+        assert!(KNOWN_ELSEWHERE.iter().all(|text| overflow_errors::is_overflow_text(text)));
+        assert!(TOO_LONG.iter().all(|text| overflow_errors::is_overflow_text(text)));
+        assert!(!OTHER_FAILURES.iter().any(|text| overflow_errors::is_overflow_text(text)));
+    }
+}
