@@ -91,6 +91,13 @@ impl fmt::Display for Run {
 #[derive(Debug)]
 pub(crate) struct PeerFailure(String);
 
+impl PeerFailure {
+    /// A failure in these words.
+    pub(crate) fn new(words: &str) -> Self {
+        Self(words.to_owned())
+    }
+}
+
 impl fmt::Display for PeerFailure {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str(&self.0)

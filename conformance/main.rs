@@ -3,6 +3,7 @@
 //! `README.md` in this folder says how to run it, what it reports and how a system is added.
 
 mod contents;
+mod daemon;
 mod gemini_cli;
 mod generate;
 mod harm;
@@ -32,6 +33,7 @@ const SYSTEMS: &[&dyn System] = &[
     &pi::V1_5,
     &pi::lives::V0_73,
     &pi::lives::V1_5,
+    &pi::socket::V1_5,
     &opencode::OpenCode,
     &qwen_agent::OLD,
     &qwen_agent::CURRENT,

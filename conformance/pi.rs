@@ -7,6 +7,7 @@ mod life;
 pub(crate) mod lives;
 mod questions;
 mod session;
+pub(crate) mod socket;
 
 use crate::generate::{Conversation, Profile, Results};
 use crate::harm;

@@ -3,12 +3,14 @@
 use super::lives::lines;
 use super::session::{self, message_tokens};
 use crate::generate::{Conversation, Profile, Results, text};
+use crate::harness::PeerFailure;
 use longhand::cli::simulate::engine::{Session, Writer, input_of};
 use longhand::model::Revision;
+use longhand::model::compaction::Level;
 use longhand::model::message::{Finish, FinishReason, MessageKind, NewMessage, Role};
 use longhand::model::part::{NewPart, PartBody};
 use longhand::model::usage::{ModelWindow, Usage};
-use longhand::model::view::{SourceMessage, View};
+use longhand::model::view::SourceMessage;
 use longhand::policy::plan::SummaryPlan;
 use longhand::policy::prompt::{self, Detail, GAP, MARGIN, NO_HISTORY, ends_line};
 use longhand::policy::{Policy, files};
@@ -91,7 +93,9 @@ impl Life {
             let field = if dice.random_bool(0.5) { "path" } else { "file_path" };
             call.input_json = json!({ field: format!("src/{}.rs", dice.random_range(0..20)) }).to_string();
         }
-        // Behind a call that nothing answers, pi would send a request that no provider takes.
+        for (place, source) in conversation.messages.iter_mut().enumerate() {
+            source.message.parts.iter_mut().for_each(|part| part.metadata_json = Some(place.to_string()));
+        }
         let context = dice.random_range(4_000..16_000);
         let reserve_tokens = dice.random_range(context / 20..context / 4);
         let keep_tokens = dice.random_range(context / 40..context / 3);
@@ -132,21 +136,65 @@ impl Life {
 
     /// The summary with these words, as a client with two answers of its model writes it; `past` stands for the history
     /// where only the front of a turn is summarized.
-    fn composed(&self, number: usize, input: &SummaryInput, past: &str) -> String {
-        let [history, front] = self.words(number);
-        let heading = input.rules.split_turn_heading.as_deref().filter(|_| !input.split_turn.is_empty());
-        let past = if spoken(&input.messages).next().is_some() { history } else { past };
-        heading.map_or_else(|| history.clone(), |heading| prompt::join(heading, past, front))
+    fn composed(&self, number: usize, head: &[SourceMessage], front: &[SourceMessage], past: &str) -> String {
+        let [history, of_front] = self.words(number);
+        let rules = self.policy.summarize(Level::Auto).map(|rule| &rule.summary);
+        let heading = rules.and_then(|rules| rules.split_turn_heading.as_deref()).filter(|_| !front.is_empty());
+        let past = if spoken(head).next().is_some() { history } else { past };
+        heading.map_or_else(|| history.clone(), |heading| prompt::join(heading, past, of_front))
     }
 
     /// The summary as our own code completes it.
     pub(super) fn text(&self, number: usize, input: &SummaryInput) -> String {
-        let text = self.composed(number, input, input.previous.as_deref().unwrap_or(NO_HISTORY));
+        let past = input.previous.as_deref().unwrap_or(NO_HISTORY);
+        let text = self.composed(number, &input.messages, &input.split_turn, past);
         SummaryOutput { text, summarizer: "conformance".to_owned(), usage: None }.completed(input).text
     }
 
     pub(super) fn session<'a>(&'a self, writer: Writer<'a>) -> Ours<'a> {
         Ours { life: self, session: Session::new(&self.policy, &self.window, writer), revisions: Vec::new(), seen: 0 }
+    }
+
+    /// The same life with summaries that have the sections which a model is asked for: any other words would be refused.
+    pub(super) fn with_sections(mut self) -> Self {
+        for (number, words) in self.words.iter_mut().enumerate() {
+            let facts = |what: &str| {
+                (0..6).map(|at| format!("- {what} {number}.{at}: see src/part_{at}.rs\n")).collect::<String>()
+            };
+            let of_history = "## Goal\n{}\n## Constraints & Preferences\n{}\n## Progress\n\n### Done\n{}\n### In Progress\n- [ ] \
+                              nothing\n\n### Blocked\n- nothing\n\n## Key Decisions\n{}\n## Next Steps\n1. go on\n\n\
+                              ## Critical Context\n{}";
+            let of_front = "## Original Request\n{}\n## Progress So Far\n{}\n## Context Needed to Continue\n{}";
+            let fill = |form: &str, what| form.replace("{}", &facts(what)).trim().to_owned();
+            *words = [fill(of_history, "history"), fill(of_front, "front")];
+        }
+        self
+    }
+
+    /// The policy as the daemon takes it.
+    pub(super) fn policy_json(&self) -> String {
+        serde_json::to_string(&self.policy).unwrap_or_default()
+    }
+
+    /// The summary in what a view shows of it.
+    pub(super) fn summary_in(&self, shown: &str) -> String {
+        let style = &self.policy.view;
+        let inner = shown.strip_prefix(&style.summary_prefix).and_then(|rest| rest.strip_suffix(&style.summary_suffix));
+        inner.unwrap_or(shown).to_owned()
+    }
+
+    /// The message at a place.
+    pub(super) fn message(&self, place: usize) -> &SourceMessage {
+        &self.messages[place]
+    }
+
+    /// What the reply at a place reports, if it reports anything, to a request with so many tokens of view.
+    pub(super) fn usage(&self, place: usize, view_tokens: i64) -> Option<Usage> {
+        let message = &self.messages[place].message;
+        let unseen = self.unseen[place].filter(|_| message.role == Role::Assistant)?;
+        let input = view_tokens + unseen;
+        let output = message_tokens(message, self.is_early) + 1;
+        Some(Usage { input: input - input / 2, cache_read: input / 2, output, ..Usage::default() })
     }
 
     /// The moment that a message makes.
@@ -214,7 +262,7 @@ impl Life {
     }
 
     /// A message as pi holds it, with what its reply reports.
-    fn raw(&self, place: usize, usage: Option<&Usage>) -> Value {
+    pub(super) fn raw(&self, place: usize, usage: Option<&Usage>) -> Value {
         let mut message = (*self.messages[place].message).clone();
         message.finish.usage = usage.cloned();
         let mut raw = session::raw_message(&message, false);
@@ -236,7 +284,19 @@ impl Life {
     }
 }
 
-/// Our side of a life.
+/// Our side of a life, wherever it is lived.
+pub(super) trait Side {
+    /// Takes in the next message, and gives it as pi holds it.
+    fn append(&mut self, place: usize) -> Result<Value, PeerFailure>;
+
+    /// The next thing that happens by itself, if anything does.
+    fn next(&mut self, number: usize) -> Result<Option<Next>, PeerFailure>;
+
+    /// The view, a line for each part.
+    fn lines(&self) -> Value;
+}
+
+/// Our side in the fold alone.
 pub(super) struct Ours<'a> {
     life: &'a Life,
     session: Session<'a>,
@@ -246,22 +306,16 @@ pub(super) struct Ours<'a> {
     seen: usize,
 }
 
-impl Ours<'_> {
-    /// Takes in the next message, and gives it as pi holds it.
-    pub(super) fn append(&mut self, place: usize) -> Value {
+impl Side for Ours<'_> {
+    fn append(&mut self, place: usize) -> Result<Value, PeerFailure> {
         let life = self.life;
         let message = &life.messages[place].message;
         let is_reply = message.role == Role::Assistant;
-        let said = message_tokens(message, life.is_early);
-        let input = |unseen: i64| self.session.view().estimated_tokens + unseen;
-        let usage = life.unseen[place].filter(|_| is_reply).map(|unseen| {
-            let cached = input(unseen) / 2;
-            Usage { input: input(unseen) - cached, cache_read: cached, output: said + 1, ..Usage::default() }
-        });
+        let usage = life.usage(place, self.session.view().estimated_tokens);
         let parts = message
             .parts
             .iter()
-            .map(|part| NewPart { metadata_json: Some(place.to_string()), ..NewPart::new(part.body.clone()) });
+            .map(|part| NewPart { metadata_json: part.metadata_json.clone(), ..NewPart::new(part.body.clone()) });
         let new = NewMessage {
             client_id: None,
             role: message.role,
@@ -276,24 +330,49 @@ impl Ours<'_> {
         };
         self.session.append(&new, is_reply);
         self.revisions.extend(self.session.sources().last().map(|source| source.message.revision));
-        life.raw(place, usage.as_ref())
+        Ok(life.raw(place, usage.as_ref()))
     }
 
-    pub(super) fn view(&self) -> &View {
-        self.session.view()
+    fn lines(&self) -> Value {
+        session::flat_view(self.session.view())
     }
 
-    /// The next thing that happens by itself, if anything does: a summary, or something else, refusals included.
-    pub(super) fn next(&mut self, number: usize) -> Option<Next> {
+    fn next(&mut self, number: usize) -> Result<Option<Next>, PeerFailure> {
         let inline: Vec<SourceMessage> =
             self.session.sources().iter().filter(|source| source.place.is_none()).cloned().collect();
         let goes_on = self.session.reduce_once();
         let is_applied = self.session.firings()[self.seen..].iter().any(|firing| !firing.refused);
         self.seen = self.session.firings().len();
-        match self.session.take_summary() {
-            Some(plan) => Some(Next::Made(Box::new(Made::new(self, plan, inline, number)))),
+        Ok(match self.session.take_summary() {
+            Some(plan) => Some(Next::Made(Box::new(self.made(plan, inline, number)))),
             None if is_applied => Some(Next::LastResort),
             None => goes_on.then_some(Next::Refused),
+        })
+    }
+}
+
+impl Ours<'_> {
+    fn made(&self, plan: SummaryPlan, inline: Vec<SourceMessage>, number: usize) -> Made {
+        let input = input_of(&self.life.policy, &plan);
+        let transcript = |messages: &[SourceMessage]| {
+            let rules = &plan.rules.transcript;
+            let messages: Vec<&SourceMessage> = spoken(messages).collect();
+            (!messages.is_empty())
+                .then(|| lines(&without_margins(&prompt::entries(rules, Detail::full(rules), &messages).join(GAP))))
+        };
+        let history = transcript(&plan.head);
+        let previous = plan.previous.clone().filter(|_| history.is_some());
+        let transcripts = json!({ "history": history, "front": transcript(&plan.split_turn), "previous": previous });
+        let first = self.revisions.iter().position(|revision| *revision >= plan.tail_start);
+        Made {
+            text: self.life.text(number, &input),
+            transcripts,
+            view: self.lines(),
+            inline,
+            first: first.unwrap_or(self.revisions.len()),
+            head: plan.head,
+            front: plan.split_turn,
+            previous: plan.previous,
         }
     }
 }
@@ -312,40 +391,21 @@ pub(super) enum Next {
 pub(super) struct Made {
     pub(super) text: String,
     pub(super) transcripts: Value,
-    pub(super) view: View,
+    /// The view behind it, a line for each part.
+    pub(super) view: Value,
     /// The messages that it could cover.
     pub(super) inline: Vec<SourceMessage>,
-    /// The words of the summary without lists: where it says what the one before said, without that one's lists, with
-    /// them, and as pi 0.73 does without either.
-    words: [String; 3],
-    plan: SummaryPlan,
-    first: usize,
+    pub(super) first: usize,
+    pub(super) head: Vec<SourceMessage>,
+    pub(super) front: Vec<SourceMessage>,
+    pub(super) previous: Option<String>,
 }
 
 impl Made {
-    fn new(ours: &Ours<'_>, plan: SummaryPlan, inline: Vec<SourceMessage>, number: usize) -> Self {
-        let input = input_of(&ours.life.policy, &plan);
-        let text = ours.life.text(number, &input);
-        let transcript = |messages: &[SourceMessage]| {
-            let rules = &plan.rules.transcript;
-            let messages: Vec<&SourceMessage> = spoken(messages).collect();
-            (!messages.is_empty())
-                .then(|| lines(&without_margins(&prompt::entries(rules, Detail::full(rules), &messages).join(GAP))))
-        };
-        let history = transcript(&plan.head);
-        let previous = plan.previous.clone().filter(|_| history.is_some());
-        let transcripts = json!({ "history": history, "front": transcript(&plan.split_turn), "previous": previous });
-        let first = ours.revisions.iter().position(|revision| *revision >= plan.tail_start);
-        let first = first.unwrap_or(ours.revisions.len());
-        let past = plan.previous.as_deref().unwrap_or(NO_HISTORY);
-        let words = [without_lists(past), past, NO_HISTORY].map(|past| ours.life.composed(number, &input, past));
-        Self { words, text, transcripts, view: ours.session.view().clone(), inline, first, plan }
-    }
-
     /// Where it cuts.
-    pub(super) fn prepared(&self, _life: &Life) -> Value {
-        let previous = self.plan.previous.clone().map_or(Value::Null, Value::from);
-        cut_json(self.first, places(&self.plan.head), places(&self.plan.split_turn), previous)
+    pub(super) fn prepared(&self) -> Value {
+        let previous = self.previous.clone().map_or(Value::Null, Value::from);
+        cut_json(self.first, places(&self.head), places(&self.front), previous)
     }
 
     /// The lists of files, as pi keeps them beside a summary.
@@ -356,11 +416,11 @@ impl Made {
 
     /// The summary that follows from what was called, worked out anew: ours, with the files of any agent's tools, or
     /// one of pi's, with those of its own.
-    pub(super) fn expected(&self, form: Form) -> String {
+    pub(super) fn expected(&self, life: &Life, number: usize, form: Form) -> String {
         let any = form == Form::Ours;
-        let previous = self.plan.previous.as_deref().unwrap_or_default();
+        let previous = self.previous.as_deref().unwrap_or_default();
         let mut lists = ["read-files", "modified-files"].map(|tag| listed(previous, tag));
-        for part in self.plan.head.iter().chain(&self.plan.split_turn).flat_map(|source| &source.message.parts) {
+        for part in self.head.iter().chain(&self.front).flat_map(|source| &source.message.parts) {
             let PartBody::ToolCall(call) = &part.body else { continue };
             let input: Value = serde_json::from_str(&call.input_json).unwrap_or_default();
             let path = input["path"].as_str().or_else(|| input["file_path"].as_str().filter(|_| any));
@@ -380,11 +440,13 @@ impl Made {
             [] => String::new(),
             paths => format!("\n\n<{tag}>\n{}\n</{tag}>", paths.join("\n")),
         };
-        let words = match form {
-            Form::Ours | Form::Stripped => &self.words[0],
-            Form::Whole => &self.words[1],
-            Form::Forgotten => &self.words[2],
+        let past = self.previous.as_deref().unwrap_or(NO_HISTORY);
+        let past = match form {
+            Form::Ours | Form::Stripped => without_lists(past),
+            Form::Whole => past,
+            Form::Forgotten => NO_HISTORY,
         };
+        let words = life.composed(number, &self.head, &self.front, past);
         format!("{words}{}{}", block("read-files", &read), block("modified-files", &modified))
     }
 }
@@ -430,6 +492,15 @@ fn spoken(messages: &[SourceMessage]) -> impl Iterator<Item = &SourceMessage> {
 
 fn cut_json(first: usize, summarize: Vec<usize>, prefix: Vec<usize>, previous: Value) -> Value {
     json!({ "first": first, "summarize": summarize, "prefix": prefix, "previous": previous })
+}
+
+/// The transcript in what our model is asked, as lines, and what the summary before says.
+pub(super) fn lines_of_prompt(text: &str) -> (Value, Value) {
+    let told = text.strip_prefix("<conversation>\n").and_then(|rest| rest.split_once("\n</conversation>\n\n"));
+    let Some((told, rest)) = told else { return (json!(text), Value::Null) };
+    let previous = rest.strip_prefix("<previous-summary>\n").and_then(|rest| rest.split_once("\n</previous-summary>"));
+    let previous = previous.map(|(previous, _)| without_margins(previous.strip_prefix(MARGIN).unwrap_or(previous)));
+    (lines(&without_margins(told)), previous.map_or(Value::Null, Value::from))
 }
 
 /// A text without the margins behind its line ends.

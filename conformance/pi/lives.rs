@@ -5,14 +5,16 @@
 //! with ours, so that one difference does not hide the next.
 
 use super::explain_view;
-use super::life::{Form, Life, Made, Moment, Next, place_of};
-use super::session::{flat_context, flat_view};
+use super::life::{Form, Life, Made, Moment, Next, Side, place_of};
+use super::session::flat_context;
 use crate::harm;
 use crate::harness::{Peer, PeerFailure, Run, System};
 use crate::report::{Class, Reason, Report};
 use longhand::policy::Policy;
 use longhand::policy::presets::pi;
+use longhand::summarizer::SummaryInput;
 use serde_json::{Value, json};
+use std::cell::Cell;
 
 /// The lives of one version of pi.
 pub(crate) struct Lives {
@@ -117,16 +119,31 @@ impl System for Lives {
 
     fn run(&self, peer: &mut Peer, run: Run, report: &mut Report) -> Result<(), PeerFailure> {
         for index in run.first..run.first.saturating_add(run.lives) {
-            let life = Life::draw(run.seed, index, (self.policy)(), self.is_early);
-            Course { lives: self, peer: &mut *peer, report: &mut *report, life: &life, refused_at: None }.run()?;
+            let life = self.draw(run.seed, index);
+            let words = Cell::new(0);
+            let writer = |input: &SummaryInput| life.text(words.get(), input);
+            self.course(&mut *peer, &mut *report, &life).run(&mut life.session(&writer), &words)?;
         }
         Ok(())
     }
 }
 
+impl Lives {
+    /// The life with this index.
+    pub(super) fn draw(&self, seed: u64, index: u64) -> Life {
+        Life::draw(seed, index, (self.policy)(), self.is_early)
+    }
+
+    /// A life before its first message.
+    pub(super) fn course<'a>(&self, peer: &'a mut Peer, report: &'a mut Report, life: &'a Life) -> Course<'a> {
+        Course { looks_between: self.looks_between, peer, report, life, refused_at: None }
+    }
+}
+
 /// A life on its way.
-struct Course<'a> {
-    lives: &'a Lives,
+pub(super) struct Course<'a> {
+    /// Whether pi looks between the requests of a run.
+    looks_between: bool,
     peer: &'a mut Peer,
     report: &'a mut Report,
     life: &'a Life,
@@ -135,21 +152,19 @@ struct Course<'a> {
 }
 
 impl Course<'_> {
-    fn run(&mut self) -> Result<(), PeerFailure> {
+    /// Lives it to its end; `words` counts the summaries.
+    pub(super) fn run(&mut self, ours: &mut dyn Side, words: &Cell<usize>) -> Result<(), PeerFailure> {
         let life = self.life;
-        let words = std::cell::Cell::new(0);
-        let writer = |input: &_| life.text(words.get(), input);
-        let mut ours = life.session(&writer);
         self.ask("lifeStart", json!({ "window": life.window.context, "settings": life.settings() }))?;
         for place in 0..life.len() {
             let moment = self.moment(place);
-            let message = ours.append(place);
+            let message = ours.append(place)?;
             let step = json!({
                 "place": place, "message": message, "moment": moment.name(), "words": life.words(words.get()),
             });
             let theirs = self.ask("lifeStep", step.clone())?;
             let mut is_open = true;
-            while let Some(next) = ours.next(words.get()) {
+            while let Some(next) = ours.next(words.get())? {
                 match next {
                     Next::Made(made) => {
                         self.compare(moment, place, &theirs, is_open, &made, words.get())?;
@@ -168,7 +183,7 @@ impl Course<'_> {
             }
         }
         let theirs = self.ask("lifeContext", json!({}))?;
-        self.view(&json!({}), ours.view(), &theirs);
+        self.view(&json!({}), &ours.lines(), &theirs);
         Ok(())
     }
 
@@ -183,7 +198,7 @@ impl Course<'_> {
     /// The moment of pi that a message makes.
     fn moment(&self, place: usize) -> Moment {
         match self.life.moment(place) {
-            Moment::Between if !self.lives.looks_between => Moment::None,
+            Moment::Between if !self.looks_between => Moment::None,
             moment => moment,
         }
     }
@@ -223,13 +238,13 @@ impl Course<'_> {
         let is_theirs = compacts && !matches!(moment, Moment::Prompt);
         let prepared = if is_theirs { theirs.clone() } else { self.ask("lifePrepare", json!({ "words": words }))? };
         let (why, prepared) = self.other_cut(made, prepared, number)?;
-        let ours = made.prepared(self.life);
+        let ours = made.prepared();
         self.say("cut", &input, ours.clone(), cut_of(&prepared), why);
         if cut_of(&prepared) == ours {
             let theirs = transcripts(&prepared);
             let why = (made.transcripts == whole(&theirs)).then_some(&WHOLE);
             self.say("transcripts", &input, made.transcripts.clone(), theirs, why);
-            let why = other_text(made, &prepared["summary"]);
+            let why = other_text(self.life, number, made, &prepared["summary"]);
             self.say("summary", &input, json!(made.text), prepared["summary"].clone(), why);
         }
         let details = made.details();
@@ -239,10 +254,10 @@ impl Course<'_> {
         Ok(())
     }
 
-    fn view(&mut self, input: &Value, ours: &longhand::model::view::View, theirs: &Value) {
-        let (ours, theirs) = (flat_view(ours), flat_context(theirs));
-        let why = explain_view(&ours, &theirs);
-        self.say("view", input, ours, theirs, why);
+    fn view(&mut self, input: &Value, ours: &Value, theirs: &Value) {
+        let theirs = flat_context(theirs);
+        let why = explain_view(ours, &theirs);
+        self.say("view", input, ours.clone(), theirs, why);
     }
 
     /// Why we cut elsewhere, and what pi prepares with the tail that we have: its cut does harm, or frees too little.
@@ -252,7 +267,7 @@ impl Course<'_> {
         prepared: Value,
         number: usize,
     ) -> Result<(Option<&'static Class>, Value), PeerFailure> {
-        let ours = made.prepared(self.life);
+        let ours = made.prepared();
         if cut_of(&prepared) == ours {
             return Ok((None, prepared));
         }
@@ -305,11 +320,11 @@ impl Course<'_> {
 
 /// Why a summary with the same words reads otherwise: the files of other agents' tools are in our lists, or what the
 /// summary before said goes on otherwise.
-fn other_text(made: &Made, theirs: &Value) -> Option<&'static Class> {
-    if made.text != made.expected(Form::Ours) {
+fn other_text(life: &Life, number: usize, made: &Made, theirs: &Value) -> Option<&'static Class> {
+    if made.text != made.expected(life, number, Form::Ours) {
         return None;
     }
-    let is = |form: Form| made.expected(form) == *theirs;
+    let is = |form: Form| made.expected(life, number, form) == *theirs;
     let forms = [(Form::Stripped, &FILES), (Form::Whole, &LISTS), (Form::Forgotten, &PREVIOUS)];
     forms.into_iter().find(|(form, _)| is(*form)).map(|(_, class)| class)
 }

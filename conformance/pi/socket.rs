@@ -1,0 +1,274 @@
+//! Lives through the daemon's socket: the real binary, its scheduler and its summarizer, with a provider that we play.
+
+use super::life::{Life, Made, Next, Side, lines_of_prompt};
+use super::lives::Lives;
+use crate::daemon::{Daemon, Prompt, View};
+use crate::harness::{Peer, PeerFailure, Run, System};
+use crate::report::{Class, Report};
+use longhand::model::message::{FinishReason, Role};
+use longhand::model::part::{Media, MediaSource, PartBody, ResultStatus};
+use longhand::model::usage::Usage;
+use longhand::model::view::SourceMessage;
+use longhand::pb;
+use serde_json::{Value, json};
+use std::cell::Cell;
+
+/// The same lives as in the fold, in a daemon.
+pub(crate) struct Socket(&'static Lives);
+
+pub(crate) const V1_5: Socket = Socket(&super::lives::V1_5);
+
+/// One life of the fold in so many is lived in the daemon too: every message waits until it has decided.
+const FOLD_LIVES: u64 = 10;
+
+impl System for Socket {
+    fn name(&self) -> &'static str {
+        "pi-1.5-socket"
+    }
+
+    fn packages(&self) -> &'static str {
+        self.0.packages()
+    }
+
+    fn program(&self) -> &'static str {
+        self.0.program()
+    }
+
+    fn classes(&self) -> &'static [Class] {
+        self.0.classes()
+    }
+
+    fn run(&self, peer: &mut Peer, run: Run, report: &mut Report) -> Result<(), PeerFailure> {
+        let daemon = Daemon::start(&std::env::temp_dir())?;
+        for index in run.first..run.first.saturating_add(run.lives.div_ceil(FOLD_LIVES)) {
+            let life = self.0.draw(run.seed, index).with_sections();
+            let words = Cell::new(0);
+            let mut ours = InDaemon::start(&daemon, &life, &words)?;
+            self.0.course(&mut *peer, &mut *report, &life).run(&mut ours, &words)?;
+        }
+        Ok(())
+    }
+}
+
+/// Our side in a daemon.
+struct InDaemon<'a> {
+    daemon: &'a Daemon,
+    life: &'a Life,
+    words: &'a Cell<usize>,
+    session_id: String,
+    view: View,
+    /// The first message that the view shows, and how many there are.
+    first: usize,
+    count: usize,
+    /// The words of the active summary, and the compaction that put them there.
+    summary: Option<(String, String)>,
+    /// Whether the view is to be looked at.
+    is_new: bool,
+}
+
+impl<'a> InDaemon<'a> {
+    fn start(daemon: &'a Daemon, life: &'a Life, words: &'a Cell<usize>) -> Result<Self, PeerFailure> {
+        let session_id = daemon.create(pb::CreateSessionRequest {
+            policy_json: life.policy_json(),
+            window: Some(pb::ModelWindow { context_tokens: life.window.context, ..Default::default() }),
+            ..Default::default()
+        })?;
+        let (view, summary) = (View::default(), None);
+        Ok(Self { daemon, life, words, session_id, view, first: 0, count: 0, summary, is_new: false })
+    }
+
+    /// A compaction that the view shows, beside what the provider heard of it.
+    fn made(&mut self, id: String, text: String, prompts: Vec<Prompt>) -> Made {
+        let inline: Vec<SourceMessage> =
+            (self.first..self.count).map(|place| self.life.message(place).clone()).collect();
+        let shown = self.view.messages.iter().flat_map(|message| &message.parts);
+        let places = shown.filter_map(|part| part.part.as_ref()?.metadata_json.as_ref()?.parse().ok());
+        let first = places.min().unwrap_or(self.count);
+        let (head, _) = inline.split_at(first - self.first);
+        let asks = |source: &SourceMessage| source.message.role == Role::User;
+        let front = prompts.iter().any(|prompt| prompt.front).then(|| head.iter().rposition(asks)).flatten();
+        let (head, front) = head.split_at(front.unwrap_or(head.len()));
+        let mut transcripts = json!({ "history": null, "front": null, "previous": null });
+        for prompt in &prompts {
+            let (told, previous) = lines_of_prompt(&prompt.text);
+            transcripts[if prompt.front { "front" } else { "history" }] = told;
+            if !previous.is_null() {
+                transcripts["previous"] = previous;
+            }
+        }
+        let previous = self.summary.replace((text.clone(), id)).map(|(text, _)| text);
+        let made = Made {
+            text,
+            transcripts,
+            view: self.lines(),
+            first,
+            head: head.to_vec(),
+            front: front.to_vec(),
+            previous,
+            inline,
+        };
+        self.first = first;
+        made
+    }
+}
+
+impl Side for InDaemon<'_> {
+    fn append(&mut self, place: usize) -> Result<Value, PeerFailure> {
+        let message = &self.life.message(place).message;
+        let usage = self.life.usage(place, self.view.header.estimated_tokens);
+        let words = self.life.words(self.words.get()).clone();
+        self.daemon.provider(|provider| provider.words = words);
+        let view_token = (message.role == Role::Assistant).then(|| self.view.header.view_token.clone());
+        let new = pb::NewMessage {
+            role: role(message.role).into(),
+            kind: pb::MessageKind::Normal.into(),
+            parts: message
+                .parts
+                .iter()
+                .map(|part| pb::Part {
+                    metadata_json: part.metadata_json.clone(),
+                    body: body(&part.body),
+                    ..Default::default()
+                })
+                .collect(),
+            finish: Some(pb::Finish {
+                reason: message.finish.reason.map_or(pb::FinishReason::Unspecified, reason).into(),
+                usage: usage.as_ref().map(reported),
+                view_token,
+                ..Default::default()
+            }),
+            ..Default::default()
+        };
+        self.daemon.append(&self.session_id, new)?;
+        self.count += 1;
+        self.view = self.daemon.view(&self.session_id)?;
+        self.is_new = true;
+        Ok(self.life.raw(place, usage.as_ref()))
+    }
+
+    fn next(&mut self, _number: usize) -> Result<Option<Next>, PeerFailure> {
+        if !std::mem::take(&mut self.is_new) {
+            return Ok(None);
+        }
+        let prompts = self.daemon.provider(|provider| std::mem::take(&mut provider.prompts));
+        let is_cut = self.view.messages.iter().flat_map(|message| &message.parts).any(|part| part.shortening != 0);
+        if is_cut {
+            return Ok(Some(Next::LastResort));
+        }
+        let summary = self.view.messages.iter().find_map(|message| {
+            let words: String = message.parts.iter().filter_map(text_of).collect();
+            message.provenance.as_ref().map(|it| (it.compaction_id.clone(), words))
+        });
+        let is_known = |id: &str| self.summary.as_ref().is_some_and(|(_, known)| known == id);
+        match summary.filter(|(id, _)| !is_known(id)) {
+            Some((id, shown)) => {
+                let text = self.life.summary_in(&shown);
+                Ok(Some(Next::Made(Box::new(self.made(id, text, prompts)))))
+            }
+            None if prompts.is_empty() => Ok(None),
+            // It was written, and refused.
+            None => Ok(Some(Next::Refused)),
+        }
+    }
+
+    fn lines(&self) -> Value {
+        self.view.messages.iter().flat_map(message_lines).collect()
+    }
+}
+
+/// What a message of the view says, a line for each part.
+fn message_lines(message: &pb::ContextMessage) -> Vec<Value> {
+    let role = match message.role() {
+        pb::Role::Assistant => "assistant",
+        pb::Role::Tool => "toolResult",
+        pb::Role::System => "system",
+        pb::Role::User | pb::Role::Unspecified => "user",
+    };
+    let is_paired = message.standing() == pb::Standing::Paired;
+    let line = |part: &pb::ContextPart| match part.part.as_ref()?.body.as_ref()? {
+        pb::part::Body::Text(text) => Some(json!({ "role": role, "kind": "text", "text": text.text })),
+        pb::part::Body::Reasoning(text) => Some(json!({ "role": role, "kind": "thinking", "text": text.text })),
+        pb::part::Body::ToolCall(call) => {
+            let input: Value = serde_json::from_str(&call.input_json).unwrap_or_default();
+            Some(json!({ "role": role, "kind": "call", "id": call.call_id, "name": call.tool, "input": input }))
+        }
+        pb::part::Body::ToolResult(result) => {
+            let (kind, images) = (if is_paired { "paired" } else { "result" }, result.attachments.len());
+            Some(json!({ "role": role, "kind": kind, "id": result.call_id, "text": result.output, "images": images }))
+        }
+        pb::part::Body::Media(media) => Some(json!({ "role": role, "kind": "image", "mime": media.mime_type })),
+        _ => None,
+    };
+    message.parts.iter().filter_map(line).collect()
+}
+
+fn text_of(part: &pb::ContextPart) -> Option<&str> {
+    match part.part.as_ref()?.body.as_ref()? {
+        pb::part::Body::Text(text) => Some(&text.text),
+        _ => None,
+    }
+}
+
+fn role(role: Role) -> pb::Role {
+    match role {
+        Role::User => pb::Role::User,
+        Role::Assistant => pb::Role::Assistant,
+        Role::Tool => pb::Role::Tool,
+        Role::System => pb::Role::System,
+    }
+}
+
+fn reason(reason: FinishReason) -> pb::FinishReason {
+    match reason {
+        FinishReason::Stop => pb::FinishReason::Stop,
+        FinishReason::ToolCalls => pb::FinishReason::ToolCalls,
+        FinishReason::Length => pb::FinishReason::Length,
+        FinishReason::ContentFilter => pb::FinishReason::ContentFilter,
+        FinishReason::Error => pb::FinishReason::Error,
+        FinishReason::Aborted => pb::FinishReason::Aborted,
+    }
+}
+
+fn reported(usage: &Usage) -> pb::Usage {
+    pb::Usage {
+        input_tokens: usage.input,
+        output_tokens: usage.output,
+        cache_read_tokens: usage.cache_read,
+        ..Default::default()
+    }
+}
+
+fn body(body: &PartBody) -> Option<pb::part::Body> {
+    Some(match body {
+        PartBody::Text(text) => pb::part::Body::Text(pb::TextPart { text: text.clone() }),
+        PartBody::Reasoning(text) => pb::part::Body::Reasoning(pb::ReasoningPart { text: text.clone() }),
+        PartBody::ToolCall(call) => pb::part::Body::ToolCall(pb::ToolCallPart {
+            call_id: call.call_id.clone(),
+            tool: call.tool.clone(),
+            input_json: call.input_json.clone(),
+            ..Default::default()
+        }),
+        PartBody::ToolResult(result) => pb::part::Body::ToolResult(pb::ToolResultPart {
+            call_id: result.call_id.clone(),
+            status: match result.status {
+                ResultStatus::Completed => pb::ToolResultStatus::Completed,
+                ResultStatus::Error => pb::ToolResultStatus::Error,
+                ResultStatus::Interrupted => pb::ToolResultStatus::Interrupted,
+            }
+            .into(),
+            output: result.output.clone(),
+            attachments: result.attachments.iter().map(media).collect(),
+            ..Default::default()
+        }),
+        PartBody::Media(item) => pb::part::Body::Media(media(item)),
+        _ => return None,
+    })
+}
+
+fn media(media: &Media) -> pb::MediaPart {
+    let source = match &media.source {
+        MediaSource::Bytes(bytes) => pb::media_part::Source::Data(bytes.clone().into()),
+        MediaSource::Uri(uri) => pb::media_part::Source::Uri(uri.clone()),
+    };
+    pb::MediaPart { mime_type: media.mime_type.clone(), name: media.name.clone(), source: Some(source) }
+}
