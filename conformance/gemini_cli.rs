@@ -1,6 +1,8 @@
 //! Gemini CLI: what its contents weigh, where it splits a conversation, what it cuts and masks, in the version of
 //! August 2025 and in today's.
 
+pub(crate) mod lives;
+
 use crate::contents::{Contents, read, summary, with_short_failures};
 use crate::generate::{self, Conversation, Profile, Results};
 use crate::harm;
@@ -50,7 +52,7 @@ const LIMIT: i64 = 1_048_576;
 /// What the model answers when it is asked for a summary and asked again.
 const ANSWERS: [&str; 2] = ["the first summary", "the second summary"];
 
-static CLASSES: [Class; 4] = [
+const CLASSES: [Class; 4] = [
     Class {
         name: "no summary of a summary alone",
         reason: Reason::P12,

@@ -39,6 +39,7 @@ const SYSTEMS: &[&dyn System] = &[
     &qwen_agent::CURRENT,
     &smolagents::Smolagents,
     &gemini_cli::GeminiCli,
+    &gemini_cli::lives::Lives,
     &qwen_code::QwenCode,
 ];
 

@@ -49,7 +49,7 @@ impl fmt::Display for Reason {
 }
 
 /// One way to differ.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Class {
     /// A few words, the same in every report.
     pub(crate) name: &'static str,

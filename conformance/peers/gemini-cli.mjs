@@ -102,6 +102,7 @@ function compress(args) {
       answer: answer?.parts[0].text,
       kept: tail.length,
       changed: shortened(tail, spill),
+      ...(args.whole ? { history: result.newHistory } : {}),
     };
   });
 }

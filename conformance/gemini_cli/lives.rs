@@ -1,0 +1,398 @@
+//! Lives of Gemini CLI: a conversation grows message by message, and each side decides by itself when it compresses.
+//!
+//! Gemini CLI looks when it sends the next request, at the history up to the last reply and at what that reply's prompt
+//! held; so its moment is the reply. Its window cannot be chosen, so its threshold is a small share of it. What a model is
+//! given to summarize are the contents themselves there, so that the cut says all about it.
+
+use super::{ALONE, LIMIT, UNANSWERED};
+use crate::contents::{Contents, with_short_failures};
+use crate::generate::{Conversation, Profile, Results};
+use crate::harm;
+use crate::harness::{Peer, PeerFailure, Run, System};
+use crate::report::{Class, Reason, Report};
+use longhand::cli::simulate::engine::Session;
+use longhand::model::message::{Finish, FinishReason, MessageKind, NewMessage, Role};
+use longhand::model::part::{NewPart, PartBody};
+use longhand::model::usage::{ModelWindow, Usage};
+use longhand::model::view::SourceMessage;
+use longhand::policy::Policy;
+use longhand::policy::presets::gemini_cli;
+use longhand::summarizer::SummaryInput;
+use rand::Rng;
+use serde_json::{Value, json};
+use std::cell::Cell;
+
+pub(crate) struct Lives;
+
+const PROFILE: Profile = Profile {
+    turns: 4..=16,
+    text_max: 2_000,
+    output_max: 6_000,
+    system: false,
+    results: Results::Either,
+    tools: &["read_file", "write_file", "replace", "run_shell_command", "glob", "Read_File"],
+    ..Profile::FULL
+};
+
+const MOMENT: Class = Class {
+    name: "every message is a moment",
+    reason: Reason::Named("What was written since the last reply counts too"),
+    explanation: "The last prompt and the estimate of what was written since, by Gemini CLI's own functions, reach the \
+                  threshold, but Gemini CLI goes by the prompt alone; we do not wait.",
+    test: ("tests/it/simulate.rs", "a_daemon_makes_the_compactions_that_a_simulation_foresees"),
+};
+
+const PAIRED: Class = Class {
+    name: "every call has a result",
+    reason: Reason::Named("A call that nobody has answered has a result that says so"),
+    explanation: "Gemini CLI keeps a call without a result; a view says that it was interrupted.",
+    test: ("src/policy/pairing/tests.rs", "an_interrupted_call_says_so"),
+};
+
+const MEDIA: Class = Class {
+    name: "media weigh the same everywhere",
+    reason: Reason::Named("The estimate of an image or a document is the same wherever its bytes are"),
+    explanation: "Gemini CLI refuses its own summary where its two ways to weigh media make the history behind it larger; \
+                  ours has one.",
+    test: ("src/policy/tokens/tests.rs", "media_weigh_the_same_whatever_their_size"),
+};
+
+const REFUSED: Class = Class {
+    name: "a summary frees something",
+    reason: Reason::Named("A summary that frees nothing is refused"),
+    explanation: "By Gemini CLI's own count the history behind the summary weighs no less than before, and it takes it; we \
+                  refuse it, and the life ends, as no other is tried.",
+    test: ("tests/it/guards.rs", "a_breaker_that_opens_says_why_and_what_goes_on"),
+};
+
+const OVERHEAD: Class = Class {
+    name: "an overhead that is none",
+    reason: Reason::Named("what the last reply wrote can pass for overhead"),
+    explanation: "Gemini CLI knows no overhead; the line through our two prompts and the views behind their replies leaves \
+                  more of an empty view than the threshold, and the life ends.",
+    test: ("tests/it/guards.rs", "a_window_that_the_overhead_alone_fills_gets_one_clear_error"),
+};
+
+static CLASSES: [Class; 7] = [MOMENT, super::CLASSES[0], super::CLASSES[1], PAIRED, MEDIA, REFUSED, OVERHEAD];
+
+/// What the line through two context usages beside the estimates of their views leaves of an empty view.
+fn intercept((usage, view): (i64, i64), (usage_now, view_now): (i64, i64)) -> i64 {
+    if view == view_now { 0 } else { usage_now - view_now * (usage - usage_now) / (view - view_now) }
+}
+
+/// The status of a compression that Gemini CLI refuses because the history would weigh more.
+const INFLATED: i64 = 2;
+
+impl System for Lives {
+    fn name(&self) -> &'static str {
+        "gemini-cli-lives"
+    }
+
+    fn packages(&self) -> &'static str {
+        "gemini-cli"
+    }
+
+    fn program(&self) -> &'static str {
+        "gemini-cli"
+    }
+
+    fn classes(&self) -> &'static [Class] {
+        &CLASSES
+    }
+
+    fn run(&self, peer: &mut Peer, run: Run, report: &mut Report) -> Result<(), PeerFailure> {
+        for index in run.first..run.first.saturating_add(run.lives) {
+            let life = Life::draw(run.seed, index);
+            Course { peer: &mut *peer, report: &mut *report, life: &life, front: Vec::new(), first: 0, prompt: 0 }
+                .run()?;
+        }
+        Ok(())
+    }
+}
+
+/// A life before it is lived.
+struct Life {
+    index: u64,
+    messages: Vec<SourceMessage>,
+    /// What every request carries beside the messages, in tokens.
+    unseen: i64,
+    /// The tokens at which a compression is due.
+    threshold: i64,
+    words: Vec<String>,
+    policy: Policy,
+}
+
+impl Life {
+    fn draw(seed: u64, index: u64) -> Self {
+        let conversation = Conversation::generate(seed, index, &PROFILE);
+        let mut dice = conversation.dice("life");
+        let threshold = dice.random_range(1_500..8_000);
+        let patch = json!({
+            "auto": { "threshold": { "limit": { "ratio": { "ratio": share(threshold) } } } },
+            "guards": { "minimum_gain_tokens": 1 },
+        });
+        let policy = gemini_cli::v0_26().with_overrides(&patch.to_string());
+        let words = (0..100).map(|number| format!("<state_snapshot>life {index}, summary {number}</state_snapshot>"));
+        Self {
+            index,
+            messages: with_short_failures(conversation.messages),
+            unseen: dice.random_range(0..threshold / 4),
+            threshold,
+            words: words.collect(),
+            policy: policy.unwrap_or_else(|error| panic!("{patch}: {error}")),
+        }
+    }
+
+    fn new_message(&self, place: usize, usage: Option<Usage>) -> NewMessage<Option<String>> {
+        let message = &self.messages[place].message;
+        NewMessage {
+            client_id: None,
+            role: message.role,
+            kind: MessageKind::Normal,
+            parts: message.parts.iter().map(|part| NewPart::new(part.body.clone())).collect(),
+            finish: Some(Finish { reason: message.finish.reason, usage, ..Finish::default() }),
+            open_timeout_ms: None,
+            model: String::new(),
+            provider: String::new(),
+            origin_time: message.origin_time,
+            metadata_json: None,
+        }
+    }
+
+    /// Whether a message is a reply that the history keeps.
+    fn is_reply(&self, place: usize) -> bool {
+        let message = &self.messages[place].message;
+        message.role == Role::Assistant && message.finish.reason != Some(FinishReason::Error)
+    }
+}
+
+/// A number of tokens as a share of the window: exact, as the window is a power of two.
+fn share(tokens: i64) -> f64 {
+    tokens as f64 / LIMIT as f64
+}
+
+/// A life on its way.
+struct Course<'a> {
+    peer: &'a mut Peer,
+    report: &'a mut Report,
+    life: &'a Life,
+    /// The contents that stand for what was summarized.
+    front: Vec<Value>,
+    /// The first message behind them.
+    first: usize,
+    /// What the last prompt held, by its reply.
+    prompt: i64,
+}
+
+impl Course<'_> {
+    fn run(&mut self) -> Result<(), PeerFailure> {
+        let life = self.life;
+        let window = ModelWindow { context: LIMIT, ..ModelWindow::default() };
+        let number = Cell::new(0);
+        let writer = |_: &SummaryInput| life.words[number.get() % life.words.len()].clone();
+        let mut session = Session::new(&life.policy, &window, &writer);
+        let mut revisions = Vec::new();
+        let mut end = 0;
+        for place in 0..life.messages.len() {
+            let is_reply = life.is_reply(place);
+            let input = session.view().estimated_tokens + life.unseen;
+            let usage = is_reply.then(|| Usage { input, output: 1, ..Usage::default() });
+            session.append(&life.new_message(place, usage), life.messages[place].message.role == Role::Assistant);
+            revisions.extend(session.sources().last().map(|source| source.message.revision));
+            if is_reply {
+                (self.prompt, end) = (input, place + 1);
+            }
+            let words = life.words[number.get() % life.words.len()].clone();
+            let theirs = if is_reply { self.compress(end, self.prompt, &words)? } else { Value::Null };
+            let mut is_open = true;
+            while session.reduce_once() {
+                let Some(plan) = session.take_summary() else {
+                    let made = session.firings().iter().rev().find(|firing| !firing.refused);
+                    let before = made.map(|firing| (firing.context_tokens, firing.before_tokens));
+                    let now = (session.context_tokens(), session.view().estimated_tokens);
+                    let is_filled = before.is_some_and(|before| intercept(before, now) >= life.threshold);
+                    return self.refused(place, end, &words, is_filled);
+                };
+                let first = revisions.iter().position(|revision| *revision >= plan.tail_start);
+                let first = first.unwrap_or(revisions.len());
+                let view = Contents::of_view(&session.view().messages).json();
+                let words = life.words[number.get() % life.words.len()].clone();
+                // Behind a compression theirs goes by its own estimate, when it looks next.
+                let theirs = if is_open { theirs.clone() } else { self.compress(end, self.prompt, &words)? };
+                self.compare(place, end, &theirs, (first, view), &words)?;
+                number.set(number.get() + 1);
+                is_open = false;
+            }
+            if is_open && is_reply {
+                let compresses = theirs["status"] == 1;
+                let why = if compresses { self.refusal(end, &theirs)? } else { None };
+                self.say("moment", &json!({ "place": place }), json!(false), json!(compresses), why);
+            }
+        }
+        Ok(())
+    }
+
+    /// What Gemini CLI holds: the contents in front, and those of the messages up to the last reply.
+    fn history(&self, end: usize) -> Vec<Value> {
+        let behind = Contents::of(self.messages(end)).json();
+        self.front.iter().cloned().chain(behind).collect()
+    }
+
+    fn messages(&self, end: usize) -> &[SourceMessage] {
+        &self.life.messages[self.first.min(end)..end]
+    }
+
+    fn compress(&mut self, end: usize, prompt: i64, words: &str) -> Result<Value, PeerFailure> {
+        let question = json!({
+            "history": self.history(end), "originalTokenCount": prompt, "threshold": share(self.life.threshold),
+            "model": "gemini-2.5-pro", "answers": ["a draft", words], "whole": true,
+        });
+        self.ask("compress", question)
+    }
+
+    fn ask(&mut self, function: &str, arguments: Value) -> Result<Value, PeerFailure> {
+        let answer = self.peer.call_all(vec![(function, arguments)])?.pop();
+        Ok(match answer {
+            Some(Ok(value)) => value,
+            Some(Err(words)) => json!({ "status": { "error": words } }),
+            None => Value::Null,
+        })
+    }
+
+    fn say(&mut self, what: &'static str, input: &Value, ours: Value, theirs: Value, why: Option<&'static Class>) {
+        self.report.compare(what, self.life.index, input, &ours, &Ok(theirs), |_, _| why);
+    }
+
+    /// A compression of ours beside theirs, or what theirs would be if it looked now.
+    fn compare(
+        &mut self,
+        place: usize,
+        end: usize,
+        theirs: &Value,
+        (first, view): (usize, Vec<Value>),
+        words: &str,
+    ) -> Result<(), PeerFailure> {
+        let input = json!({
+            "place": place, "prompt": self.prompt, "threshold": self.life.threshold, "status": theirs["status"],
+            "role": format!("{:?}", self.life.messages[place].message.role), "end": end, "first": self.first,
+        });
+        let compresses = theirs["status"] == 1;
+        let why = if compresses {
+            None
+        } else if theirs["status"] == INFLATED {
+            self.inflated(end, words)?
+        } else {
+            self.due(end, place)?
+        };
+        self.say("moment", &input, json!(true), json!(compresses), why);
+        let theirs = if compresses { theirs.clone() } else { self.compress(end, LIMIT, words)? };
+        let cut = self.cut(end, &theirs);
+        let ours = first - self.first;
+        let forced = harm::nearest(self.messages(end), cut);
+        let why = (forced != cut && forced == ours).then_some(UNANSWERED);
+        self.say("cut", &input, json!(ours), json!(cut), why);
+        if ours == cut {
+            let bare = self.without_made_up(&view);
+            let answered = Contents::of(&self.life.messages[first.min(end)..end]).len();
+            // What was written since the last reply is not in their history yet.
+            let shown = json!(bare.iter().take(2 + answered).collect::<Vec<_>>());
+            let has_made_up = bare != view;
+            let why = (has_made_up && shown == theirs["history"]).then_some(&CLASSES[3]);
+            let ours = if has_made_up { json!(view) } else { shown };
+            self.say("view", &input, ours, theirs["history"].clone(), why);
+        }
+        self.prompt = theirs["newTokenCount"].as_i64().unwrap_or(self.prompt);
+        // Both go on behind our compression.
+        self.front = view.iter().take(2).cloned().collect();
+        self.first = first;
+        Ok(())
+    }
+
+    /// Why they refuse their own summary: the last reply is in the history behind it and not in the prompt that they hold
+    /// it against, or media are.
+    fn inflated(&mut self, end: usize, words: &str) -> Result<Option<&'static Class>, PeerFailure> {
+        if self.has_media(end) {
+            return Ok(Some(&CLASSES[4]));
+        }
+        let reply = Contents::of(&self.life.messages[end - 1..end]).parts();
+        let reply = self.ask("estimateTokenCountSync", json!({ "parts": reply }))?.as_i64().unwrap_or_default();
+        let theirs = self.compress(end, self.prompt + reply, words)?;
+        Ok((theirs["status"] == 1).then_some(&CLASSES[0]))
+    }
+
+    /// A compression that we refuse: theirs is refused too, or frees nothing, or what the last reply wrote passes for
+    /// overhead with us.
+    fn refused(&mut self, place: usize, end: usize, words: &str, is_filled: bool) -> Result<(), PeerFailure> {
+        let theirs = self.compress(end, self.prompt.max(self.life.threshold), words)?;
+        let parts = |contents: &[Value]| -> Vec<Value> {
+            contents.iter().flat_map(|content| content["parts"].as_array().cloned().unwrap_or_default()).collect()
+        };
+        let before = parts(&self.history(end));
+        let after = parts(theirs["history"].as_array().map_or(&[], Vec::as_slice));
+        let before = self.ask("estimateTokenCountSync", json!({ "parts": before }))?;
+        let after = self.ask("estimateTokenCountSync", json!({ "parts": after }))?;
+        let frees_nothing = before.as_i64().zip(after.as_i64()).is_some_and(|(before, after)| after >= before);
+        let why = match (theirs["status"] == 1, frees_nothing, is_filled) {
+            (true, true, _) => Some(&CLASSES[5]),
+            (true, false, true) => Some(&CLASSES[6]),
+            (true, false, false) | (false, ..) => None,
+        };
+        let input = json!({ "place": place, "prompt": self.prompt, "before": before, "after": after });
+        self.say("refusal", &input, json!(true), json!(theirs["status"] != 1), why);
+        Ok(())
+    }
+
+    /// Whether a message up to the last reply holds media.
+    fn has_media(&self, end: usize) -> bool {
+        let parts = self.messages(end).iter().flat_map(|source| &source.message.parts);
+        parts.map(|part| &part.body).any(|body| match body {
+            PartBody::Media(_) => true,
+            PartBody::ToolResult(result) => !result.attachments.is_empty(),
+            _ => false,
+        })
+    }
+
+    /// Where their cut is, in messages.
+    fn cut(&self, end: usize, theirs: &Value) -> usize {
+        let summarized = theirs["summarized"].as_u64().unwrap_or_default() as usize;
+        let messages = self.messages(end);
+        summarized.checked_sub(self.front.len()).map_or(0, |at| Contents::of(messages).message(at, messages.len()))
+    }
+
+    /// Why we compress where they do not: the estimate of what came since their last look reaches the threshold.
+    fn due(&mut self, end: usize, place: usize) -> Result<Option<&'static Class>, PeerFailure> {
+        let since = Contents::of(&self.life.messages[end..=place.max(end).min(self.life.messages.len() - 1)]);
+        let answer = self.ask("estimateTokenCountSync", json!({ "parts": since.parts() }))?;
+        let tokens = self.prompt + answer.as_i64().unwrap_or_default();
+        let is_late = place >= end && tokens >= self.life.threshold && self.prompt < self.life.threshold;
+        Ok(is_late.then_some(&CLASSES[0]))
+    }
+
+    /// Why we do not compress where they do: nothing is behind the summary, or what is there waits for an answer or weighs
+    /// nothing.
+    fn refusal(&mut self, end: usize, theirs: &Value) -> Result<Option<&'static Class>, PeerFailure> {
+        let cut = self.cut(end, theirs);
+        if cut == 0 && !self.front.is_empty() {
+            return Ok(Some(ALONE));
+        }
+        let harmless = harm::nearest(self.messages(end), cut);
+        if harmless == 0 {
+            return Ok(Some(UNANSWERED));
+        }
+        let parts = Contents::of(&self.messages(end)[..harmless]).parts();
+        let tokens = self.ask("estimateTokenCountSync", json!({ "parts": parts }))?;
+        Ok(tokens.as_i64().is_some_and(|tokens| tokens <= 1).then_some(&CLASSES[5]))
+    }
+
+    /// Contents without the results that we make up for calls that nobody has answered.
+    fn without_made_up(&self, contents: &[Value]) -> Vec<Value> {
+        let made_up = json!(self.life.policy.view.interrupted_text);
+        let is_made_up = |part: &Value| part["functionResponse"]["response"]["error"] == made_up;
+        let bare = contents.iter().filter_map(|content| {
+            let parts = content["parts"].as_array().into_iter().flatten();
+            let parts: Vec<&Value> = parts.filter(|part| !is_made_up(part)).collect();
+            (!parts.is_empty()).then(|| json!({ "role": content["role"], "parts": parts }))
+        });
+        bare.collect()
+    }
+}
