@@ -565,9 +565,12 @@ mod tests {
 
     #[test]
     fn messages_that_lost_their_number_are_found_again() {
-        let mut case = Case::draw(qwen_agent::v0_0_34(), 1, 0);
+        // A piece that says nothing has no state.
+        let speaks = |case: &Case| case.pieces.first().is_some_and(|it| it.kind == Kind::Request) && !case.original(0).is_null();
+        let mut cases = (0..).map(|index| Case::draw(qwen_agent::v0_0_34(), 1, index));
+        let mut case = cases.find(speaks).expect("some conversation begins with words");
         case.pieces = [Kind::Request, Kind::Reply, Kind::Result, Kind::Request, Kind::Reply]
-            .map(|kind| Piece { message: 0, kind, parts: Vec::new() })
+            .map(|kind| Piece { message: 0, kind, parts: case.pieces[0].parts.clone() })
             .into();
         let said = |role: &str| json!({ "role": role, "content": "x" });
         let numbered = |role: &str, piece: usize| json!({ "role": role, "content": "x", "extra": { "piece": piece } });

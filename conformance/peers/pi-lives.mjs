@@ -43,7 +43,13 @@ export function lives({ load, folder, compaction, sessions, convertToLlm, regist
     const life = Object.create(AgentSession.prototype);
     const model = { id: "model", provider: "test", api, contextWindow: window, maxTokens: 0, reasoning: false };
     const own = {
-      agent: { state: { model, messages: [] }, hasQueuedMessages: () => false, streamFunction: async (...it) => speak(...it) },
+      agent: {
+        state: { model, messages: [] },
+        hasQueuedMessages: () => false,
+        // The life goes on by itself.
+        continue: async () => {},
+        streamFunction: async (...it) => speak(...it),
+      },
       settingsManager: { getCompactionSettings: () => settings, getRetrySettings: () => ({ enabled: false }) },
       sessionManager: new Proxy(manager, {
         get: (target, name) => {
@@ -136,6 +142,8 @@ export function lives({ load, folder, compaction, sessions, convertToLlm, regist
       if (moment === "prompt") {
         // pi looks before what the user says is appended.
         const decision = await decide(life, moment, words);
+        // One recovery for each request of the user.
+        life._overflowRecoveryAttempted = false;
         life.places.set(life.manager.appendMessage({ ...message, place, timestamp: Date.now() }), place);
         return { ...decision, exceeds: exceeds(life) };
       }

@@ -267,7 +267,7 @@ fn body(body: &PartBody) -> Option<pb::part::Body> {
 
 fn media(media: &Media) -> pb::MediaPart {
     let source = match &media.source {
-        MediaSource::Bytes(bytes) => pb::media_part::Source::Data(bytes.clone().into()),
+        MediaSource::Bytes(bytes) => pb::media_part::Source::Data(bytes.clone()),
         MediaSource::Uri(uri) => pb::media_part::Source::Uri(uri.clone()),
     };
     pb::MediaPart { mime_type: media.mime_type.clone(), name: media.name.clone(), source: Some(source) }
