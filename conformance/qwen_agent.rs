@@ -566,7 +566,8 @@ mod tests {
     #[test]
     fn messages_that_lost_their_number_are_found_again() {
         // A piece that says nothing has no state.
-        let speaks = |case: &Case| case.pieces.first().is_some_and(|it| it.kind == Kind::Request) && !case.original(0).is_null();
+        let speaks =
+            |case: &Case| case.pieces.first().is_some_and(|it| it.kind == Kind::Request) && !case.original(0).is_null();
         let mut cases = (0..).map(|index| Case::draw(qwen_agent::v0_0_34(), 1, index));
         let mut case = cases.find(speaks).expect("some conversation begins with words");
         case.pieces = [Kind::Request, Kind::Reply, Kind::Result, Kind::Request, Kind::Reply]
