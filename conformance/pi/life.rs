@@ -171,6 +171,22 @@ impl Life {
         self
     }
 
+    /// The same life with words in every request and reply. A daemon does not tell where it cut but by what its view shows,
+    /// which is nothing of a message without words; and of a front without words it asks no model.
+    pub(super) fn with_words(mut self) -> Self {
+        for source in self.messages.iter_mut().filter(|source| source.message.role != Role::Tool) {
+            let says =
+                |body: &PartBody| !matches!(body, PartBody::Text(text) | PartBody::Reasoning(text) if text.is_empty());
+            let has_words =
+                source.message.parts.iter().any(|part| says(&part.body) && !matches!(part.body, PartBody::Media(_)));
+            let text = source.message.parts.iter_mut().find(|part| matches!(part.body, PartBody::Text(_)));
+            if let Some(part) = text.filter(|_| !has_words) {
+                part.body = PartBody::Text("so".to_owned());
+            }
+        }
+        self
+    }
+
     /// The policy as the daemon takes it.
     pub(super) fn policy_json(&self) -> String {
         serde_json::to_string(&self.policy).unwrap_or_default()

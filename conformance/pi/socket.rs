@@ -41,7 +41,7 @@ impl System for Socket {
     fn run(&self, peer: &mut Peer, run: Run, report: &mut Report) -> Result<(), PeerFailure> {
         let daemon = Daemon::start(&std::env::temp_dir())?;
         for index in run.first..run.first.saturating_add(run.lives.div_ceil(FOLD_LIVES)) {
-            let life = self.0.draw(run.seed, index).with_sections();
+            let life = self.0.draw(run.seed, index).with_sections().with_words();
             let words = Cell::new(0);
             let mut ours = InDaemon::start(&daemon, &life, &words)?;
             self.0.course(&mut *peer, &mut *report, &life).run(&mut ours, &words)?;
