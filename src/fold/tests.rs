@@ -71,11 +71,12 @@ fn results_that_the_model_has_not_read_come_on_top_of_its_usage() {
 #[test]
 fn a_sample_compares_the_view_with_the_usage_of_all_of_it() {
     let messages = dsl::parse("u1 400c\na1 usage=1000/500 2000c\nu2 400c");
-    for (policy, reported) in [(presets::gemini_cli::v0_26(), 1_000), (presets::pi::v1_5(), 1_500)] {
+    for (policy, reported, all) in [(presets::gemini_cli::v0_26(), 1_000, 1_500), (presets::pi::v1_5(), 1_500, 1_500)] {
         let fold = fold(&policy, &messages, 1);
         let after = fold.context_tokens(&window(60_000)) - reported;
         assert!((90..=110).contains(&after), "{after}");
-        assert_eq!(fold.usage_sample().expect("usage").usage_tokens, 1_500 + after, "{}", policy.preset);
+        let sample = fold.usage_sample().expect("usage").usage_tokens;
+        assert!((all + 90..=all + 110).contains(&sample), "{}: {sample}", policy.preset);
     }
 }
 

@@ -5,7 +5,7 @@ use crate::model::message::{Message, Role};
 use crate::model::part::PartBody;
 use crate::model::view::{SourceMessage, Standing, View, ViewMessage, ViewPart};
 use crate::model::{FIRST_REVISION, Revision};
-use crate::policy::{Policy, tokens};
+use crate::policy::{Policy, UsageCount, tokens};
 use std::borrow::Cow;
 use std::collections::HashSet;
 
@@ -14,8 +14,8 @@ use std::collections::HashSet;
 pub(super) struct CurrentUsage {
     /// The tokens that the policy reads in it.
     reported: i64,
-    /// All tokens of the request and the reply, whichever of them the policy reads.
-    total: i64,
+    /// The estimate of the reply itself, where the policy reads the tokens of its request alone.
+    own: i64,
     /// The estimate of what became visible after the view that the reply was given, without what the model wrote itself.
     after: i64,
 }
@@ -27,7 +27,7 @@ impl CurrentUsage {
 
     /// The measure of the whole view, the reply in it included.
     pub(super) fn view_tokens(self) -> i64 {
-        self.total.saturating_add(self.after)
+        self.tokens().saturating_add(self.own)
     }
 }
 
@@ -50,7 +50,16 @@ pub(super) fn current(policy: &Policy, messages: &[SourceMessage], view: &View, 
         message.revision == reply.revision || message.standing == Standing::Retrieved || newer.is_shown_by(message)
     };
     let after = estimate(policy, messages, view, may_count, is_counted);
-    CurrentUsage { reported: reply.tokens, total: reply.total, after }
+    let own = match policy.counting.usage {
+        UsageCount::Prompt => {
+            let is_own = |message: &ViewMessage| message.revision == reply.revision;
+            let is_written =
+                |_: &ViewMessage, part: &ViewPart| part.source.is_none_or(|id| !reply.unread.contains(&id));
+            estimate(policy, messages, view, is_own, is_written)
+        }
+        UsageCount::Total | UsageCount::Nothing => 0,
+    };
+    CurrentUsage { reported: reply.tokens, after, own }
 }
 
 /// The estimate of the parts that came behind a revision, as far as the view shows them at their own places.
@@ -120,7 +129,6 @@ pub(super) struct Reply {
     /// The newest revision that the reported tokens stand for.
     seen: Revision,
     tokens: i64,
-    total: i64,
     /// Results in the reply itself that the model has not read: it said nothing behind them.
     unread: Vec<PartId>,
 }
@@ -144,8 +152,7 @@ pub(super) fn newest_reply(
 
 fn reply(policy: &Policy, index: usize, message: &Message, changed_revision: Revision) -> Option<Reply> {
     let sealed = message.sealed_revision?;
-    let usage = message.finish.usage.as_ref()?;
-    let (tokens, total) = (policy.counting.usage.tokens(usage), usage.context_tokens());
+    let tokens = policy.counting.usage.tokens(message.finish.usage.as_ref()?);
     let seen = match &message.finish.view {
         Some(view) => (!view.shortened && view.revision >= changed_revision).then_some(view.revision)?,
         None => (changed_revision <= FIRST_REVISION).then_some(sealed)?,
@@ -153,7 +160,7 @@ fn reply(policy: &Policy, index: usize, message: &Message, changed_revision: Rev
     let trailing = message.parts.iter().rev().take_while(|part| !is_speech(&part.body));
     let results = trailing.filter(|part| matches!(part.body, PartBody::ToolResult(_)));
     let unread = results.map(|part| part.id).collect();
-    (tokens > 0).then_some(Reply { index, revision: message.revision, sealed, seen, tokens, total, unread })
+    (tokens > 0).then_some(Reply { index, revision: message.revision, sealed, seen, tokens, unread })
 }
 
 /// True for what a model says itself.
