@@ -65,20 +65,7 @@ const REFUSED: Class = Class {
     test: ("tests/it/guards.rs", "a_breaker_that_opens_says_why_and_what_goes_on"),
 };
 
-const OVERHEAD: Class = Class {
-    name: "an overhead that is none",
-    reason: Reason::Named("what the last reply wrote can pass for overhead"),
-    explanation: "Gemini CLI knows no overhead; the line through our two prompts and the views behind their replies leaves \
-                  more of an empty view than the threshold, and the life ends.",
-    test: ("tests/it/guards.rs", "a_window_that_the_overhead_alone_fills_gets_one_clear_error"),
-};
-
-static CLASSES: [Class; 7] = [MOMENT, super::CLASSES[0], super::CLASSES[1], PAIRED, MEDIA, REFUSED, OVERHEAD];
-
-/// What the line through two context usages beside the estimates of their views leaves of an empty view.
-fn intercept((usage, view): (i64, i64), (usage_now, view_now): (i64, i64)) -> i64 {
-    if view == view_now { 0 } else { usage_now - view_now * (usage - usage_now) / (view - view_now) }
-}
+static CLASSES: [Class; 6] = [MOMENT, super::CLASSES[0], super::CLASSES[1], PAIRED, MEDIA, REFUSED];
 
 /// The status of a compression that Gemini CLI refuses because the history would weigh more.
 const INFLATED: i64 = 2;
@@ -207,11 +194,7 @@ impl Course<'_> {
             let mut is_open = true;
             while session.reduce_once() {
                 let Some(plan) = session.take_summary() else {
-                    let made = session.firings().iter().rev().find(|firing| !firing.refused);
-                    let before = made.map(|firing| (firing.context_tokens, firing.before_tokens));
-                    let now = (session.context_tokens(), session.view().estimated_tokens);
-                    let is_filled = before.is_some_and(|before| intercept(before, now) >= life.threshold);
-                    return self.refused(place, end, &words, is_filled);
+                    return self.refused(place, end, &words);
                 };
                 let first = revisions.iter().position(|revision| *revision >= plan.tail_start);
                 let first = first.unwrap_or(revisions.len());
@@ -320,9 +303,8 @@ impl Course<'_> {
         Ok((theirs["status"] == 1).then_some(&CLASSES[0]))
     }
 
-    /// A compression that we refuse: theirs is refused too, or frees nothing, or what the last reply wrote passes for
-    /// overhead with us.
-    fn refused(&mut self, place: usize, end: usize, words: &str, is_filled: bool) -> Result<(), PeerFailure> {
+    /// A compression that we refuse: theirs is refused too, or frees nothing.
+    fn refused(&mut self, place: usize, end: usize, words: &str) -> Result<(), PeerFailure> {
         let theirs = self.compress(end, self.prompt.max(self.life.threshold), words)?;
         let parts = |contents: &[Value]| -> Vec<Value> {
             contents.iter().flat_map(|content| content["parts"].as_array().cloned().unwrap_or_default()).collect()
@@ -332,11 +314,7 @@ impl Course<'_> {
         let before = self.ask("estimateTokenCountSync", json!({ "parts": before }))?;
         let after = self.ask("estimateTokenCountSync", json!({ "parts": after }))?;
         let frees_nothing = before.as_i64().zip(after.as_i64()).is_some_and(|(before, after)| after >= before);
-        let why = match (theirs["status"] == 1, frees_nothing, is_filled) {
-            (true, true, _) => Some(&CLASSES[5]),
-            (true, false, true) => Some(&CLASSES[6]),
-            (true, false, false) | (false, ..) => None,
-        };
+        let why = (theirs["status"] == 1 && frees_nothing).then_some(&CLASSES[5]);
         let input = json!({ "place": place, "prompt": self.prompt, "before": before, "after": after });
         self.say("refusal", &input, json!(true), json!(theirs["status"] != 1), why);
         Ok(())

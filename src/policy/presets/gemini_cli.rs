@@ -53,8 +53,6 @@ pub const V0_26: Preset = Preset {
         "What was written since the last reply counts too, by its estimate, and at once; Gemini CLI goes by the prompt of \
          the last reply alone, and looks when the next request is sent.",
         "A call that nobody has answered has a result that says so; Gemini CLI sends none.",
-        "Behind two prompts alone what the last reply wrote can pass for overhead, as no prompt has held it; a session \
-         whose threshold that overhead fills is not compressed until the next reply shows otherwise.",
         "What is masked or cut is named by the id of its part; Gemini CLI names a file that it has written.",
         "A masked output shows an excerpt of its words, and a cut failure an excerpt of its words too; Gemini CLI cuts \
          through the JSON around them.",
