@@ -17,11 +17,10 @@ use super::{Fold, Rows};
 use crate::limits;
 use crate::model::Revision;
 use crate::model::compaction::{
-    Bounds, Compaction, CompactionKind, CompactionRequest, CompactionState, Failure, FailureReason, Level, Outcome,
-    Trigger,
+    Compaction, CompactionKind, CompactionRequest, Failure, FailureReason, Level, Outcome, Trigger,
 };
 use crate::model::cut::Cuts;
-use crate::model::ids::{CompactionId, MessageId, SessionId};
+use crate::model::ids::{CompactionId, MessageId};
 use crate::model::layouts;
 use crate::model::mark::{Mark, MarkBody};
 use crate::model::message::{FinishReason, MessageKind, Role};
@@ -151,18 +150,15 @@ impl Session<'_> {
         self.undo_everything();
     }
 
-    /// The decision about a view, from scratch. The messages' counts, which the store keeps, change nothing of it.
+    /// The decision about a view, from scratch.
     fn decide<'a>(&self, scene: Scene<'a>) -> Moment<'a> {
         let (changed_revision, undo_revision) = self.world.changes();
         let past = Past { ended: &self.ended, changed_revision, undo_revision };
-        let moment = |scene: Scene<'a>| {
-            let rows = Rows { policy: scene.policy, messages: scene.sources, changed_revision };
-            let fold = Fold::new(rows, None);
-            let guards = Guards::new(scene, &fold, past);
-            let decision = guards::decide(scene, &fold, &guards);
-            Moment { scene, fold, guards, decision }
-        };
-        moment(scene)
+        let rows = Rows { policy: scene.policy, messages: scene.sources, changed_revision };
+        let fold = Fold::new(rows, None);
+        let guards = Guards::new(scene, &fold, past);
+        let decision = guards::decide(scene, &fold, &guards);
+        Moment { scene, fold, guards, decision }
     }
 
     /// Makes automatic compactions until nothing is due.
@@ -212,10 +208,6 @@ impl Session<'_> {
     fn carry_out(&self, before: &Picture, moment: &Moment<'_>, decision: Decision) -> Result<Draft, Failure> {
         let Moment { scene, fold, guards, .. } = moment;
         let (scene, tokens) = (*scene, fold.context_tokens(scene.window));
-        let last_resort = || {
-            let cuts = guards::last_resort_cuts(scene, fold, guards);
-            self.draft(before, cuts, None, 1).ok_or_else(|| guards::fixed_failure(scene, fold, guards))
-        };
         match decision {
             Decision::Steps(plan::Decision::Climb(level)) => {
                 let rung = scene.policy.rung(level).expect("the level that was decided on");
@@ -229,7 +221,10 @@ impl Session<'_> {
                 self.draft(before, plan::routine(scene).cuts, None, least)
                     .ok_or_else(|| Failure::new(FailureReason::NoGain, ""))
             }
-            Decision::LastResort => last_resort(),
+            Decision::LastResort => {
+                let cuts = guards::last_resort_cuts(scene, fold, guards);
+                self.draft(before, cuts, None, 1).ok_or_else(|| guards::fixed_failure(scene, fold, guards))
+            }
         }
     }
 
@@ -376,37 +371,9 @@ impl Session<'_> {
         let policy = &self.world.policy;
         let steps = level.and_then(|level| policy.rung(level)).map_or(&policy.routine, |rung| &rung.steps);
         let kind = if trigger == Trigger::Window { CompactionKind::Omission } else { plan::kind(steps) };
-        let (state, outcome, failure) = match end {
-            Ok(outcome) => (CompactionState::Done, Some(outcome), None),
-            Err(failure) => (CompactionState::Failed, None, Some(failure)),
-        };
-        let request = CompactionRequest {
-            kind,
-            trigger,
-            level,
-            instructions: String::new(),
-            notice: String::new(),
-            bounds: Bounds::default(),
-        };
-        let ended = Compaction {
-            id: CompactionId(Uuid::nil()),
-            session_id: SessionId(Uuid::nil()),
-            request,
-            state,
-            base_revision: None,
-            tokens_at_request: 0,
-            window_tokens: self.world.window.context,
-            attempt: 1,
-            outcome,
-            proposed_until: None,
-            failure,
-            end_revision: Some(end_revision),
-            undone_revision: None,
-            requests: Vec::new(),
-            actor: String::new(),
-            create_time: self.world.now,
-            end_time: Some(self.world.now),
-        };
+        let request = CompactionRequest::new(kind, trigger, level);
+        let (id, window, now) = (CompactionId(Uuid::nil()), &self.world.window, self.world.now);
+        let ended = Compaction::ended(id, request, window.context, end, end_revision, now);
         self.ended.insert(0, ended);
         self.ended.truncate(usize::try_from(limits::GUARD_COMPACTIONS).expect("a small number"));
     }
@@ -455,7 +422,7 @@ fn foreseen(scene: Scene<'_>, work: &Work) -> i64 {
 /// Who speaks, what the message is, and its parts with what was taken from each.
 type Said = (Role, Standing, Vec<(PartBody, Option<Shortened>)>);
 
-/// What a view says, whatever the messages in it are called.
+/// The contents of a view without the ids of its messages.
 fn said(view: &View) -> (i64, Vec<Said>) {
     let messages = view.messages.iter().map(|message| {
         let parts = message.parts.iter().map(|part| (part.body.clone(), part.shortened)).collect();
@@ -527,7 +494,7 @@ fn stands_at_its_place(source: &&SourceMessage) -> bool {
 }
 
 /// The messages of the view that no compaction may take out: open ones, calls that still run, and what the model has not
-/// answered yet. Of that the last resort spares the newest request alone.
+/// answered yet. Of the last the last resort spares the newest request alone.
 fn unfinished(sources: &[SourceMessage], is_last_resort: bool) -> BTreeSet<Revision> {
     let inline: Vec<&SourceMessage> = sources.iter().filter(stands_at_its_place).collect();
     let is_reply = |source: &&SourceMessage| {
@@ -538,10 +505,12 @@ fn unfinished(sources: &[SourceMessage], is_last_resort: bool) -> BTreeSet<Revis
     };
     let last_reply = inline.iter().rposition(is_reply);
     let unanswered = unanswered_calls(&inline);
+    let newest_request = inline.iter().rposition(|source| source.message.role == Role::User);
     let mut unfinished = BTreeSet::new();
     for (index, source) in inline.iter().enumerate() {
         let is_open = source.message.sealed_revision.is_none();
-        let is_unread = last_reply.is_none_or(|reply| index > reply) && !is_last_resort;
+        let is_unread =
+            if is_last_resort { newest_request == Some(index) } else { last_reply.is_none_or(|reply| index > reply) };
         if is_open || is_unread || unanswered.contains(&index) && runs(&inline[index..]) {
             unfinished.insert(source.message.revision);
         }
@@ -617,7 +586,7 @@ fn play(preset: &presets::Preset, talk: &Talk, counts: &mut Counts) {
     Session { world, ended: Vec::new(), pictures: Vec::new(), counts }.play(&talk.steps);
 }
 
-/// What `tests/laws` has found.
+/// Found by `tests/laws`.
 #[test]
 fn a_summary_that_was_truncated_is_replaced_by_one_that_frees_enough() {
     let words = Words::new;

@@ -115,7 +115,7 @@ impl Fold {
         self.usage.map_or(self.view.estimated_tokens + window.overhead, |usage| usage.tokens())
     }
 
-    /// What usage measures of the view beside its estimate, where usage is valid. The newest reply is part of both, also
+    /// The usage of the view beside its estimate, where usage is valid. The newest reply is part of both, also
     /// under a policy that reads the tokens of requests alone.
     pub fn usage_sample(&self) -> Option<UsageSample> {
         let usage = self.usage?;

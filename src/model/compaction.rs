@@ -5,6 +5,7 @@ use super::ids::{CompactionId, MessageId, SessionId};
 use super::summary_request::SummaryRequest;
 use super::time::Timestamp;
 use super::usage::Usage;
+use uuid::Uuid;
 
 /// What a reduction does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -112,6 +113,14 @@ pub struct CompactionRequest {
     pub notice: String,
     /// What a summary by hand covers, where somebody says so.
     pub bounds: Bounds,
+}
+
+impl CompactionRequest {
+    /// A request without instructions, notice and bounds.
+    pub fn new(kind: CompactionKind, trigger: Trigger, level: Option<Level>) -> Self {
+        let (instructions, notice) = (String::new(), String::new());
+        Self { kind, trigger, level, instructions, notice, bounds: Bounds::default() }
+    }
 }
 
 /// The part of a view that a summary by hand is made of.
@@ -380,4 +389,40 @@ pub struct Compaction {
     pub create_time: Timestamp,
     /// When it ended.
     pub end_time: Option<Timestamp>,
+}
+
+impl Compaction {
+    /// A compaction that ended at once, at a revision and a time: in a simulation, where no worker claims it.
+    pub fn ended(
+        id: CompactionId,
+        request: CompactionRequest,
+        window_tokens: i64,
+        end: Result<Outcome, Failure>,
+        revision: Revision,
+        time: Timestamp,
+    ) -> Self {
+        let (state, outcome, failure) = match end {
+            Ok(outcome) => (CompactionState::Done, Some(outcome), None),
+            Err(failure) => (CompactionState::Failed, None, Some(failure)),
+        };
+        Self {
+            id,
+            session_id: SessionId(Uuid::nil()),
+            request,
+            state,
+            base_revision: None,
+            tokens_at_request: 0,
+            window_tokens,
+            attempt: 1,
+            outcome,
+            proposed_until: None,
+            failure,
+            end_revision: Some(revision),
+            undone_revision: None,
+            requests: Vec::new(),
+            actor: String::new(),
+            create_time: time,
+            end_time: Some(time),
+        }
+    }
 }

@@ -6,7 +6,7 @@ use super::overflow_errors;
 use super::plan::{self, Scene};
 use super::render;
 use super::turns::is_request;
-use crate::model::compaction::{Bounds, Compaction, CompactionKind, CompactionRequest, CompactionState, Trigger};
+use crate::model::compaction::{Compaction, CompactionKind, CompactionRequest, CompactionState, Trigger};
 use crate::model::cut::Cuts;
 use crate::model::ids::{CompactionId, MessageId};
 use crate::model::layout::Place;
@@ -106,14 +106,7 @@ pub fn relief(scene: Scene<'_>, context_tokens: i64) -> Option<CompactionRequest
 
 /// The reduction that takes media out of a view, and nothing else.
 pub fn of_media() -> CompactionRequest {
-    CompactionRequest {
-        kind: CompactionKind::Prune,
-        trigger: Trigger::Overflow,
-        level: None,
-        instructions: String::new(),
-        notice: String::new(),
-        bounds: Bounds::default(),
-    }
+    CompactionRequest::new(CompactionKind::Prune, Trigger::Overflow, None)
 }
 
 /// Whether one of these reductions has answered an overflow of the view's last request already. A replay is no request of

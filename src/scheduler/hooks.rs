@@ -201,8 +201,9 @@ fn read(output: &[u8], instructions: &str) -> Result<Said, String> {
     if bytes > limits::INSTRUCTIONS_BYTES_MAX {
         return Err(format!("makes instructions of {bytes} bytes, over {}", limits::INSTRUCTIONS_BYTES_MAX));
     }
-    if said.prompt.as_ref().is_some_and(|prompt| prompt.trim().is_empty()) {
-        return Err("printed an empty prompt".to_owned());
+    let is_usable = |prompt: &String| !prompt.trim().is_empty() && prompt.len() <= limits::INSTRUCTIONS_BYTES_MAX;
+    if !said.prompt.as_ref().is_none_or(is_usable) {
+        return Err(format!("printed a prompt that is empty or over {} bytes", limits::INSTRUCTIONS_BYTES_MAX));
     }
     Ok(said)
 }

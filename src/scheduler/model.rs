@@ -10,9 +10,7 @@ use crate::clock::{Clock, fresh_id};
 use crate::limits;
 use crate::model::Revision;
 use crate::model::changes::{Changes, SummaryChange};
-use crate::model::compaction::{
-    Bounds, CompactionKind, CompactionRequest, CompactionState, Failure, FailureReason, Trigger,
-};
+use crate::model::compaction::{CompactionKind, CompactionRequest, CompactionState, Failure, FailureReason, Trigger};
 use crate::model::event::EventBody;
 use crate::model::ids::CompactionId;
 use crate::model::message::{Finish, MessageKind, NewMessage, Role};
@@ -254,9 +252,8 @@ impl World {
     }
 
     fn request(instructions: &str, trigger: Trigger) -> CompactionRequest {
-        let kind = CompactionKind::Summary;
-        let (instructions, notice) = (instructions.to_owned(), String::new());
-        CompactionRequest { kind, trigger, level: None, instructions, notice, bounds: Bounds::default() }
+        let instructions = instructions.to_owned();
+        CompactionRequest { instructions, ..CompactionRequest::new(CompactionKind::Summary, trigger, None) }
     }
 
     async fn enqueue(&mut self, session: usize, request: CompactionRequest, condition: Condition) {

@@ -14,9 +14,7 @@ use crate::limits;
 use crate::loaded::{self, Loaded, LoadedSession, counts};
 use crate::model::Revision;
 use crate::model::changes::ContinuationChange;
-use crate::model::compaction::{
-    Bounds, Compaction, CompactionKind, CompactionRequest, Failure, FailureReason, Level, Trigger,
-};
+use crate::model::compaction::{Compaction, CompactionKind, CompactionRequest, Failure, FailureReason, Level, Trigger};
 use crate::model::cut::Cuts;
 use crate::model::time::Timestamp;
 use crate::model::usage::ModelWindow;
@@ -671,10 +669,7 @@ fn request(
         Decision::Steps(plan::Decision::Routine) => (Trigger::Routine, plan::kind(steps)),
         Decision::LastResort => (Trigger::Window, CompactionKind::Omission),
     };
-    (
-        CompactionRequest { kind, trigger, level, instructions: String::new(), notice, bounds: Bounds::default() },
-        confirm_until,
-    )
+    (CompactionRequest { notice, ..CompactionRequest::new(kind, trigger, level) }, confirm_until)
 }
 
 pub(super) fn no_gain(gain: i64) -> Failure {

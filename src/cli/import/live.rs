@@ -11,8 +11,8 @@ use anyhow::Context;
 use serde::Serialize;
 use std::io::Write;
 
-/// How long an agent waits for a compaction when the view does not fit, in seconds: longer than any preset waits for
-/// somebody to agree to one.
+/// The wait of an agent for a compaction when the view does not fit, in seconds: longer than any preset waits for somebody
+/// to agree to one.
 const WAIT_SECONDS: i64 = 90;
 /// How many messages are asked for at a time when looking what is there already.
 const PAGE_SIZE: i32 = 1000;

@@ -10,8 +10,7 @@ use crate::limits;
 use crate::model::Revision;
 use crate::model::changes::{self, Row};
 use crate::model::compaction::{
-    self as ended, Bounds, Compaction, CompactionKind, CompactionRequest, CompactionState, Failure, FailureReason,
-    Level, Trigger,
+    Compaction, CompactionKind, CompactionRequest, Failure, FailureReason, Level, Outcome as CompactionOutcome, Trigger,
 };
 use crate::model::cut::Cuts;
 use crate::model::ids::{CompactionId, MessageId, PartId, SessionId};
@@ -106,7 +105,7 @@ impl Outcome {
     }
 }
 
-/// What writes the text of a summary.
+/// The writer of a summary's text.
 pub type Writer<'a> = &'a dyn Fn(&SummaryInput) -> String;
 
 /// Plays a conversation under a policy.
@@ -548,12 +547,12 @@ impl<'a> Session<'a> {
         // What replies report is about what the agent itself showed its model, which is no longer this view.
         self.changed_revision = self.revision;
         self.fold_anew();
-        let outcome = ended::Outcome {
+        let outcome = CompactionOutcome {
             tokens_before: before.estimated_tokens,
             tokens_after: after.estimated_tokens,
             usage_before: guards.usage_tokens,
             overhead_tokens: guards.overhead.unseen_tokens,
-            ..ended::Outcome::default()
+            ..CompactionOutcome::default()
         };
         let asked = rung.map_or(&self.policy.routine, |(_, rung)| &rung.steps);
         let kind = if trigger == Trigger::Window { CompactionKind::Omission } else { plan::kind(asked) };
@@ -568,39 +567,11 @@ impl<'a> Session<'a> {
         trigger: Trigger,
         level: Option<Level>,
         kind: CompactionKind,
-        end: Result<ended::Outcome, Failure>,
+        end: Result<CompactionOutcome, Failure>,
     ) {
-        let (state, outcome, failure) = match end {
-            Ok(outcome) => (CompactionState::Done, Some(outcome), None),
-            Err(failure) => (CompactionState::Failed, None, Some(failure)),
-        };
-        let request = CompactionRequest {
-            kind,
-            trigger,
-            level,
-            instructions: String::new(),
-            notice: String::new(),
-            bounds: Bounds::default(),
-        };
-        let ended = Compaction {
-            id: CompactionId(self.next_id()),
-            session_id: SessionId(Uuid::nil()),
-            request,
-            state,
-            base_revision: None,
-            tokens_at_request: 0,
-            window_tokens: self.window.context,
-            attempt: 1,
-            outcome,
-            proposed_until: None,
-            failure,
-            end_revision: Some(self.revision),
-            undone_revision: None,
-            requests: Vec::new(),
-            actor: String::new(),
-            create_time: self.now,
-            end_time: Some(self.now),
-        };
+        let id = CompactionId(self.next_id());
+        let request = CompactionRequest::new(kind, trigger, level);
+        let ended = Compaction::ended(id, request, self.window.context, end, self.revision, self.now);
         self.ended.insert(0, ended);
         self.ended.truncate(usize::try_from(limits::GUARD_COMPACTIONS).unwrap_or(usize::MAX));
     }

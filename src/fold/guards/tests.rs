@@ -2,10 +2,9 @@ use super::{Decision, Guards, Past, decide, overhead_failure};
 use crate::fold::{Fold, Rows};
 use crate::model::Revision;
 use crate::model::compaction::{
-    Bounds, Compaction, CompactionKind, CompactionRequest, CompactionState, Failure, FailureReason, Level, Outcome,
-    Trigger,
+    Compaction, CompactionKind, CompactionRequest, CompactionState, Failure, FailureReason, Level, Outcome, Trigger,
 };
-use crate::model::ids::{CompactionId, SessionId};
+use crate::model::ids::CompactionId;
 use crate::model::layout::Layout;
 use crate::model::time::Timestamp;
 use crate::model::usage::ModelWindow;
@@ -23,33 +22,13 @@ const WINDOW: ModelWindow =
 const NOW: Timestamp = Timestamp(1_000_000_000);
 
 fn ended(revision: Revision, state: CompactionState) -> Compaction {
-    let failure = matches!(state, CompactionState::Failed | CompactionState::Dead);
-    Compaction {
-        id: CompactionId(Uuid::nil()),
-        session_id: SessionId(Uuid::nil()),
-        request: CompactionRequest {
-            kind: CompactionKind::Summary,
-            trigger: Trigger::Threshold,
-            level: Some(Level::Auto),
-            instructions: String::new(),
-            notice: String::new(),
-            bounds: Bounds::default(),
-        },
-        state,
-        base_revision: None,
-        tokens_at_request: 0,
-        window_tokens: 6_000,
-        attempt: 1,
-        outcome: (state == CompactionState::Done).then(Outcome::default),
-        proposed_until: None,
-        failure: failure.then(|| Failure::new(FailureReason::NoGain, "nothing won")),
-        end_revision: Some(revision),
-        undone_revision: None,
-        requests: Vec::new(),
-        actor: String::new(),
-        create_time: Timestamp::default(),
-        end_time: Some(NOW.plus_millis(-10_000)),
-    }
+    let is_done = state == CompactionState::Done;
+    let end = if is_done { Ok(Outcome::default()) } else { Err(Failure::new(FailureReason::NoGain, "nothing won")) };
+    let request = CompactionRequest::new(CompactionKind::Summary, Trigger::Threshold, Some(Level::Auto));
+    let time = NOW.plus_millis(-10_000);
+    let ended = Compaction::ended(CompactionId(Uuid::nil()), request, 6_000, end, revision, time);
+    let has_failed = matches!(state, CompactionState::Failed | CompactionState::Dead);
+    Compaction { state, failure: ended.failure.clone().filter(|_| has_failed), ..ended }
 }
 
 fn failed(revision: Revision) -> Compaction {
