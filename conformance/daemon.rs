@@ -15,10 +15,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tokio::runtime::Runtime;
 use tonic::transport::Channel;
 
-/// How long a view waits until the daemon has decided, in seconds.
+/// The longest wait of a view until the daemon has decided, in seconds.
 const WAIT_SECONDS: i64 = 60;
 
-/// What our model is told of the front of a turn.
+/// The words by which our model knows the front of a turn.
 const OF_FRONT: &str = "It is the beginning of one long turn.";
 
 /// The daemon, in a folder of its own. It ends when it is dropped, and the folder goes.
@@ -30,7 +30,7 @@ pub(crate) struct Daemon {
     provider: Arc<Mutex<Provider>>,
 }
 
-/// What the model is asked, and what it answers.
+/// A question to the model, and its answer.
 #[derive(Default)]
 pub(crate) struct Provider {
     /// Answers, by what a request asks for: the history, or the front of a turn.
@@ -41,7 +41,7 @@ pub(crate) struct Provider {
 
 /// A request for a summary.
 pub(crate) struct Prompt {
-    /// Whether it is about the front of a turn.
+    /// True where it is about the front of a turn.
     pub(crate) front: bool,
     pub(crate) text: String,
 }
@@ -92,7 +92,7 @@ impl Daemon {
         Ok(Self { child, folder, runtime, channel, provider })
     }
 
-    /// What the provider heard since this was asked last; it goes on with these words.
+    /// The requests that the provider has had since this was asked last; it goes on with these words.
     pub(crate) fn provider<T>(&self, work: impl FnOnce(&mut Provider) -> T) -> T {
         work(&mut self.provider.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -151,7 +151,7 @@ impl Daemon {
 
 impl Drop for Daemon {
     fn drop(&mut self) {
-        // What is gone already is what is wanted.
+        // A process, or a folder, that is gone already needs no ending.
         let _ = self.child.kill();
         let _ = self.child.wait();
         let _ = fs::remove_dir_all(&self.folder);

@@ -18,7 +18,7 @@ pub(crate) fn nearest(messages: &[SourceMessage], proposed: usize) -> usize {
     earlier.or_else(|| (proposed + 1..=messages.len()).find(harmless)).unwrap_or(0)
 }
 
-/// Whether a summary of the first so many messages would do harm.
+/// True where a summary of the first so many messages would do harm.
 pub(crate) fn harms(messages: &[SourceMessage], cut: usize) -> bool {
     let speakers: Vec<usize> = (0..messages.len()).filter(|&at| role(messages, at) == Role::Assistant).collect();
     let last_word = speakers.last().copied();
@@ -49,7 +49,7 @@ fn has_failed(source: &SourceMessage) -> bool {
     source.message.finish.reason == Some(FinishReason::Error)
 }
 
-/// Whether a message is one that a model goes on behind: a request, an instruction, or results.
+/// True for a message that a model goes on behind: a request, an instruction, or results.
 fn is_event(messages: &[SourceMessage], at: usize) -> bool {
     matches!(role(messages, at), Role::User | Role::System) || results(&messages[at]).next().is_some()
 }
@@ -117,7 +117,7 @@ mod tests {
     fn harm_is_what_the_design_says_it_is() {
         for (text, harmful) in [
             ("u a:1 t:1 a u a", &[2][..]),
-            // What nobody has answered, or only a failure.
+            // Requests that nobody has answered, or only a failure.
             ("u a:1 t:1 a u a u", &[2, 7]),
             ("u a u e", &[3, 4]),
             ("u", &[1]),

@@ -65,7 +65,7 @@ pub(crate) struct Run {
     pub(crate) first: u64,
     /// How many.
     pub(crate) count: u64,
-    /// How many lives, for systems that live.
+    /// The number of lives, for systems that live.
     pub(crate) lives: u64,
 }
 

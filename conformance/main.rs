@@ -68,7 +68,7 @@ struct Arguments {
     /// Names of systems; empty means all.
     systems: Vec<String>,
     run: Run,
-    /// Whether the run may succeed without a system that could not be had.
+    /// True where the run may succeed without a system that could not be had.
     allow_skips: bool,
 }
 

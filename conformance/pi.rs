@@ -140,7 +140,7 @@ impl System for Pi {
     }
 }
 
-/// What asks a question about a session.
+/// The maker of a question about a session.
 type Ask = for<'a> fn(&Policy, &'a Session) -> Question<'a>;
 
 /// A question to both sides, our answer, and how to read theirs.

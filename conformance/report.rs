@@ -145,12 +145,12 @@ impl Report {
         self.system
     }
 
-    /// Whether nothing was asked, because the packages were out of reach.
+    /// True where nothing was asked, because the packages were out of reach.
     pub(crate) fn is_skipped(&self) -> bool {
         matches!(self.ending, Ending::Skipped(_))
     }
 
-    /// Whether the system was asked, and nothing speaks against it: nothing unexplained and nothing broken.
+    /// True where the system was asked, and nothing speaks against it: nothing unexplained and nothing broken.
     pub(crate) fn is_conforming(&self) -> bool {
         match &self.ending {
             Ending::Skipped(_) | Ending::Failed(_) => false,

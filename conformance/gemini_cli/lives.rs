@@ -101,7 +101,7 @@ impl System for Lives {
 struct Life {
     index: u64,
     messages: Vec<SourceMessage>,
-    /// What every request carries beside the messages, in tokens.
+    /// The part of every request beside the messages, in tokens.
     unseen: i64,
     /// The tokens at which a compression is due.
     threshold: i64,
@@ -146,7 +146,7 @@ impl Life {
         }
     }
 
-    /// Whether a message is a reply that the history keeps.
+    /// True for a reply that the history keeps.
     fn is_reply(&self, place: usize) -> bool {
         let message = &self.messages[place].message;
         message.role == Role::Assistant && message.finish.reason != Some(FinishReason::Error)
@@ -167,7 +167,7 @@ struct Course<'a> {
     front: Vec<Value>,
     /// The first message behind them.
     first: usize,
-    /// What the last prompt held, by its reply.
+    /// The tokens of the last prompt, by its reply.
     prompt: i64,
 }
 
@@ -215,7 +215,7 @@ impl Course<'_> {
         Ok(())
     }
 
-    /// What Gemini CLI holds: the contents in front, and those of the messages up to the last reply.
+    /// The history that Gemini CLI holds: the contents in front, and those of the messages up to the last reply.
     fn history(&self, end: usize) -> Vec<Value> {
         let behind = Contents::of(self.messages(end)).json();
         self.front.iter().cloned().chain(behind).collect()
@@ -277,7 +277,7 @@ impl Course<'_> {
         if ours == cut {
             let bare = self.without_made_up(&view);
             let answered = Contents::of(&self.life.messages[first.min(end)..end]).len();
-            // What was written since the last reply is not in their history yet.
+            // Messages behind the last reply are not in their history yet.
             let shown = json!(bare.iter().take(2 + answered).collect::<Vec<_>>());
             let has_made_up = bare != view;
             let why = (has_made_up && shown == theirs["history"]).then_some(&CLASSES[3]);
@@ -320,7 +320,7 @@ impl Course<'_> {
         Ok(())
     }
 
-    /// Whether a message up to the last reply holds media.
+    /// True where a message up to the last reply holds media.
     fn has_media(&self, end: usize) -> bool {
         let parts = self.messages(end).iter().flat_map(|source| &source.message.parts);
         parts.map(|part| &part.body).any(|body| match body {

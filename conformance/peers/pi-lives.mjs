@@ -151,7 +151,7 @@ export function lives({ load, folder, compaction, sessions, convertToLlm, regist
       return decide(life, moment, words);
     },
 
-    // What a compaction would do now, whatever the moment, with another tail if one is named.
+    // The compaction that would be made now, whatever the moment, with another tail if one is named.
     lifePrepare: async ({ id, keepRecentTokens, words }) => {
       const life = of(id);
       const found = prepared(life, keepRecentTokens);

@@ -44,7 +44,7 @@ const WINDOW_PARTS: i64 = 20;
 pub(super) struct Life {
     pub(super) index: u64,
     messages: Vec<SourceMessage>,
-    /// What the replies report beside the view and what they say.
+    /// The tokens that replies report beside the view and their own words.
     unseen: Vec<Option<i64>>,
     /// Messages whose content is a text, not a list of blocks.
     plain: Vec<bool>,
@@ -204,7 +204,7 @@ impl Life {
         &self.messages[place]
     }
 
-    /// What the reply at a place reports, if it reports anything, to a request with so many tokens of view.
+    /// The usage that the reply at a place reports, if any, to a request with so many tokens of view.
     pub(super) fn usage(&self, place: usize, view_tokens: i64) -> Option<Usage> {
         let message = &self.messages[place].message;
         let unseen = self.unseen[place].filter(|_| message.role == Role::Assistant)?;
@@ -229,7 +229,7 @@ impl Life {
         self.messages[place].message.finish.reason == Some(FinishReason::Aborted)
     }
 
-    /// What messages weigh in pi's characters, by our own count.
+    /// The weight of messages in pi's characters, by our own count.
     pub(super) fn tokens(&self, places: Range<usize>) -> i64 {
         self.messages[places].iter().map(|source| message_tokens(&source.message, self.is_early)).sum()
     }
@@ -267,7 +267,7 @@ impl Life {
         self.messages[place].message.parts.iter().filter(|part| open(&part.body)).count() as i64
     }
 
-    /// What a compaction with this cut is; none where it covers nothing.
+    /// The compaction with this cut; none where it covers nothing.
     pub(super) fn cut_at(&self, inline: &[SourceMessage], cut: usize, previous: Value) -> Option<Value> {
         let (head, tail) = inline.split_at(cut);
         let asks = |source: &SourceMessage| source.message.role == Role::User;

@@ -21,9 +21,9 @@ pub(crate) struct Lives {
     name: &'static str,
     packages: &'static str,
     policy: fn() -> Policy,
-    /// Whether pi looks between the requests of a run too.
+    /// True where pi looks between the requests of a run too.
     looks_between: bool,
-    /// Whether thoughts are told to the summarizer and images of the user weigh nothing.
+    /// True where thoughts are told to the summarizer and images of the user weigh nothing.
     is_early: bool,
     classes: &'static [Class],
 }
@@ -142,7 +142,7 @@ impl Lives {
 
 /// A life on its way.
 pub(super) struct Course<'a> {
-    /// Whether pi looks between the requests of a run.
+    /// True where pi looks between the requests of a run.
     looks_between: bool,
     peer: &'a mut Peer,
     report: &'a mut Report,
@@ -352,7 +352,7 @@ pub(super) fn lines(text: &str) -> Value {
     text.split('\n').collect()
 }
 
-/// What a preparation of pi's cuts; null for none.
+/// The cut of a preparation of pi's; null for none.
 fn cut_of(prepared: &Value) -> Value {
     if prepared["first"].is_null() {
         return Value::Null;

@@ -43,7 +43,7 @@ pub(super) const REFUSED: Class = Class {
     test: ("conformance/pi/questions.rs", "sentences_are_told_apart"),
 };
 
-/// What providers say of requests that are too long, by the list of every pi.
+/// Words of providers about requests that are too long, by the list of every pi.
 const TOO_LONG: [&str; 19] = [
     "prompt is too long: 213462 tokens > 200000 maximum",
     "413 {\"error\":{\"type\":\"request_too_large\",\"message\":\"Request exceeds the maximum size\"}}",
@@ -66,7 +66,7 @@ const TOO_LONG: [&str; 19] = [
     "token limit exceeded",
 ];
 
-/// What providers say of other failures.
+/// Words of providers about other failures.
 const OTHER_FAILURES: [&str; 8] = [
     "Throttling error: Too many tokens, please wait before trying again.",
     "Service unavailable: too many tokens in flight",
@@ -78,7 +78,7 @@ const OTHER_FAILURES: [&str; 8] = [
     "the context of this discussion is long",
 ];
 
-/// What OpenCode or a later version takes for such a refusal, and not every pi.
+/// Words that OpenCode or a later version takes for such a refusal, and not every pi.
 const KNOWN_ELSEWHERE: [&str; 6] = [
     "Prompt exceeds max length",
     "This request exceeds the model's maximum context length of 131072 tokens",
@@ -89,7 +89,7 @@ const KNOWN_ELSEWHERE: [&str; 6] = [
 ];
 
 impl Pi {
-    /// How a conversation is written out for a summarizer.
+    /// The form of a conversation that a summarizer reads.
     pub(super) fn transcript<'a>(policy: &Policy, session: &'a Session) -> Question<'a> {
         let messages: Vec<&SourceMessage> = session.messages().iter().collect();
         Question {
@@ -104,7 +104,7 @@ impl Pi {
         }
     }
 
-    /// How full the window is.
+    /// The fill of the window.
     pub(super) fn fill<'a>(policy: &Policy, session: &'a Session) -> Question<'a> {
         let fold = Fold::new(Rows { policy, messages: session.messages(), changed_revision: 0 }, None);
         Question {
@@ -119,7 +119,7 @@ impl Pi {
         }
     }
 
-    /// Whether a reply says, or shows, that its request was too long.
+    /// True where a reply says, or shows, that its request was too long.
     pub(super) fn refusal<'a>(_policy: &Policy, session: &'a Session) -> Question<'a> {
         let mut dice = session.dice("refusal");
         let texts: &[&str] = match dice.random_range(0..10) {
@@ -168,7 +168,7 @@ impl Pi {
         }
     }
 
-    /// What the summary of a branch is made of, and the files that it lists.
+    /// The messages behind the summary of a branch, and the files that it lists.
     pub(super) fn branch_summary<'a>(policy: &Policy, session: &'a Session) -> Question<'a> {
         let (messages, entries) = session.branch();
         let context = session.dice("branch summary").random_range(16_500..60_000);
@@ -231,13 +231,13 @@ fn told(policy: &Policy, messages: &[&SourceMessage]) -> Value {
     rules.map_or(Value::Null, |rules| lines(&without_margins(&entries(rules, Detail::full(rules), &spoken).join(GAP))))
 }
 
-/// How a side works out the fill.
+/// A side's way to work out the fill.
 struct Fill {
-    /// Whether what a stopped or failed reply reports counts.
+    /// True where the usage of a stopped or failed reply counts.
     trusts_all: bool,
-    /// Whether a reply that reports nothing counts as one that read nothing.
+    /// True where a reply that reports nothing counts as one that read nothing.
     trusts_nothing: bool,
-    /// Whether a call that nothing answers has a result.
+    /// True where a call that nothing answers has a result.
     makes_up: bool,
 }
 
@@ -284,7 +284,7 @@ fn explain_fill(session: &Session, ours: &Value, theirs: &Value) -> Option<&'sta
     })
 }
 
-/// What the result of a call that nothing answers weighs: 43 characters.
+/// The weight of the result of a call that nothing answers: 43 characters.
 const INTERRUPTED_TOKENS: i64 = 11;
 
 /// The ids of a message's calls, or of its results.

@@ -283,7 +283,7 @@ impl Session {
         front.map_or(&self.sources[..], |at| &self.sources[at + 1..])
     }
 
-    /// Whether images of the user weigh nothing, as in the version without extensions.
+    /// True where images of the user weigh nothing, as in the version without extensions.
     pub(super) fn is_early(&self) -> bool {
         self.is_early
     }
@@ -300,7 +300,7 @@ impl Session {
         self.inline().iter().take_while(|source| source.message.revision < first).count()
     }
 
-    /// What a compaction with this cut is by our words, without our functions; none where it covers no conversation.
+    /// The compaction with this cut by our words, without our functions; none where it covers no conversation.
     pub(super) fn prepared_at(&self, cut: usize) -> Option<Prepared> {
         let (head, tail) = self.inline().split_at(cut);
         let asks = |source: &&SourceMessage| source.message.role == Role::User;
@@ -412,8 +412,8 @@ pub(super) fn raw_message(message: &Message, is_extension: bool) -> Value {
     }
 }
 
-/// What a message weighs by pi's rules, without our functions: a token for each four characters of its words, its calls
-/// and its images, of which those of the user weighed nothing early on.
+/// The weight of a message by pi's rules, without our functions: a token for each four characters of its words, calls
+/// and images, of which those of the user weighed nothing early on.
 pub(super) fn message_tokens(message: &Message, is_early: bool) -> i64 {
     const IMAGE_CHARACTERS: usize = 4_800;
     let length = |text: &str| text.encode_utf16().count();

@@ -62,7 +62,7 @@ struct InDaemon<'a> {
     count: usize,
     /// The words of the active summary, and the compaction that put them there.
     summary: Option<(String, String)>,
-    /// Whether the view is to be looked at.
+    /// True where the view is to be looked at.
     is_new: bool,
 }
 
@@ -176,7 +176,7 @@ impl Side for InDaemon<'_> {
     }
 }
 
-/// What a message of the view says, a line for each part.
+/// The words of a message of the view, a line for each part.
 fn message_lines(message: &pb::ContextMessage) -> Vec<Value> {
     let role = match message.role() {
         pb::Role::Assistant => "assistant",
