@@ -57,6 +57,15 @@ impl Contents {
         contents
     }
 
+    /// The contents of some messages of a view, with the ids of calls.
+    pub(crate) fn of_some<'a>(messages: impl Iterator<Item = &'a ViewMessage>) -> Self {
+        let mut contents = Self { call_ids: true, ..Self::default() };
+        for (index, message) in messages.enumerate() {
+            contents.add(index, message.role, message.parts.iter().map(|part| &part.body));
+        }
+        contents
+    }
+
     /// How many there are.
     pub(crate) fn len(&self) -> usize {
         self.list.len()
@@ -70,6 +79,11 @@ impl Contents {
     /// All their parts as JSON.
     pub(crate) fn parts(&self) -> Vec<Value> {
         self.list.iter().flat_map(|content| content.parts.clone()).collect()
+    }
+
+    /// The parts of the contents that begin with a message or with one behind it.
+    pub(crate) fn parts_since(&self, message: usize) -> Vec<Value> {
+        self.list.iter().filter(|content| content.message >= message).flat_map(|content| content.parts.clone()).collect()
     }
 
     /// Where a cut before the content with this index is, counted in messages. Behind the last content it is behind the
@@ -173,6 +187,18 @@ fn media_part(media: &Media) -> Value {
         }
         MediaSource::Uri(uri) => json!({ "fileData": { "mimeType": media.mime_type, "fileUri": uri } }),
     }
+}
+
+/// Contents without the results that we make up, in these words, for calls that nobody has answered.
+pub(crate) fn without_made_up(contents: &[Value], words: &str) -> Vec<Value> {
+    let made_up = json!(words);
+    let is_made_up = |part: &Value| part["functionResponse"]["response"]["error"] == made_up;
+    let bare = contents.iter().filter_map(|content| {
+        let parts = content["parts"].as_array().into_iter().flatten();
+        let parts: Vec<&Value> = parts.filter(|part| !is_made_up(part)).collect();
+        (!parts.is_empty()).then(|| json!({ "role": content["role"], "parts": parts }))
+    });
+    bare.collect()
 }
 
 /// Failures say what failed in a few words. Agents that cut their JSON through the middle would otherwise cut these.

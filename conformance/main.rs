@@ -41,6 +41,7 @@ const SYSTEMS: &[&dyn System] = &[
     &gemini_cli::GeminiCli,
     &gemini_cli::lives::Lives,
     &qwen_code::QwenCode,
+    &qwen_code::lives::Lives,
 ];
 
 /// Conversations for each system where nothing else is asked for: what a release is held to.

@@ -1,6 +1,8 @@
 //! Qwen Code: thresholds, split points with rounds of calls, clearing of old outputs, and what follows a summary, in
 //! the versions of August 2025, 0.15 and 0.24.
 
+pub(crate) mod lives;
+
 use crate::contents::{Contents, read, summary};
 use crate::generate::{self, Conversation, Profile, Results};
 use crate::harm;
@@ -141,32 +143,7 @@ struct Case {
 impl Case {
     fn draw(seed: u64, index: u64) -> Self {
         let mut conversation = Conversation::generate(seed, index, &PROFILE);
-        let mut dice = conversation.dice("paths");
-        for part in conversation.messages.iter_mut().flat_map(|source| &mut source.message.parts) {
-            let PartBody::ToolCall(call) = &mut part.body else { continue };
-            let Ok(Value::Object(mut input)) = serde_json::from_str(&call.input_json) else { continue };
-            if let Some(path) = input.remove("path") {
-                input.insert("file_path".to_owned(), path);
-            }
-            if dice.random_bool(0.7) {
-                input.remove("offset");
-            }
-            call.input_json = Value::Object(input).to_string();
-        }
-        // Qwen Code carries only images along that are in its history themselves.
-        for part in conversation.messages.iter_mut().flat_map(|source| &mut source.message.parts) {
-            let media = match &mut part.body {
-                PartBody::Media(media) => std::slice::from_mut(media),
-                // A failure brings no media along.
-                PartBody::ToolResult(result) if result.status != ResultStatus::Completed => {
-                    result.attachments.clear();
-                    &mut []
-                }
-                PartBody::ToolResult(result) => result.attachments.as_mut_slice(),
-                _ => &mut [],
-            };
-            media.iter_mut().for_each(|media| media.source = MediaSource::Bytes(b"image".to_vec()));
-        }
+        as_qwen_holds_them(&mut conversation);
         let mut dice = conversation.dice("summary");
         let text = generate::text(&mut dice, 9_000);
         let live = if dice.random_bool(0.4) { summary(&conversation.messages, text) } else { None };
@@ -481,6 +458,36 @@ impl Case {
         let ours = tail.next_back().map(select).filter(|_| due && !contents.is_empty());
         let input = json!({ "history": contents, "tokens": [tokens, 10], "answer": "SUMMARY" });
         Question::about_cuts("tryCompressChat", input, json!(ours))
+    }
+}
+
+/// Paths under Qwen Code's name of the field, and media only where its history has them itself: it carries no others
+/// along.
+fn as_qwen_holds_them(conversation: &mut Conversation) {
+    let mut dice = conversation.dice("paths");
+    for part in conversation.messages.iter_mut().flat_map(|source| &mut source.message.parts) {
+        let PartBody::ToolCall(call) = &mut part.body else { continue };
+        let Ok(Value::Object(mut input)) = serde_json::from_str(&call.input_json) else { continue };
+        if let Some(path) = input.remove("path") {
+            input.insert("file_path".to_owned(), path);
+        }
+        if dice.random_bool(0.7) {
+            input.remove("offset");
+        }
+        call.input_json = Value::Object(input).to_string();
+    }
+    for part in conversation.messages.iter_mut().flat_map(|source| &mut source.message.parts) {
+        let media = match &mut part.body {
+            PartBody::Media(media) => std::slice::from_mut(media),
+            // A failure brings no media along.
+            PartBody::ToolResult(result) if result.status != ResultStatus::Completed => {
+                result.attachments.clear();
+                &mut []
+            }
+            PartBody::ToolResult(result) => result.attachments.as_mut_slice(),
+            _ => &mut [],
+        };
+        media.iter_mut().for_each(|media| media.source = MediaSource::Bytes(b"image".to_vec()));
     }
 }
 

@@ -5,7 +5,7 @@
 //! given to summarize are the contents themselves there, so that the cut says all about it.
 
 use super::{ALONE, LIMIT, UNANSWERED};
-use crate::contents::{Contents, with_short_failures};
+use crate::contents::{Contents, with_short_failures, without_made_up};
 use crate::generate::{Conversation, Profile, Results};
 use crate::harm;
 use crate::harness::{Peer, PeerFailure, Run, System};
@@ -209,7 +209,11 @@ impl Course<'_> {
             if is_open && is_reply {
                 let compresses = theirs["status"] == 1;
                 let why = if compresses { self.refusal(end, &theirs)? } else { None };
-                self.say("moment", &json!({ "place": place }), json!(false), json!(compresses), why);
+                let input = json!({
+                    "place": place, "prompt": self.prompt, "threshold": life.threshold, "first": self.first,
+                    "context": session.context_tokens(), "firings": session.firings().len(),
+                });
+                self.say("moment", &input, json!(false), json!(compresses), why);
             }
         }
         Ok(())
@@ -275,7 +279,7 @@ impl Course<'_> {
         let why = (forced != cut && forced == ours).then_some(UNANSWERED);
         self.say("cut", &input, json!(ours), json!(cut), why);
         if ours == cut {
-            let bare = self.without_made_up(&view);
+            let bare = without_made_up(&view, &self.life.policy.view.interrupted_text);
             let answered = Contents::of(&self.life.messages[first.min(end)..end]).len();
             // Messages behind the last reply are not in their history yet.
             let shown = json!(bare.iter().take(2 + answered).collect::<Vec<_>>());
@@ -358,19 +362,12 @@ impl Course<'_> {
             return Ok(Some(UNANSWERED));
         }
         let parts = Contents::of(&self.messages(end)[..harmless]).parts();
-        let tokens = self.ask("estimateTokenCountSync", json!({ "parts": parts }))?;
-        Ok(tokens.as_i64().is_some_and(|tokens| tokens <= 1).then_some(&CLASSES[5]))
-    }
-
-    /// Contents without the results that we make up for calls that nobody has answered.
-    fn without_made_up(&self, contents: &[Value]) -> Vec<Value> {
-        let made_up = json!(self.life.policy.view.interrupted_text);
-        let is_made_up = |part: &Value| part["functionResponse"]["response"]["error"] == made_up;
-        let bare = contents.iter().filter_map(|content| {
-            let parts = content["parts"].as_array().into_iter().flatten();
-            let parts: Vec<&Value> = parts.filter(|part| !is_made_up(part)).collect();
-            (!parts.is_empty()).then(|| json!({ "role": content["role"], "parts": parts }))
-        });
-        bare.collect()
+        let summarized = self.ask("estimateTokenCountSync", json!({ "parts": parts }))?;
+        // What stands in its place at the least: a summary of one letter, and its acknowledgement.
+        let acknowledgement = json!({ "text": self.life.policy.view.acknowledgement });
+        let least = json!({ "parts": [{ "text": "x" }, acknowledgement] });
+        let least = self.ask("estimateTokenCountSync", least)?;
+        let frees_nothing = summarized.as_i64().zip(least.as_i64()).is_some_and(|(before, after)| before <= after);
+        Ok(frees_nothing.then_some(&CLASSES[5]))
     }
 }

@@ -224,7 +224,39 @@ async function compress24(args) {
       requestPayloadTooLarge: args.payloadTooLarge ?? false,
     },
   );
-  return outcome(args.history, result, v24.sideQueries[0]?.contents);
+  const found = outcome(args.history, result, v24.sideQueries[0]?.contents);
+  return args.whole ? { ...found, status: result.info.compressionStatus, history: result.newHistory,
+    newTokenCount: result.info.newTokenCount } : found;
+}
+
+/**
+ * A request of 0.24 on its way: its weight with what was not sent before, whether that is enough for a compression, and
+ * the history behind it; `now` asks for a compression whatever that frees.
+ */
+async function send24(args) {
+  const { history, pending, prompt, output, window, share, words, files, now } = args;
+  const effective = v24.estimatePromptTokens(prompt > 0 ? [] : history, pending, prompt, output);
+  const { auto, hard } = v24.computeThresholds(window, share);
+  // A summary whose request held so much saves enough, whatever stands behind it.
+  const usage = now ? { promptTokenCount: 1e9, candidatesTokenCount: 1 } : undefined;
+  const made = await compress24({
+    history, window, threshold: share, files, whole: true, force: now || effective >= hard, trigger: 'auto',
+    originalTokenCount: effective, effectiveTokens: effective,
+    pending: pending.parts.length > 0 ? pending : undefined, answers: [{ text: words, usage }],
+    settings: { enableScreenshotTrigger: false },
+  });
+  if (!now || !made.history) return { ...made, effective, auto };
+  const unseen = Math.max(0, effective - v24.estimateContentTokens(history));
+  return { ...made, newTokenCount: unseen + v24.estimateContentTokens(made.history), effective, auto };
+}
+
+/** What a request clears on its way: after a pause before a prompt of the user, and with what was not sent before. */
+function clear24({ history, pending, idleMilliseconds, settings }) {
+  let held = history;
+  if (idleMilliseconds !== undefined) {
+    held = v24.microcompactHistory(held, completedAt(idleMilliseconds), settings, {}).history;
+  }
+  return v24.microcompactHistory(held, null, settings, { sizeOnly: true, pendingContent: pending }).history;
 }
 
 function setFiles(files) {
@@ -314,4 +346,6 @@ await serve({
     v24.estimatePromptTokens(history, message, lastPrompt, lastOutput, undefined, conservative),
   restored,
   compress24,
+  send24,
+  clear24,
 });

@@ -29,6 +29,8 @@ const CONTINUATION: &str = "A continuation is written behind replies and results
     only there (P12); OpenCode writes one after every automatic compaction.";
 const REPLAY: &str = "A request that a provider found too large is replayed without its media at its own place, and \
     what followed it stays (P8); OpenCode replays it at the end and drops what followed.";
+const MOMENT: &str = "The threshold is looked at after every message, whatever was written since the last reply; OpenCode \
+    goes by the usage of the last reply alone.";
 
 /// `opencode@seed`.
 pub const SEED: Preset = Preset {
@@ -47,6 +49,7 @@ pub const SEED: Preset = Preset {
         BREAKER,
         CONTINUATION,
         REPLAY,
+        MOMENT,
     ],
     sources: &[
         ("preset", "this preset's name"),
@@ -105,7 +108,7 @@ pub const SEED: Preset = Preset {
 pub const V1_18: Preset = Preset {
     name: "opencode@1.18",
     description: "OpenCode 1.18: summarizes in five sections, keeps as many turns as fit, cuts nothing in views.",
-    own_deviations: &[UNANSWERED, PAIRS, FAILED_REPLIES, MEDIA, ONE_SUMMARY, BREAKER, CONTINUATION, REPLAY],
+    own_deviations: &[UNANSWERED, PAIRS, FAILED_REPLIES, MEDIA, ONE_SUMMARY, BREAKER, CONTINUATION, REPLAY, MOMENT],
     sources: &[
         ("preset", "this preset's name"),
         ("render_version", "Longhand's renderer"),

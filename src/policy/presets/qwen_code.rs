@@ -75,6 +75,12 @@ pub const V0_24: Preset = Preset {
         "When the hard limit is reached and nothing can be freed, the view says that it does not fit; Qwen Code gives \
          up the request.",
         "Twenty images from tools do not bring a summary about by themselves; their tokens do.",
+        "Files and images are carried along from what is summarized; Qwen Code also looks for files in the calls that \
+         stay, and takes the images along that it took along before.",
+        "Usage from before a clearing says nothing, and the view is estimated until the next reply; Qwen Code goes by \
+         its last prompt.",
+        "The threshold is looked at after every message, and so is the pause behind the last reply; Qwen Code looks when \
+         the next request is sent, and for a pause only before a prompt of the user.",
     ],
     sources: &[
         ("preset", "this preset's name"),

@@ -1,0 +1,683 @@
+//! Lives of Qwen Code 0.24: a conversation grows message by message, and each side decides by itself when it clears old
+//! outputs and when it compresses.
+//!
+//! Qwen Code looks when it sends a request: at the last prompt and reply by their usage, and at what was not sent before
+//! by its estimate. Its prompt is what our view held. A model is given the contents themselves to summarize, so that the
+//! cut says all about it.
+
+use super::{JOINED, UNANSWERED, as_qwen_holds_them};
+use crate::contents::{Contents, without_made_up};
+use crate::generate::{Conversation, Profile};
+use crate::harm;
+use crate::harness::{Peer, PeerFailure, Run, System};
+use crate::report::{Class, Reason, Report};
+use longhand::cli::simulate::engine::Session;
+use longhand::model::Revision;
+use longhand::model::message::{Finish, FinishReason, MessageKind, NewMessage, Role};
+use longhand::model::part::{NewPart, PartBody, ResultStatus};
+use longhand::model::usage::{ModelWindow, Usage};
+use longhand::model::view::{SourceMessage, ViewMessage};
+use longhand::policy::Policy;
+use longhand::policy::presets::qwen_code;
+use longhand::summarizer::SummaryInput;
+use rand::Rng;
+use serde_json::{Map, Value, json};
+use std::cell::Cell;
+use std::ops::Range;
+
+pub(crate) struct Lives;
+
+const PROFILE: Profile = Profile { turns: 4..=16, ..super::PROFILE };
+
+const MOMENT: Class = Class {
+    name: "every message is a moment",
+    reason: Reason::Named("The threshold is looked at after every message"),
+    explanation: "The last prompt and reply with the estimate of what was written since, by Qwen Code's own functions, \
+                  reach the threshold, but Qwen Code looks when the next request is sent; we do not wait.",
+    test: ("tests/it/simulate.rs", "a_daemon_makes_the_compactions_that_a_simulation_foresees"),
+};
+
+const PAIRED: Class = Class {
+    name: "every call has a result",
+    reason: Reason::P9,
+    explanation: "Qwen Code keeps a call without a result; a view says that it was interrupted.",
+    test: ("src/policy/pairing/tests.rs", "an_interrupted_call_says_so"),
+};
+
+const CARRIED: Class = Class {
+    name: "carried from what is summarized",
+    reason: Reason::Named("Files and images are carried along from what is summarized"),
+    explanation: "Qwen Code also carries along what the calls that stay name, and again the images that it carried before; \
+                  what stays is there anyway.",
+    test: ("src/policy/attachments.rs", "the_files_used_last_are_shown_as_the_history_last_showed_them"),
+};
+
+const MEASURED: Class = Class {
+    name: "a summary's saving is measured on the view",
+    reason: Reason::Named("What a summary saves is measured on the view"),
+    explanation: "Qwen Code holds what it carries along and what was not sent yet against the history alone, and refuses \
+                  the summary; by its own estimate our view behind it is smaller.",
+    test: ("tests/it/guards.rs", "a_breaker_that_opens_says_why_and_what_goes_on"),
+};
+
+const FREES: Class = Class {
+    name: "a clearing frees something",
+    reason: Reason::P12,
+    explanation: "By Qwen Code's own estimate the history weighs no less behind its clearing, as the outputs are hardly \
+                  longer than the words in their place; we make none.",
+    test: ("tests/it/compaction.rs", "the_last_attempt_fails_where_the_built_in_summarizer_frees_nothing_too"),
+};
+
+const COUNTED: Class = Class {
+    name: "a clearing counts at once",
+    reason: Reason::Named("Usage from before a clearing says nothing"),
+    explanation: "By its own estimate the history behind a clearing does not reach Qwen Code's threshold, but it goes by the \
+                  prompt from before; we estimate anew.",
+    test: ("src/fold/tests.rs", "the_newest_valid_usage_counts"),
+};
+
+const REFUSED: Class = Class {
+    name: "a summary frees something",
+    reason: Reason::Named("A summary that frees nothing is refused"),
+    explanation: "By Qwen Code's own estimate the history behind the summary weighs no less than before; we refuse it, and \
+                  the life ends, as no other is tried.",
+    test: ("tests/it/guards.rs", "a_breaker_that_opens_says_why_and_what_goes_on"),
+};
+
+static CLASSES: [Class; 9] =
+    [MOMENT, super::CLASSES[1], super::CLASSES[3], PAIRED, CARRIED, MEASURED, FREES, COUNTED, REFUSED];
+
+/// The status of a compression that Qwen Code refuses because the history would weigh more.
+const INFLATED: i64 = 2;
+
+/// The status of a compression that was made.
+const COMPRESSED: i64 = 1;
+
+/// The end of every summary here.
+const SUMMARY_END: &str = "</state_snapshot>";
+
+impl System for Lives {
+    fn name(&self) -> &'static str {
+        "qwen-code-lives"
+    }
+
+    fn packages(&self) -> &'static str {
+        "qwen-code"
+    }
+
+    fn program(&self) -> &'static str {
+        "qwen-code"
+    }
+
+    fn classes(&self) -> &'static [Class] {
+        &CLASSES
+    }
+
+    fn run(&self, peer: &mut Peer, run: Run, report: &mut Report) -> Result<(), PeerFailure> {
+        for index in run.first..run.first.saturating_add(run.lives) {
+            let life = Life::draw(run.seed, index);
+            Course { peer: &mut *peer, report: &mut *report, life: &life, prompt: 0, output: 0, first: 0, has_cleared: false }
+                .run()?;
+        }
+        Ok(())
+    }
+}
+
+/// A life before it is lived.
+struct Life {
+    index: u64,
+    messages: Vec<SourceMessage>,
+    /// The part of every request beside the messages, in tokens.
+    unseen: i64,
+    /// The tokens that each reply reports for itself.
+    outputs: Vec<i64>,
+    window: ModelWindow,
+    /// The share of the window at which a compression is due.
+    share: f64,
+    /// The characters of outputs above which old ones are cleared.
+    units: i64,
+    words: Vec<String>,
+    policy: Policy,
+}
+
+impl Life {
+    fn draw(seed: u64, index: u64) -> Self {
+        let mut conversation = Conversation::generate(seed, index, &PROFILE);
+        as_qwen_holds_them(&mut conversation);
+        let mut dice = conversation.dice("life");
+        // Larger windows have limits of 20 000 tokens and more.
+        let context = dice.random_range(24_000..33_000);
+        let share = f64::from(dice.random_range(24..80)) / 256.0;
+        let units = dice.random_range(4_000..40_000);
+        let limit = json!({ "buffered": { "ratio": share, "floor_ratio": share } });
+        let beside = json!({ "threshold": { "limit": { "beside": { "limit": limit } } } });
+        let large = json!({ "clear": { "when": { "units": { "above": units, "down_to": units / 2 } } } });
+        let patch = json!({
+            "routine": { "3": large },
+            "micro": { "threshold": beside["threshold"], "steps": { "0": large } },
+            "auto": { "threshold": { "limit": limit } },
+            "deep": beside,
+            "guards": { "minimum_gain_tokens": 1 },
+        });
+        let policy = qwen_code::v0_24().with_overrides(&patch.to_string());
+        let words = (0..100).map(|number| format!("<state_snapshot>life {index}, summary {number}{SUMMARY_END}"));
+        Self {
+            index,
+            unseen: dice.random_range(0..1_000),
+            outputs: conversation.messages.iter().map(|_| dice.random_range(1..500)).collect(),
+            messages: conversation.messages,
+            window: ModelWindow { context, ..ModelWindow::default() },
+            share,
+            units,
+            words: words.collect(),
+            policy: policy.unwrap_or_else(|error| panic!("{patch}: {error}")),
+        }
+    }
+
+    fn new_message(&self, place: usize, usage: Option<Usage>) -> NewMessage<Option<String>> {
+        let message = &self.messages[place].message;
+        NewMessage {
+            client_id: None,
+            role: message.role,
+            kind: MessageKind::Normal,
+            parts: message.parts.iter().map(|part| NewPart::new(part.body.clone())).collect(),
+            finish: Some(Finish { reason: message.finish.reason, usage, ..Finish::default() }),
+            open_timeout_ms: None,
+            model: String::new(),
+            provider: String::new(),
+            origin_time: message.origin_time,
+            metadata_json: None,
+        }
+    }
+
+    fn role(&self, place: usize) -> Option<Role> {
+        self.messages.get(place).map(|source| source.message.role)
+    }
+
+    /// True for a reply that the history keeps.
+    fn is_reply(&self, place: usize) -> bool {
+        let message = &self.messages[place].message;
+        message.role == Role::Assistant && message.finish.reason != Some(FinishReason::Error)
+    }
+
+    /// The messages up to a place that no request has carried yet.
+    fn pending(&self, place: usize) -> Range<usize> {
+        match self.role(place) {
+            Some(Role::User) => place..place + 1,
+            Some(Role::Tool) => {
+                let before = (0..place).rev().take_while(|&at| self.role(at) == Some(Role::Tool)).count();
+                place - before..place + 1
+            }
+            _ => place + 1..place + 1,
+        }
+    }
+
+    /// True where the next request is sent behind the message at a place.
+    fn sends(&self, place: usize) -> bool {
+        match self.role(place) {
+            Some(Role::User) => true,
+            Some(Role::Tool) => self.role(place + 1) != Some(Role::Tool),
+            _ => false,
+        }
+    }
+
+    /// The time between the last reply before a place and the message there, in milliseconds.
+    fn idle_milliseconds(&self, place: usize) -> Option<i64> {
+        let time = |at: usize| self.messages[at].message.create_time.as_millis();
+        let reply = (0..place).rev().find(|&at| self.is_reply(at))?;
+        Some(time(place) - time(reply))
+    }
+
+    /// The files on the disk behind the messages before a place: what the last call showed, or gave, whole. Any other file
+    /// is too long to be shown.
+    fn files(&self, place: usize) -> Map<String, Value> {
+        let parts = || self.messages[..place].iter().flat_map(|source| &source.message.parts).map(|part| &part.body);
+        let mut files = Map::new();
+        for call in parts().filter_map(|body| if let PartBody::ToolCall(call) = body { Some(call) } else { None }) {
+            let input: Value = serde_json::from_str(&call.input_json).unwrap_or_default();
+            let Some(path) = input["file_path"].as_str() else { continue };
+            let result = parts().find_map(|body| match body {
+                PartBody::ToolResult(result) if result.call_id == call.call_id => Some(result),
+                _ => None,
+            });
+            if result.is_some_and(|result| result.status != ResultStatus::Completed) {
+                continue;
+            }
+            let is_whole = input.as_object().is_some_and(|fields| fields.len() == 1);
+            let text = match call.tool.as_str() {
+                "read_file" => result.filter(|_| is_whole).map(|result| json!(result.output)),
+                "write_file" => Some(input["content"].clone()).filter(Value::is_string),
+                "edit" => None,
+                _ => continue,
+            };
+            files.insert(path.to_owned(), text.unwrap_or_else(|| json!("x".repeat(20_001))));
+        }
+        files
+    }
+
+    fn words(&self, number: usize) -> &str {
+        &self.words[number % self.words.len()]
+    }
+}
+
+/// A life on its way.
+struct Course<'a> {
+    peer: &'a mut Peer,
+    report: &'a mut Report,
+    life: &'a Life,
+    /// The tokens of the last prompt and of its reply, as Qwen Code counts them.
+    prompt: i64,
+    output: i64,
+    /// The first message behind our last summary.
+    first: usize,
+    /// True where we have cleared outputs since the last reply.
+    has_cleared: bool,
+}
+
+impl Course<'_> {
+    fn run(&mut self) -> Result<(), PeerFailure> {
+        let life = self.life;
+        let number = Cell::new(0);
+        let writer = |_: &SummaryInput| life.words(number.get()).to_owned();
+        let mut session = Session::new(&life.policy, &life.window, &writer);
+        let mut revisions: Vec<Revision> = Vec::new();
+        for place in 0..life.messages.len() {
+            let input = session.view().estimated_tokens + life.unseen;
+            let is_reply = life.is_reply(place);
+            let usage = is_reply.then(|| Usage { input, output: life.outputs[place], ..Usage::default() });
+            session.append(&life.new_message(place, usage), life.role(place) == Some(Role::Assistant));
+            revisions.extend(session.sources().last().map(|source| source.message.revision));
+            if is_reply {
+                (self.prompt, self.output) = (input, life.outputs[place]);
+                self.has_cleared = false;
+            }
+            let mut look = self.look(&session, &revisions, place);
+            if life.sends(place) {
+                look.sent = Some(self.send(&mut look, life.words(number.get()))?);
+            }
+            let (mut summaries, before) = (0, contents(&session));
+            while session.reduce_once() {
+                if let Some(plan) = session.take_summary() {
+                    let first = revisions.iter().position(|revision| *revision >= plan.tail_start);
+                    let first = first.unwrap_or(revisions.len());
+                    let head = revisions[self.first..first].to_vec();
+                    self.compare(&look, (first, &head), &contents(&session), number.get())?;
+                    number.set(number.get() + 1);
+                    summaries += 1;
+                    look = self.look(&session, &revisions, place);
+                } else if session.firings().last().is_some_and(|firing| firing.refused) {
+                    return self.refused(&look);
+                } else {
+                    self.has_cleared = true;
+                }
+            }
+            if summaries == 0 {
+                self.compare_clearing(&look, &before, &contents(&session))?;
+                let sent = look.sent.as_ref().map_or(Value::Null, |sent| sent.answer["status"].clone());
+                let why = if sent == COMPRESSED { self.refusal(&look)? } else { None };
+                let mut input = look.input(life);
+                input["context"] = json!(session.context_tokens());
+                self.say("moment", &input, json!(false), json!(sent == COMPRESSED), why);
+            }
+        }
+        Ok(())
+    }
+
+    /// The moment behind a place. Qwen Code holds our view without the messages that it has not sent, and without the
+    /// results that we make up.
+    fn look(&self, session: &Session<'_>, revisions: &[Revision], place: usize) -> Look {
+        let pending = self.life.pending(place);
+        let waits = |revision: &Revision| revisions.get(pending.clone()).is_some_and(|them| them.contains(revision));
+        let shown: Vec<ViewMessage> =
+            session.view().messages.iter().filter(|message| !waits(&message.revision)).cloned().collect();
+        let contents = Contents::of_some(shown.iter()).json();
+        let history = without_made_up(&contents, &self.life.policy.view.interrupted_text);
+        Look { place, shown, history, sent: None }
+    }
+
+    /// The request behind a place: what is cleared on its way, and whether it is compressed.
+    fn send(&mut self, look: &mut Look, words: &str) -> Result<Sent, PeerFailure> {
+        let life = self.life;
+        let pending = self.pending(look.place);
+        let idle = life.idle_milliseconds(look.place).filter(|_| life.role(look.place) == Some(Role::User));
+        let settings = json!({ "toolResultsTotalCharsThreshold": life.units });
+        let mut question = json!({ "history": look.history, "pending": pending, "settings": settings });
+        if let Some(idle) = idle {
+            question["idleMilliseconds"] = json!(idle);
+        }
+        let cleared = self.ask("clear24", question)?;
+        let held = cleared.as_array().cloned().unwrap_or_default();
+        let is_cleared = held != look.history;
+        let answer = self.compress(&held, pending, look.place, (words, false))?;
+        Ok(Sent { held, is_cleared, answer })
+    }
+
+    /// The messages that were not sent before, as one content.
+    fn pending(&self, place: usize) -> Value {
+        let range = self.life.pending(place);
+        let parts = Contents::with_call_ids(&self.life.messages[..range.end]).parts_since(range.start);
+        json!({ "role": "user", "parts": parts })
+    }
+
+    fn compress(
+        &mut self,
+        history: &[Value],
+        pending: Value,
+        place: usize,
+        (words, now): (&str, bool),
+    ) -> Result<Value, PeerFailure> {
+        let life = self.life;
+        let question = json!({
+            "history": history, "pending": pending, "prompt": self.prompt, "output": self.output,
+            "window": life.window.context, "share": life.share, "words": words, "now": now,
+            "files": life.files(life.pending(place).start),
+        });
+        self.ask("send24", question)
+    }
+
+    fn ask(&mut self, function: &str, arguments: Value) -> Result<Value, PeerFailure> {
+        let answer = self.peer.call_all(vec![(function, arguments)])?.pop();
+        Ok(match answer {
+            Some(Ok(value)) => value,
+            Some(Err(words)) => json!({ "status": { "error": words } }),
+            None => Value::Null,
+        })
+    }
+
+    fn say(&mut self, what: &'static str, input: &Value, ours: Value, theirs: Value, why: Option<&'static Class>) {
+        self.report.compare(what, self.life.index, input, &ours, &Ok(theirs), |_, _| why);
+    }
+
+    /// A compression of ours beside theirs, or what theirs would be if it looked now.
+    fn compare(
+        &mut self,
+        look: &Look,
+        (first, head): (usize, &[Revision]),
+        view: &[Value],
+        number: usize,
+    ) -> Result<(), PeerFailure> {
+        let input = look.input(self.life);
+        let sent = look.sent.as_ref().map(|sent| sent.answer.clone());
+        let compresses = sent.as_ref().is_some_and(|answer| answer["status"] == COMPRESSED);
+        let why = match &sent {
+            None => self.due(look)?,
+            Some(answer) if answer["status"] == INFLATED => self.measured(look, view)?,
+            Some(_) => None,
+        };
+        self.say("moment", &input, json!(true), json!(compresses), why);
+        let words = self.life.words(number).to_owned();
+        let theirs = match sent {
+            Some(answer) if compresses => answer,
+            _ => self.compress(&look.history, self.pending(look.place), look.place, (&words, true))?,
+        };
+        if theirs["history"].is_null() { eprintln!("none {} {}", theirs["status"], look.history.len()); }
+        // Calls that wait stay, and what was not sent yet.
+        let pending = self.life.pending(look.place);
+        let messages = &self.life.messages[self.first..pending.end];
+        let waits = look.history.last().is_some_and(|last| last["role"] == "model" && calls(last) > 0);
+        let kept = if waits { self.last_reply(pending.start) } else { pending.start };
+        let cut = kept.saturating_sub(self.first);
+        let forced = harm::nearest(messages, cut);
+        let ours = first - self.first;
+        let why = (forced != cut && forced == ours).then_some(UNANSWERED);
+        self.say("cut", &input, json!(ours), json!(cut), why);
+        if ours == cut {
+            self.compare_views(&input, look, head, &theirs, view)?;
+        }
+        (self.prompt, self.output) = (theirs["newTokenCount"].as_i64().unwrap_or(self.prompt), 0);
+        self.first = first;
+        Ok(())
+    }
+
+    fn last_reply(&self, end: usize) -> usize {
+        (0..end).rev().find(|&at| self.life.role(at) == Some(Role::Assistant)).unwrap_or(end)
+    }
+
+    fn compare_views(
+        &mut self,
+        input: &Value,
+        look: &Look,
+        head: &[Revision],
+        theirs: &Value,
+        view: &[Value],
+    ) -> Result<(), PeerFailure> {
+        let mut history = theirs["history"].as_array().cloned().unwrap_or_default();
+        if !self.life.pending(look.place).is_empty() {
+            history.push(self.pending(look.place));
+        }
+        let style = &self.life.policy.view;
+        let (ours, theirs) = (Flat::of(view), Flat::of(&history));
+        self.say("view", input, json!(ours.contents), json!(theirs.contents), {
+            let bare = Flat::of(&without_made_up(view, &style.interrupted_text)).contents;
+            let is_joined = || joined(&bare, style.resume_text.as_deref()) == joined(&theirs.contents, None);
+            if bare == theirs.contents { Some(&CLASSES[3]) } else { is_joined().then_some(JOINED) }
+        });
+        let why = if ours.carried == theirs.carried { None } else { self.carried(look, head, &ours.carried)? };
+        self.say("carried", input, ours.carried, theirs.carried, why);
+        Ok(())
+    }
+
+    /// Why we carry other things along: theirs would be ours if it looked at what is summarized alone.
+    fn carried(
+        &mut self,
+        look: &Look,
+        head: &[Revision],
+        ours: &Value,
+    ) -> Result<Option<&'static Class>, PeerFailure> {
+        let summarized = look.shown.iter().filter(|message| message.source.is_some() && head.contains(&message.revision));
+        let files = self.life.files(self.life.pending(look.place).start);
+        let question = json!({
+            "history": Contents::of_some(summarized).json(), "files": files, "maxFiles": 5, "maxImages": 3,
+        });
+        let theirs = self.ask("restored", question)?;
+        Ok((theirs == *ours).then_some(&CLASSES[4]))
+    }
+
+    /// Why we keep a summary that they refuse: by their own estimate our view is smaller behind it.
+    fn measured(&mut self, look: &Look, view: &[Value]) -> Result<Option<&'static Class>, PeerFailure> {
+        let mut before = look.history.clone();
+        before.push(self.pending(look.place));
+        let before = self.ask("estimateContentTokens", json!({ "contents": before }))?;
+        let bare = without_made_up(view, &self.life.policy.view.interrupted_text);
+        let after = self.ask("estimateContentTokens", json!({ "contents": bare }))?;
+        eprintln!("measured {before} {after}");
+        let is_smaller = before.as_i64().zip(after.as_i64()).is_some_and(|(before, after)| after < before);
+        Ok(is_smaller.then_some(&CLASSES[5]))
+    }
+
+    /// Why we compress where they do not look: by their own estimate of what came since the last reply, it is due.
+    fn due(&mut self, look: &Look) -> Result<Option<&'static Class>, PeerFailure> {
+        let since = (0..=look.place).rev().find(|&at| self.life.is_reply(at)).map_or(0, |reply| reply + 1);
+        let parts = Contents::with_call_ids(&self.life.messages[..=look.place]).parts_since(since);
+        let pending = json!({ "role": "user", "parts": parts });
+        let asked = self.compress(&look.history, pending, look.place, ("", false))?;
+        let is_due = asked["effective"].as_f64().zip(asked["auto"].as_f64()).is_some_and(|(now, due)| now >= due);
+        Ok(is_due.then_some(&CLASSES[0]))
+    }
+
+    /// Why we do not compress where they do: nothing is there that does no harm, or it is not due behind a clearing.
+    fn refusal(&mut self, look: &Look) -> Result<Option<&'static Class>, PeerFailure> {
+        let pending = self.life.pending(look.place);
+        let messages = &self.life.messages[self.first..pending.end];
+        if harm::nearest(messages, pending.start.saturating_sub(self.first)) == 0 {
+            return Ok(Some(UNANSWERED));
+        }
+        let Some(sent) = &look.sent else { return Ok(None) };
+        if self.frees_nothing(look, &sent.answer)? {
+            return Ok(Some(&CLASSES[8]));
+        }
+        let (mut held, auto) = (sent.held.clone(), sent.answer["auto"].as_f64());
+        held.push(self.pending(look.place));
+        let tokens = self.ask("estimateContentTokens", json!({ "contents": held }))?;
+        let is_low = tokens.as_f64().zip(auto).is_some_and(|(tokens, auto)| tokens < auto);
+        Ok((self.has_cleared && is_low).then_some(&CLASSES[7]))
+    }
+
+    /// A compression that we refuse: theirs is refused too, or frees nothing.
+    fn refused(&mut self, look: &Look) -> Result<(), PeerFailure> {
+        let theirs = match &look.sent {
+            Some(sent) => sent.answer.clone(),
+            None => self.compress(&look.history, self.pending(look.place), look.place, (self.life.words(0), true))?,
+        };
+        let why = self.frees_nothing(look, &theirs)?.then_some(&CLASSES[8]);
+        self.say("refusal", &look.input(self.life), json!(true), json!(theirs["status"] != COMPRESSED), why);
+        Ok(())
+    }
+
+    /// True where their history behind a summary weighs no less than before, by their own estimate.
+    fn frees_nothing(&mut self, look: &Look, theirs: &Value) -> Result<bool, PeerFailure> {
+        let before = self.ask("estimateContentTokens", json!({ "contents": look.history }))?;
+        let after = self.ask("estimateContentTokens", json!({ "contents": theirs["history"] }))?;
+        Ok(before.as_i64().zip(after.as_i64()).is_some_and(|(before, after)| after >= before))
+    }
+
+    /// What both sides clear on the way of a request.
+    fn compare_clearing(&mut self, look: &Look, before: &[Value], after: &[Value]) -> Result<(), PeerFailure> {
+        let ours = cleared(before, after);
+        let theirs = look.sent.as_ref().map_or(Value::Null, |sent| cleared(&look.history, &sent.held));
+        let theirs = if theirs.is_null() { cleared(&[], &[]) } else { theirs };
+        if look.sent.is_some() || ours != theirs {
+            let why = if ours == theirs { None } else { self.clears(look, &ours)? };
+            self.say("clear", &look.input(self.life), ours, theirs, why);
+        }
+        Ok(())
+    }
+
+    /// Why we clear where they do not look, or they where we do not: they would clear the same if they looked now, or
+    /// what they clear frees nothing.
+    fn clears(&mut self, look: &Look, ours: &Value) -> Result<Option<&'static Class>, PeerFailure> {
+        if let Some(sent) = look.sent.as_ref().filter(|sent| sent.is_cleared) {
+            let before = self.ask("estimateContentTokens", json!({ "contents": look.history }))?;
+            let after = self.ask("estimateContentTokens", json!({ "contents": sent.held }))?;
+            let frees_nothing = before.as_i64().zip(after.as_i64()).is_some_and(|(before, after)| after >= before);
+            let is_none = *ours == cleared(&[], &[]);
+            return Ok((is_none && frees_nothing).then_some(&CLASSES[6]));
+        }
+        let settings = json!({ "toolResultsTotalCharsThreshold": self.life.units });
+        let mut question = json!({ "history": look.history, "pending": self.pending(look.place), "settings": settings });
+        if let Some(idle) = self.life.idle_milliseconds(look.place) {
+            question["idleMilliseconds"] = json!(idle);
+        }
+        let held = self.ask("clear24", question)?;
+        let theirs = cleared(&look.history, held.as_array().map_or(&[], Vec::as_slice));
+        let looks = self.life.role(look.place) == Some(Role::User);
+        Ok((!looks && theirs == *ours).then_some(&CLASSES[0]))
+    }
+}
+
+/// A message, and Qwen Code's side of it.
+struct Look {
+    place: usize,
+    /// The messages of our view that were sent before.
+    shown: Vec<ViewMessage>,
+    /// The history beside the messages that were not sent before.
+    history: Vec<Value>,
+    /// The request behind it, where one is sent.
+    sent: Option<Sent>,
+}
+
+impl Look {
+    fn input(&self, life: &Life) -> Value {
+        let sent = self.sent.as_ref().map(|sent| (&sent.answer, sent.is_cleared));
+        let figures = sent.map(|(answer, is_cleared)| {
+            json!({ "status": answer["status"], "effective": answer["effective"], "auto": answer["auto"],
+                "cleared": is_cleared, "now": null })
+        });
+        json!({ "place": self.place, "role": format!("{:?}", life.role(self.place)), "sent": figures })
+    }
+}
+
+struct Sent {
+    /// The history behind the clearing.
+    held: Vec<Value>,
+    is_cleared: bool,
+    answer: Value,
+}
+
+/// The view as contents, with the ids of calls.
+fn contents(session: &Session<'_>) -> Vec<Value> {
+    Contents::of_some(session.view().messages.iter()).json()
+}
+
+fn calls(content: &Value) -> usize {
+    content["parts"].as_array().into_iter().flatten().filter(|part| part.get("functionCall").is_some()).count()
+}
+
+/// The calls whose results a clearing changes, and how many media it does.
+fn cleared(before: &[Value], after: &[Value]) -> Value {
+    let parts = |contents: &[Value]| -> Vec<Value> {
+        contents.iter().flat_map(|content| content["parts"].as_array().cloned().unwrap_or_default()).collect()
+    };
+    let (before, after) = (parts(before), parts(after));
+    let mut calls: Vec<String> = Vec::new();
+    let mut media = 0;
+    for (_, now) in before.iter().zip(&after).filter(|(before, now)| before != now) {
+        match now["functionResponse"]["id"].as_str() {
+            Some(id) => calls.push(id.to_owned()),
+            None => media += 1,
+        }
+    }
+    calls.sort();
+    json!({ "calls": calls, "media": media })
+}
+
+/// Contents in a form that both sides share: a summary without the words around it, and what is carried along apart, by
+/// its names alone.
+struct Flat {
+    contents: Vec<Value>,
+    carried: Value,
+}
+
+impl Flat {
+    fn of(contents: &[Value]) -> Self {
+        let mut contents = contents.to_vec();
+        if let Some(summary) = contents.first_mut() {
+            let text = summary["parts"][0]["text"].as_str().unwrap_or_default();
+            summary["parts"] = json!([{ "text": text.split_inclusive(SUMMARY_END).next().unwrap_or_default() }]);
+        }
+        let found = contents.get(2).and_then(carried);
+        if found.is_some() {
+            contents.remove(2);
+        }
+        Self { contents, carried: found.unwrap_or_else(|| json!({ "named": [], "whole": [], "images": 0 })) }
+    }
+}
+
+/// The names of what a content carries along; none where it is none that carries anything.
+fn carried(content: &Value) -> Option<Value> {
+    let parts = content["parts"].as_array()?;
+    let texts: Vec<&str> = parts.iter().filter_map(|part| part["text"].as_str()).collect();
+    let first = texts.first()?;
+    const BEGIN: [&str; 6] = ["The following files", "Recently accessed", "Files used last", "File ", "The last images", "Recent"];
+    if content["role"] != "user" || !BEGIN.iter().any(|begin| first.starts_with(begin)) {
+        return None;
+    }
+    let named = texts.iter().filter(|text| text.starts_with("The following files") || text.starts_with("Files used last"));
+    let named: Vec<&str> = named.flat_map(|text| text.lines()).filter_map(|line| line.strip_prefix("- ")).collect();
+    let whole = texts.iter().filter_map(|text| {
+        let ours = text.strip_prefix("File ").and_then(|rest| rest.split_once(", as last seen:")).map(|(path, _)| path);
+        let theirs = text.strip_prefix("Recently accessed file").and_then(|rest| rest.split("\n## ").nth(1));
+        ours.or_else(|| theirs.and_then(|rest| rest.lines().next()))
+    });
+    let images = parts.iter().filter(|part| part.get("inlineData").is_some()).count();
+    Some(json!({ "named": named, "whole": whole.collect::<Vec<_>>(), "images": images }))
+}
+
+/// The same with waiting calls in the acknowledgement, and without the request to go on that stands in between.
+fn joined(contents: &[Value], resume: Option<&str>) -> Vec<Value> {
+    let is_resume = |content: &Value| resume.is_some_and(|words| content["parts"] == json!([{ "text": words }]));
+    let mut list: Vec<Value> = Vec::new();
+    for content in contents.iter().filter(|content| !is_resume(content)) {
+        let parts = content["parts"].as_array().cloned().unwrap_or_default();
+        let is_model = content["role"] == "model";
+        match list.last_mut().filter(|last| is_model && last["role"] == "model") {
+            Some(last) => {
+                let calls = parts.into_iter().filter(|part| part.get("functionCall").is_some());
+                let all = last["parts"].as_array().cloned().unwrap_or_default().into_iter().chain(calls);
+                last["parts"] = all.collect();
+            }
+            None => list.push(content.clone()),
+        }
+    }
+    list
+}
