@@ -346,8 +346,15 @@ impl Course<'_> {
         let since = Contents::of(&self.life.messages[end..=place.max(end).min(self.life.messages.len() - 1)]);
         let answer = self.ask("estimateTokenCountSync", json!({ "parts": since.parts() }))?;
         let tokens = self.prompt + answer.as_i64().unwrap_or_default();
-        let is_late = place >= end && tokens >= self.life.threshold && self.prompt < self.life.threshold;
-        Ok(is_late.then_some(&CLASSES[0]))
+        if place < end || tokens < self.life.threshold {
+            return Ok(None);
+        }
+        if self.prompt < self.life.threshold {
+            return Ok(Some(&CLASSES[0]));
+        }
+        // It was due before, and there was nothing to summarize; with what came since there is.
+        let theirs = self.compress(place + 1, self.prompt, &self.life.words[0])?;
+        Ok((theirs["status"] == 1).then_some(&CLASSES[0]))
     }
 
     /// Why we do not compress where they do: nothing is behind the summary, or what is there waits for an answer or weighs

@@ -241,7 +241,7 @@ async function send24(args) {
   const usage = now ? { promptTokenCount: 1e9, candidatesTokenCount: 1 } : undefined;
   const made = await compress24({
     history, window, threshold: share, files, whole: true, force: now || effective >= hard, trigger: 'auto',
-    originalTokenCount: effective, effectiveTokens: effective,
+    originalTokenCount: now ? 2e9 : effective, effectiveTokens: effective,
     pending: pending.parts.length > 0 ? pending : undefined, answers: [{ text: words, usage }],
     settings: { enableScreenshotTrigger: false },
   });

@@ -5,7 +5,7 @@
 //! by its estimate. Its prompt is what our view held. A model is given the contents themselves to summarize, so that the
 //! cut says all about it.
 
-use super::{JOINED, UNANSWERED, as_qwen_holds_them};
+use super::{ALONE, JOINED, UNANSWERED, as_qwen_holds_them};
 use crate::contents::{Contents, without_made_up};
 use crate::generate::{Conversation, Profile};
 use crate::harm;
@@ -61,10 +61,10 @@ const MEASURED: Class = Class {
 };
 
 const FREES: Class = Class {
-    name: "a clearing frees something",
+    name: "what frees nothing is not done",
     reason: Reason::P12,
-    explanation: "By Qwen Code's own estimate the history weighs no less behind its clearing, as the outputs are hardly \
-                  longer than the words in their place; we make none.",
+    explanation: "By Qwen Code's own estimate the history weighs no less behind its clearing, or its summary; we clear \
+                  nothing, or refuse the summary.",
     test: ("tests/it/compaction.rs", "the_last_attempt_fails_where_the_built_in_summarizer_frees_nothing_too"),
 };
 
@@ -76,16 +76,8 @@ const COUNTED: Class = Class {
     test: ("src/fold/tests.rs", "the_newest_valid_usage_counts"),
 };
 
-const REFUSED: Class = Class {
-    name: "a summary frees something",
-    reason: Reason::Named("A summary that frees nothing is refused"),
-    explanation: "By Qwen Code's own estimate the history behind the summary weighs no less than before; we refuse it, and \
-                  the life ends, as no other is tried.",
-    test: ("tests/it/guards.rs", "a_breaker_that_opens_says_why_and_what_goes_on"),
-};
-
 static CLASSES: [Class; 9] =
-    [MOMENT, super::CLASSES[1], super::CLASSES[3], PAIRED, CARRIED, MEASURED, FREES, COUNTED, REFUSED];
+    [MOMENT, super::CLASSES[1], super::CLASSES[3], PAIRED, CARRIED, MEASURED, FREES, COUNTED, super::CLASSES[0]];
 
 /// The status of a compression that Qwen Code refuses because the history would weigh more.
 const INFLATED: i64 = 2;
@@ -295,13 +287,13 @@ impl Course<'_> {
             if life.sends(place) {
                 look.sent = Some(self.send(&mut look, life.words(number.get()))?);
             }
-            let (mut summaries, before) = (0, contents(&session));
+            let mut summaries = 0;
             while session.reduce_once() {
                 if let Some(plan) = session.take_summary() {
                     let first = revisions.iter().position(|revision| *revision >= plan.tail_start);
                     let first = first.unwrap_or(revisions.len());
                     let head = revisions[self.first..first].to_vec();
-                    self.compare(&look, (first, &head), &contents(&session), number.get())?;
+                    self.compare(&look, (first, &head), &contents_of(&session), number.get())?;
                     number.set(number.get() + 1);
                     summaries += 1;
                     look = self.look(&session, &revisions, place);
@@ -312,7 +304,7 @@ impl Course<'_> {
                 }
             }
             if summaries == 0 {
-                self.compare_clearing(&look, &before, &contents(&session))?;
+                self.compare_clearing(&look, &contents_of(&session))?;
                 let sent = look.sent.as_ref().map_or(Value::Null, |sent| sent.answer["status"].clone());
                 let why = if sent == COMPRESSED { self.refusal(&look)? } else { None };
                 let mut input = look.input(life);
@@ -330,9 +322,9 @@ impl Course<'_> {
         let waits = |revision: &Revision| revisions.get(pending.clone()).is_some_and(|them| them.contains(revision));
         let shown: Vec<ViewMessage> =
             session.view().messages.iter().filter(|message| !waits(&message.revision)).cloned().collect();
-        let contents = Contents::of_some(shown.iter()).json();
-        let history = without_made_up(&contents, &self.life.policy.view.interrupted_text);
-        Look { place, shown, history, sent: None }
+        let history = Contents::of_some(shown.iter()).json();
+        let history = without_made_up(&history, &self.life.policy.view.interrupted_text);
+        Look { place, view: contents_of(session), shown, history, sent: None }
     }
 
     /// The request behind a place: what is cleared on its way, and whether it is compressed.
@@ -410,7 +402,6 @@ impl Course<'_> {
             Some(answer) if compresses => answer,
             _ => self.compress(&look.history, self.pending(look.place), look.place, (&words, true))?,
         };
-        if theirs["history"].is_null() { eprintln!("none {} {}", theirs["status"], look.history.len()); }
         // Calls that wait stay, and what was not sent yet.
         let pending = self.life.pending(look.place);
         let messages = &self.life.messages[self.first..pending.end];
@@ -475,12 +466,18 @@ impl Course<'_> {
 
     /// Why we keep a summary that they refuse: by their own estimate our view is smaller behind it.
     fn measured(&mut self, look: &Look, view: &[Value]) -> Result<Option<&'static Class>, PeerFailure> {
-        let mut before = look.history.clone();
-        before.push(self.pending(look.place));
-        let before = self.ask("estimateContentTokens", json!({ "contents": before }))?;
-        let bare = without_made_up(view, &self.life.policy.view.interrupted_text);
-        let after = self.ask("estimateContentTokens", json!({ "contents": bare }))?;
-        eprintln!("measured {before} {after}");
+        // The words around a summary weigh nothing with us.
+        let bare = |view: &[Value]| {
+            let mut view = view.to_vec();
+            if let Some(text) = view.first().and_then(|summary| summary["parts"][0]["text"].as_str()) {
+                let text = text.strip_suffix(&self.life.policy.view.summary_suffix).unwrap_or(text).to_owned();
+                view[0]["parts"][0]["text"] = json!(text);
+            }
+            json!({ "contents": view })
+        };
+        let [before, after] = [bare(&look.view), bare(view)];
+        let before = self.ask("estimateContentTokens", before)?;
+        let after = self.ask("estimateContentTokens", after)?;
         let is_smaller = before.as_i64().zip(after.as_i64()).is_some_and(|(before, after)| after < before);
         Ok(is_smaller.then_some(&CLASSES[5]))
     }
@@ -499,12 +496,16 @@ impl Course<'_> {
     fn refusal(&mut self, look: &Look) -> Result<Option<&'static Class>, PeerFailure> {
         let pending = self.life.pending(look.place);
         let messages = &self.life.messages[self.first..pending.end];
-        if harm::nearest(messages, pending.start.saturating_sub(self.first)) == 0 {
+        let harmless = harm::nearest(messages, pending.start.saturating_sub(self.first));
+        if harmless == 0 {
             return Ok(Some(UNANSWERED));
+        }
+        if self.first > 0 && Contents::of(&messages[..harmless]).len() == 0 {
+            return Ok(Some(ALONE));
         }
         let Some(sent) = &look.sent else { return Ok(None) };
         if self.frees_nothing(look, &sent.answer)? {
-            return Ok(Some(&CLASSES[8]));
+            return Ok(Some(&CLASSES[6]));
         }
         let (mut held, auto) = (sent.held.clone(), sent.answer["auto"].as_f64());
         held.push(self.pending(look.place));
@@ -519,7 +520,7 @@ impl Course<'_> {
             Some(sent) => sent.answer.clone(),
             None => self.compress(&look.history, self.pending(look.place), look.place, (self.life.words(0), true))?,
         };
-        let why = self.frees_nothing(look, &theirs)?.then_some(&CLASSES[8]);
+        let why = self.frees_nothing(look, &theirs)?.then_some(&CLASSES[6]);
         self.say("refusal", &look.input(self.life), json!(true), json!(theirs["status"] != COMPRESSED), why);
         Ok(())
     }
@@ -532,8 +533,8 @@ impl Course<'_> {
     }
 
     /// What both sides clear on the way of a request.
-    fn compare_clearing(&mut self, look: &Look, before: &[Value], after: &[Value]) -> Result<(), PeerFailure> {
-        let ours = cleared(before, after);
+    fn compare_clearing(&mut self, look: &Look, after: &[Value]) -> Result<(), PeerFailure> {
+        let ours = cleared(&look.view, after);
         let theirs = look.sent.as_ref().map_or(Value::Null, |sent| cleared(&look.history, &sent.held));
         let theirs = if theirs.is_null() { cleared(&[], &[]) } else { theirs };
         if look.sent.is_some() || ours != theirs {
@@ -568,6 +569,8 @@ impl Course<'_> {
 /// A message, and Qwen Code's side of it.
 struct Look {
     place: usize,
+    /// Our view.
+    view: Vec<Value>,
     /// The messages of our view that were sent before.
     shown: Vec<ViewMessage>,
     /// The history beside the messages that were not sent before.
@@ -595,7 +598,7 @@ struct Sent {
 }
 
 /// The view as contents, with the ids of calls.
-fn contents(session: &Session<'_>) -> Vec<Value> {
+fn contents_of(session: &Session<'_>) -> Vec<Value> {
     Contents::of_some(session.view().messages.iter()).json()
 }
 

@@ -69,7 +69,8 @@ pub const V0_24: Preset = Preset {
         ORPHAN,
         "Just above a window of 33000 tokens the limit stays where it was; Qwen Code's falls to nothing there.",
         "A summary that frees nothing is refused; Qwen Code accepts one that weighs as much as what it replaces.",
-        "What a summary saves is measured on the view; Qwen Code works it out from what its writing cost.",
+        "What a summary saves is measured on the view, without the words around it; Qwen Code works it out from what its \
+         writing cost.",
         "Files are carried along as the history last showed them, and named when no call showed them whole; Qwen Code \
          reads them from the disk.",
         "When the hard limit is reached and nothing can be freed, the view says that it does not fit; Qwen Code gives \
