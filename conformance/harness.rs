@@ -194,6 +194,96 @@ impl Drop for Peer {
     }
 }
 
+/// A comparison of a life.
+pub(crate) struct Said {
+    pub(crate) what: &'static str,
+    pub(crate) index: u64,
+    pub(crate) input: Value,
+    pub(crate) ours: Value,
+    pub(crate) theirs: Value,
+    pub(crate) why: Option<&'static Class>,
+}
+
+/// A life's way to ask the peer, beside the other lives.
+pub(crate) struct Asker {
+    slot: usize,
+    questions: Sender<(usize, Wish)>,
+    answers: Receiver<Result<Value, String>>,
+}
+
+/// The next thing of a life: a question, or its end.
+enum Wish {
+    Ask(&'static str, Value),
+    End(Result<Vec<Said>, PeerFailure>),
+}
+
+impl Asker {
+    /// The answer of the peer, which may be an error of its own.
+    pub(crate) fn ask(&mut self, function: &'static str, arguments: Value) -> Result<Result<Value, String>, PeerFailure> {
+        let gone = || PeerFailure::new("the other lives have ended");
+        self.questions.send((self.slot, Wish::Ask(function, arguments))).map_err(|_| gone())?;
+        self.answers.recv().map_err(|_| gone())
+    }
+}
+
+/// Lives so many lives at a time, and tells what each said, in the order of the lives. The questions of all go to the peer
+/// together.
+pub(crate) fn at_once(
+    peer: &mut Peer,
+    indexes: Range<u64>,
+    width: usize,
+    live: impl Fn(u64, &mut Asker) -> Result<Vec<Said>, PeerFailure> + Sync,
+    mut say: impl FnMut(Said),
+) -> Result<(), PeerFailure> {
+    let (questions, wishes) = mpsc::channel();
+    let live = &live;
+    std::thread::scope(|scope| {
+        let mut next = indexes.start;
+        let mut told = next;
+        let mut ended = HashMap::new();
+        let mut lives: HashMap<usize, (u64, Sender<Result<Value, String>>)> = HashMap::new();
+        let mut slot = 0;
+        let mut waiting: Vec<(usize, &'static str, Value)> = Vec::new();
+        while next < indexes.end || !lives.is_empty() {
+            while lives.len() < width && next < indexes.end {
+                let (sender, answers) = mpsc::channel();
+                let mut asker = Asker { slot, questions: questions.clone(), answers };
+                lives.insert(slot, (next, sender));
+                let index = next;
+                scope.spawn(move || {
+                    let said = live(index, &mut asker);
+                    // Nobody listens where the run has failed.
+                    let _ = asker.questions.send((asker.slot, Wish::End(said)));
+                });
+                (slot, next) = (slot + 1, next + 1);
+            }
+            let wish = wishes.recv().map_err(|_| PeerFailure::new("no life goes on"))?;
+            match wish {
+                (slot, Wish::Ask(function, arguments)) => waiting.push((slot, function, arguments)),
+                (slot, Wish::End(said)) => {
+                    if let Some((index, _)) = lives.remove(&slot) {
+                        ended.insert(index, said?);
+                    }
+                    while let Some(said) = ended.remove(&told) {
+                        said.into_iter().for_each(&mut say);
+                        told += 1;
+                    }
+                }
+            }
+            if !lives.is_empty() && waiting.len() == lives.len() && (lives.len() == width || next == indexes.end) {
+                let asked: Vec<(usize, &'static str, Value)> = std::mem::take(&mut waiting);
+                let slots: Vec<usize> = asked.iter().map(|(slot, ..)| *slot).collect();
+                let calls = asked.into_iter().map(|(_, function, arguments)| (function, arguments)).collect();
+                for (slot, answer) in slots.into_iter().zip(peer.call_all(calls)?) {
+                    let sent = lives.get(&slot).map(|(_, sender)| sender.send(answer));
+                    debug_assert!(matches!(sent, Some(Ok(()))), "a life that asked is there");
+                }
+            }
+        }
+        Ok(())
+    })
+}
+
 /// Reads answers to the end of the output or to the first line that is none.
 fn read(output: impl BufRead, answers: &Sender<Answer>) {
     for line in output.lines() {

@@ -35,6 +35,7 @@ const SYSTEMS: &[&dyn System] = &[
     &pi::lives::V1_5,
     &pi::socket::V1_5,
     &opencode::OpenCode,
+    &opencode::lives::Lives,
     &qwen_agent::OLD,
     &qwen_agent::CURRENT,
     &smolagents::Smolagents,

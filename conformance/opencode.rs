@@ -8,6 +8,7 @@
 //! Only transcripts have media: elsewhere what they weigh is a value of the preset, not a decision.
 
 mod history;
+pub(crate) mod lives;
 #[cfg(test)]
 mod tests;
 mod transcript;

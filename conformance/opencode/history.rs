@@ -113,7 +113,7 @@ pub(super) fn summary_text(number: usize) -> String {
 }
 
 /// A message in OpenCode's form; the results of its calls are its own, or those of the tool message behind it.
-fn message(source: &SourceMessage, next: Option<&SourceMessage>) -> Value {
+pub(super) fn message(source: &SourceMessage, next: Option<&SourceMessage>) -> Value {
     let behind = next.filter(|next| next.message.role == Role::Tool);
     let results: Vec<(&ToolResult, bool)> = [Some(source), behind]
         .into_iter()

@@ -52,15 +52,18 @@ impl Question for Transcript {
     }
 
     fn explain(&self, theirs: &Value) -> Option<&'static Class> {
-        // JavaScript leaves half a character in front of the mark of a cut; we leave it out.
-        let theirs: Vec<&str> = theirs.as_array()?.iter().filter_map(Value::as_str).collect();
-        let whole = theirs.join("\n").replace("\u{fffd}\n[truncated]", "\n[truncated]");
-        (lines(&whole) == self.ours()).then_some(WHOLE_CHARACTERS)
+        (whole(theirs) == self.ours()).then_some(WHOLE_CHARACTERS)
     }
 }
 
+/// The lines of a transcript without the half of a character that JavaScript leaves in front of the mark of a cut.
+pub(super) fn whole(transcript: &Value) -> Value {
+    let texts: Vec<&str> = transcript.as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+    lines(&texts.join("\n").replace("\u{fffd}\n[truncated]", "\n[truncated]"))
+}
+
 /// A text without the margins behind its line ends.
-fn without_margins(text: &str) -> String {
+pub(super) fn without_margins(text: &str) -> String {
     let pieces = text.split_inclusive(ends_line);
     pieces
         .enumerate()
@@ -69,6 +72,6 @@ fn without_margins(text: &str) -> String {
 }
 
 /// A text as its lines, so that a difference has a place.
-fn lines(text: &str) -> Value {
+pub(super) fn lines(text: &str) -> Value {
     text.split('\n').collect()
 }

@@ -19,6 +19,7 @@ import { availableParallelism, tmpdir } from "node:os";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
+import { lives } from "./opencode-lives.mjs";
 
 // Each OpenCode server runs on one thread.
 const SERVERS_MAX = 2;
@@ -28,6 +29,7 @@ const PROVIDER = "fake";
 const MODEL = "m";
 const SUMMARY_SYSTEM = "Summarize, says the conformance peer.";
 let created = 0;
+const living = lives({ history, folderFor, prompt, request });
 
 if (process.argv[2] === "--database") await database(process.argv[3]);
 else await main(process.argv[2]);
@@ -58,7 +60,10 @@ async function main(installed) {
     next();
   };
   for await (const line of lines(process.stdin)) {
-    waiting.push(line);
+    // A life stays with its server, and waits for itself alone.
+    const { life } = JSON.parse(line).args;
+    if (life === undefined) waiting.push(line);
+    else answer(peers[life % peers.length], line);
     next();
   }
   ended = true;
@@ -169,9 +174,9 @@ async function answer(peer, line) {
   try {
     const asked = JSON.parse(line);
     id = asked.id;
-    const act = { prune, select, overflow, view }[asked.fn];
+    const act = { prune, select, overflow, view, ...living.functions }[asked.fn];
     if (!act) throw new Error(`no function ${asked.fn}`);
-    reply = { id, ok: await act(peer, asked.args) };
+    reply = { id, ok: (await act(peer, asked.args)) ?? null };
   } catch (error) {
     reply = { id, error: String(error?.stack ?? error) };
   }
@@ -278,11 +283,12 @@ function deferred() {
 
 // ---------------------------------------------------------------------------------------------- talking to OpenCode
 
-async function prompt(peer, session, text = "go") {
+async function prompt(peer, session, text = "go", noReply = false) {
   return request(peer, session.folder, "POST", `/session/${session.id}/message`, {
     model: { providerID: PROVIDER, modelID: MODEL },
     agent: "build",
     parts: [{ type: "text", text }],
+    ...(noReply ? { noReply } : {}),
   });
 }
 
@@ -310,8 +316,8 @@ async function withSession(peer, args, use) {
 }
 
 // OpenCode reads its settings from the folder it works in: one folder for each combination of settings.
-function folderFor(peer, compaction, limits) {
-  const key = JSON.stringify([compaction, limits]);
+function folderFor(peer, compaction, limits, tools = {}) {
+  const key = JSON.stringify([compaction, limits, tools]);
   const known = peer.folders.get(key);
   if (known) return known;
   const folder = join(peer.scratch, `work${peer.folders.size}`);
@@ -327,7 +333,7 @@ function folderFor(peer, compaction, limits) {
     enabled_providers: [PROVIDER],
     compaction,
     agent: { build: { prompt: "Build." }, compaction: { prompt: SUMMARY_SYSTEM } },
-    tools: { "*": false },
+    tools: { "*": false, ...tools },
     provider: {
       [PROVIDER]: {
         npm: "@ai-sdk/openai-compatible",
@@ -415,6 +421,11 @@ function expand(text) {
 async function startModel() {
   const sessions = new Map();
   const server = createServer((incoming, outgoing) => {
+    if (incoming.url.startsWith("/page/")) {
+      const page = living.page(incoming.url);
+      outgoing.writeHead(page == null ? 500 : 200, { "content-type": "text/plain; charset=utf-8" });
+      return outgoing.end(page ?? "no");
+    }
     const chunks = [];
     incoming.on("data", (chunk) => chunks.push(chunk));
     incoming.on("end", () => {
@@ -423,6 +434,7 @@ async function startModel() {
       if (!session) return void outgoing.writeHead(404).end("{}");
       const system = body.messages.filter((message) => message.role === "system").map(contentText).join("\n");
       const kind = system.includes(SUMMARY_SYSTEM) ? "summary" : "reply";
+      if (session.live) return session.live.push({ kind, body, outgoing });
       session.calls.push({ kind, body });
       if (kind === "summary" && session.summaryFails) return error(outgoing, 401, { error: { message: "no" } });
       complete(outgoing, body.model, kind === "summary" ? "A summary." : "ok", session.usage);
@@ -433,6 +445,7 @@ async function startModel() {
   server.unref();
   return {
     url: `http://127.0.0.1:${server.address().port}/v1`,
+    pages: `http://127.0.0.1:${server.address().port}/page`,
     expect(id, options) {
       const session = { calls: [], ...options };
       sessions.set(id, session);
@@ -543,6 +556,29 @@ async function database(file) {
         )
         .all(id)
         .find((row) => !known.includes(row.id))?.tail ?? null,
+    // The results of these calls, in their order.
+    results: (id, { calls }) => {
+      const found = db()
+        .query("select json_extract(data, '$.callID') as call, json_extract(data, '$.state') as state from part " +
+          "where session_id = ? and json_extract(data, '$.type') = 'tool'")
+        .all(id);
+      return calls.map((call) => JSON.parse(found.find((row) => row.call === call)?.state ?? "null"));
+    },
+    // How many messages stand between the tail of the newest compaction and its marker; null without a tail.
+    kept: (id) => {
+      const marker = db()
+        .query("select m.id, m.time_created as time, json_extract(p.data, '$.tail_start_id') as tail from part p " +
+          "join message m on m.id = p.message_id where p.session_id = ? and json_extract(p.data, '$.type') = 'compaction' " +
+          "order by m.time_created desc, m.id desc limit 1")
+        .get(id);
+      if (!marker?.tail) return null;
+      const tail = db().query("select id, time_created as time from message where id = ?").get(marker.tail);
+      return db()
+        .query("select count(*) as count from message m where session_id = ? and (time_created, id) >= (?, ?) and " +
+          "(time_created, id) < (?, ?) and coalesce(json_extract(data, '$.mode'), '') != 'compaction' and not exists " +
+          "(select 1 from part p where p.message_id = m.id and json_extract(p.data, '$.type') = 'compaction')")
+        .get(id, tail.time, tail.id, marker.time, marker.id).count;
+    },
     guard: (pid, { scratch }) => void (guarded = { pid, scratch }),
   };
   for await (const line of lines(process.stdin)) {

@@ -1,0 +1,597 @@
+//! Lives of OpenCode: its published server runs its own loop, and a conversation grows in it message by message.
+//!
+//! The model answers what the life says, tools are OpenCode's own `webfetch`, whose pages are the life's outputs, and what
+//! a tool says in the end is taken from OpenCode. Where both compact alike the session goes on; where they do not, it goes
+//! on in a session that is written as our compaction would have left it, from the next request of the user on.
+
+use super::history::message as written;
+use super::{entries, entry, in_order, limits, transcript, window};
+use crate::generate::{Conversation, Profile};
+use crate::harm;
+use crate::harness::{Asker, Peer, PeerFailure, Run, Said, System, at_once};
+use crate::report::{Class, Reason, Report};
+use longhand::cli::simulate::engine::{Session, input_of};
+use longhand::model::compaction::Level;
+use longhand::model::layout::Place;
+use longhand::model::message::{Finish, FinishReason, MessageKind, NewMessage, Role};
+use longhand::model::part::{Answers, NewPart, PartBody, ResultStatus, ToolCall, ToolResult};
+use longhand::model::usage::{ModelWindow, Usage};
+use longhand::model::view::SourceMessage;
+use longhand::policy::plan::SummaryPlan;
+use longhand::policy::prompt::{Detail, GAP, entries as told};
+use longhand::policy::{Policy, presets};
+use longhand::summarizer::SummaryInput;
+use rand::Rng;
+use serde_json::{Value, json};
+use std::cell::Cell;
+
+pub(crate) struct Lives;
+
+const PROFILE: Profile = Profile {
+    turns: 3..=8,
+    text_max: 2_000,
+    output_max: 6_000,
+    media: false,
+    interruptions: false,
+    tools: &["webfetch"],
+    ..super::PROFILE
+};
+
+/// Windows as context, input and output, small enough for several compactions in a life.
+const WINDOWS: [(i64, Option<i64>, i64); 3] = [(12_000, None, 4_000), (9_000, None, 3_000), (20_000, Some(9_000), 2_000)];
+
+/// Tails as `tail_turns` and `preserve_recent_tokens`.
+const TAILS: [(Option<u32>, Option<i64>); 4] =
+    [(None, None), (None, Some(300)), (Some(1), Some(1_500)), (Some(2), Some(3_000))];
+
+/// Lives that are lived at once: each waits for its own server only.
+const AT_ONCE: usize = 8;
+
+/// The last word of a model that has nothing left to say.
+const DONE: &str = "Done.";
+
+const MOMENT: Class = Class {
+    name: "every message is a moment",
+    reason: Reason::Named("The threshold is looked at after every message"),
+    explanation: "With what was written since the last reply, by OpenCode's own measure of a text, the threshold is \
+                  reached, but OpenCode goes by that reply's usage alone; we do not wait.",
+    test: ("tests/it/simulate.rs", "a_daemon_makes_the_compactions_that_a_simulation_foresees"),
+};
+
+const FITS: Class = Class {
+    name: "a view fits its window",
+    reason: Reason::P15,
+    explanation: "Where the request exceeds the window OpenCode waits for the provider to refuse it; our last resort takes \
+                  the longest outputs out, and the life ends there.",
+    test: ("src/policy/last_resort.rs", "outputs_and_inputs_go_first_then_what_is_old_then_what_is_new"),
+};
+
+static CLASSES: [Class; 5] = [MOMENT, super::CLASSES[0], super::CLASSES[2], super::CLASSES[4], FITS];
+static UNANSWERED: &Class = &CLASSES[1];
+static ONE_SUMMARY: &Class = &CLASSES[2];
+
+impl System for Lives {
+    fn name(&self) -> &'static str {
+        "opencode-lives"
+    }
+
+    fn packages(&self) -> &'static str {
+        "opencode"
+    }
+
+    fn program(&self) -> &'static str {
+        "opencode"
+    }
+
+    fn classes(&self) -> &'static [Class] {
+        &CLASSES
+    }
+
+    fn run(&self, peer: &mut Peer, run: Run, report: &mut Report) -> Result<(), PeerFailure> {
+        let indexes = run.first..run.first.saturating_add(run.lives);
+        let said = |said: Said| report.compare(said.what, said.index, &said.input, &said.ours, &Ok(said.theirs), |_, _| said.why);
+        at_once(peer, indexes, AT_ONCE, |index, asker| Life::draw(run.seed, index).live(asker), said)
+    }
+}
+
+/// A life before it is lived.
+struct Life {
+    index: u64,
+    turns: Vec<Turn>,
+    window: (i64, Option<i64>, i64),
+    tail: (Option<u32>, Option<i64>),
+    /// The part of every request beside the messages, in tokens.
+    unseen: i64,
+    policy: Policy,
+}
+
+/// A request of the user, and the replies to it; none where it is not answered.
+struct Turn {
+    request: String,
+    replies: Vec<Reply>,
+}
+
+/// A reply of the model.
+#[derive(Clone, Default)]
+struct Reply {
+    text: String,
+    reasoning: String,
+    /// The outputs of its calls by their ids; none where a call fails.
+    calls: Vec<(String, Option<String>)>,
+    fails: bool,
+    output_tokens: i64,
+}
+
+impl Life {
+    fn draw(seed: u64, index: u64) -> Self {
+        let conversation = Conversation::generate(seed, index, &PROFILE);
+        let mut dice = conversation.dice("life");
+        let (window, tail) = (WINDOWS[dice.random_range(0..WINDOWS.len())], TAILS[dice.random_range(0..TAILS.len())]);
+        Self {
+            index,
+            turns: turns(&conversation),
+            window,
+            tail,
+            unseen: dice.random_range(0..600),
+            policy: policy(tail),
+        }
+    }
+
+    fn words(&self, number: usize) -> String {
+        format!("Summary {number} of life {}, and nothing else.", self.index)
+    }
+
+    fn config(&self) -> Value {
+        let mut config = json!({});
+        if let Some(turns) = self.tail.0 {
+            config["tail_turns"] = json!(turns);
+        }
+        if let Some(budget) = self.tail.1 {
+            config["preserve_recent_tokens"] = json!(budget);
+        }
+        config
+    }
+
+    fn live(&self, asker: &mut Asker) -> Result<Vec<Said>, PeerFailure> {
+        let window = window(self.window);
+        let number = Cell::new(0);
+        let writer = |_: &SummaryInput| self.words(number.get());
+        let session = Session::new(&self.policy, &window, &writer);
+        let mut course = Course {
+            life: self,
+            window: &window,
+            number: &number,
+            session,
+            asker,
+            pages: String::new(),
+            said: Vec::new(),
+            is_over: false,
+        };
+        course.run()?;
+        Ok(course.said)
+    }
+}
+
+/// The preset with a tail.
+fn policy((turns, budget): (Option<u32>, Option<i64>)) -> Policy {
+    let mut tail = json!({});
+    if let Some(turns) = turns {
+        tail["turns"] = json!(turns);
+    }
+    if let Some(budget) = budget {
+        tail["budget_ratio"] = json!(0);
+        tail["budget_min_tokens"] = json!(budget);
+        tail["budget_max_tokens"] = json!(budget);
+    }
+    let patch = json!({
+        "auto": { "steps": { "0": { "summarize": { "tail": { "turns": tail } } } } },
+        "guards": { "minimum_gain_tokens": 1 },
+    });
+    presets::opencode::v1_18().with_overrides(&patch.to_string()).unwrap_or_else(|error| panic!("{patch}: {error}"))
+}
+
+/// A text that OpenCode keeps as it is: it takes blanks off the end, and leaves out what is empty.
+fn kept(text: &str) -> String {
+    let text = text.trim_end_matches(|character: char| character.is_whitespace() || character == '\u{feff}');
+    if text.trim().is_empty() { "so".to_owned() } else { text.to_owned() }
+}
+
+fn turns(conversation: &Conversation) -> Vec<Turn> {
+    let mut dice = conversation.dice("turns");
+    let mut turns: Vec<Turn> = Vec::new();
+    for source in &conversation.messages {
+        let message = &source.message;
+        if message.role == Role::User {
+            let texts = message.parts.iter().filter_map(|part| match &part.body {
+                PartBody::Text(text) => Some(text.as_str()),
+                _ => None,
+            });
+            let request = kept(&texts.collect::<Vec<_>>().join("\n"));
+            turns.push(Turn { request, replies: Vec::new() });
+            continue;
+        }
+        let Some(turn) = turns.last_mut() else { continue };
+        let mut reply = Reply { output_tokens: dice.random_range(1..400), ..Reply::default() };
+        for part in &message.parts {
+            match &part.body {
+                PartBody::Text(text) => reply.text = kept(text),
+                PartBody::Reasoning(text) => reply.reasoning = kept(text),
+                PartBody::ToolCall(call) => reply.calls.push((call.call_id.clone(), None)),
+                PartBody::ToolResult(result) if result.status == ResultStatus::Completed => {
+                    let known = reply.calls.iter_mut().find(|(id, _)| *id == result.call_id);
+                    known.into_iter().for_each(|(_, output)| *output = Some(kept(&result.output)));
+                }
+                _ => {}
+            }
+        }
+        // One in so many last replies fails before it has said anything.
+        if reply.calls.is_empty() && dice.random_ratio(1, 20) {
+            reply = Reply { fails: true, ..Reply::default() };
+        }
+        turn.replies.push(reply);
+    }
+    turns
+}
+
+/// A life on its way.
+struct Course<'a> {
+    life: &'a Life,
+    window: &'a ModelWindow,
+    /// Counts the summaries.
+    number: &'a Cell<usize>,
+    session: Session<'a>,
+    asker: &'a mut Asker,
+    /// The address of the pages that tools read.
+    pages: String,
+    said: Vec<Said>,
+    /// True where the histories are not the same any more.
+    is_over: bool,
+}
+
+/// A compaction of ours.
+struct Made {
+    plan: SummaryPlan,
+    /// The messages that it could cover.
+    inline: Vec<SourceMessage>,
+}
+
+impl Course<'_> {
+    fn run(&mut self) -> Result<(), PeerFailure> {
+        let life = self.life;
+        self.start(&[])?;
+        for turn in &life.turns {
+            self.turn(turn)?;
+            if self.is_over {
+                break;
+            }
+        }
+        self.ask("lifeEnd", json!({}))?;
+        Ok(())
+    }
+
+    fn ask(&mut self, function: &'static str, mut arguments: Value) -> Result<Value, PeerFailure> {
+        arguments["life"] = json!(self.life.index);
+        Ok(match self.asker.ask(function, arguments)? {
+            Ok(value) => value,
+            Err(words) => json!({ "kind": "error", "problem": words }),
+        })
+    }
+
+    fn say(&mut self, what: &'static str, input: Value, ours: Value, theirs: Value, why: Option<&'static Class>) {
+        self.said.push(Said { what, index: self.life.index, input, ours, theirs, why });
+    }
+
+    fn start(&mut self, messages: &[Value]) -> Result<(), PeerFailure> {
+        let limits = limits(self.life.window);
+        let question = json!({ "config": self.life.config(), "limits": limits, "messages": messages });
+        let started = self.ask("lifeStart", question)?;
+        self.pages = started["url"].as_str().unwrap_or_default().to_owned();
+        Ok(())
+    }
+
+    /// Goes on behind our compaction in a session of its own.
+    fn restart(&mut self) -> Result<(), PeerFailure> {
+        if self.is_over {
+            return Ok(());
+        }
+        let sources = self.session.sources().to_vec();
+        let mut messages = Vec::new();
+        for source in &sources {
+            match source.place {
+                Some(Place::Marker) => messages.push(json!({ "role": "user", "parts": [{ "type": "compaction" }] })),
+                Some(Place::Summary) => messages.push(json!({
+                    "role": "assistant", "finish": "stop", "summary": true,
+                    "parts": [{ "type": "text", "text": text_of(source) }],
+                })),
+                _ => messages.push(written(source, None)),
+            }
+        }
+        self.start(&messages)
+    }
+
+    /// A request of the user and everything that follows by itself.
+    fn turn(&mut self, turn: &Turn) -> Result<(), PeerFailure> {
+        let request = vec![PartBody::Text(turn.request.clone())];
+        self.append(Role::User, request, None, None);
+        if let Some(made) = self.reduced() {
+            // It is asked for behind our compaction, which it is not part of.
+            self.late(made, "request")?;
+            return self.restart();
+        }
+        if self.is_over {
+            return Ok(());
+        }
+        let no_reply = turn.replies.is_empty();
+        let mut event = self.ask("lifePrompt", json!({ "text": turn.request, "noReply": no_reply }))?;
+        let mut replies = turn.replies.iter();
+        while event["kind"] == "reply" {
+            self.compare_views(&event);
+            let done = Reply { text: DONE.to_owned(), output_tokens: 3, ..Reply::default() };
+            let reply = replies.next().cloned().unwrap_or(done);
+            event = self.reply(&reply, event)?;
+            if event.is_null() {
+                return Ok(());
+            }
+        }
+        if event["kind"] != "end" || !event["problem"].is_null() {
+            self.say("loop", json!({}), json!("end"), event, None);
+            self.is_over = true;
+        }
+        Ok(())
+    }
+
+    /// A reply on both sides, and what each makes of it; null where the turn ends for that.
+    fn reply(&mut self, reply: &Reply, asked: Value) -> Result<Value, PeerFailure> {
+        let input = self.session.view().estimated_tokens + self.life.unseen;
+        let total = input + reply.output_tokens;
+        let calls: Vec<Value> = reply
+            .calls
+            .iter()
+            .map(|(id, output)| json!({ "id": id, "tool": "webfetch", "input": self.input(id), "page": output }))
+            .collect();
+        let answer = json!({
+            "text": reply.text, "reasoning": reply.reasoning, "calls": calls, "fails": reply.fails,
+            "usage": { "prompt_tokens": input, "completion_tokens": reply.output_tokens, "total_tokens": total },
+        });
+        let event = self.ask("lifeAnswer", answer)?;
+        let usage = Usage { input, output: reply.output_tokens, total: Some(total), ..Usage::default() };
+        let reason = match reply {
+            Reply { fails: true, .. } => FinishReason::Error,
+            Reply { calls, .. } if calls.is_empty() => FinishReason::Stop,
+            _ => FinishReason::ToolCalls,
+        };
+        let bodies = self.bodies(reply, &event["results"]);
+        self.append(Role::Assistant, bodies, Some(reason), (!reply.fails).then_some(usage));
+        let figures = json!({ "total": total, "window": format!("{:?}", self.life.window) });
+        match (self.reduced(), event["kind"] == "summary") {
+            _ if self.is_over => {
+                let is_full = estimate(&asked["messages"]) + self.life.unseen + results_estimate(reply) > self.life.window.0
+                    || total + results_estimate(reply) > self.room();
+                self.say("moment", figures, json!("last resort"), json!(false), is_full.then_some(&CLASSES[4]));
+                Ok(Value::Null)
+            }
+            (Some(made), true) => self.both(made, event),
+            (Some(made), false) => {
+                let (usable, most) = (self.usable(), total + results_estimate(reply));
+                let why = (total < usable && most >= usable && !reply.calls.is_empty()).then_some(&CLASSES[0]);
+                self.say("moment", figures, json!(true), json!(false), why);
+                drop(made);
+                self.number.set(self.number.get() + 1);
+                self.restart()?;
+                Ok(Value::Null)
+            }
+            (None, true) => {
+                let why = self.nothing_harmless();
+                self.say("moment", figures, json!(false), json!(true), why);
+                self.restart()?;
+                Ok(Value::Null)
+            }
+            (None, false) => {
+                self.say("moment", figures, json!(false), json!(false), None);
+                Ok(event)
+            }
+        }
+    }
+
+    /// Both compact: they are compared, and go on together where they cut alike.
+    fn both(&mut self, made: Made, event: Value) -> Result<Value, PeerFailure> {
+        self.say("moment", json!({}), json!(true), json!(true), None);
+        let words = self.life.words(self.number.get());
+        self.number.set(self.number.get() + 1);
+        let (ours, theirs) = (self.told(&made), asked_of(&event));
+        let usage = json!({ "prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2 });
+        let next = self.ask("lifeAnswer", json!({ "text": words, "usage": usage }))?;
+        let cut = made.inline.len() - next["kept"].as_u64().unwrap_or_default() as usize;
+        let own = made.inline.iter().take_while(|source| source.message.revision < made.plan.tail_start).count();
+        let forced = harm::nearest(&made.inline, cut);
+        let why = (forced != cut && forced == own).then_some(UNANSWERED);
+        let input = json!({ "messages": made.inline.len(), "tail": format!("{:?}", self.life.tail) });
+        self.say("cut", input.clone(), json!(own), json!(cut), why);
+        if own != cut {
+            self.restart()?;
+            return Ok(Value::Null);
+        }
+        let why = (transcript::whole(&theirs["told"]) == ours["told"] && theirs["previous"] == ours["previous"])
+            .then_some(&CLASSES[3]);
+        self.say("transcripts", input, ours, theirs, why);
+        if next["kind"] != "reply" {
+            self.say("loop", json!({}), json!("a continuation"), next, None);
+            self.is_over = true;
+            return Ok(Value::Null);
+        }
+        // OpenCode asks to go on in words of its own.
+        let last = next["messages"].as_array().and_then(|messages| messages.last()).map(entry);
+        let words = last.and_then(|last| last["texts"].as_array()?.last()?.as_str().map(str::to_owned));
+        self.append(Role::User, vec![PartBody::Text(words.unwrap_or_default())], None, None);
+        if let Some(made) = self.reduced() {
+            self.late(made, "continuation")?;
+            self.restart()?;
+            return Ok(Value::Null);
+        }
+        Ok(if self.is_over { Value::Null } else { next })
+    }
+
+    /// A compaction of ours behind a message that OpenCode does not look at.
+    fn late(&mut self, made: Made, what: &str) -> Result<(), PeerFailure> {
+        let tokens = self.session.firings().last().map_or(0, |firing| firing.context_tokens);
+        let last = made.inline.last().map_or(0, |source| units(&text_of(source)) / 4 + FRAME_TOKENS);
+        let usable = self.usable();
+        let why = (tokens >= usable && tokens - last < usable).then_some(&CLASSES[0]);
+        self.number.set(self.number.get() + 1);
+        self.say("moment", json!({ "behind": what, "tokens": tokens, "usable": usable }), json!(true), json!(false), why);
+        Ok(())
+    }
+
+    /// Why we do not compact where they do: nothing is there that does no harm.
+    fn nothing_harmless(&self) -> Option<&'static Class> {
+        let inline = inline(&self.session);
+        (harm::nearest(&inline, inline.len()) == 0).then_some(UNANSWERED)
+    }
+
+    /// The next compaction of ours, if there is one.
+    fn reduced(&mut self) -> Option<Made> {
+        let inline = inline(&self.session);
+        let before = self.session.firings().len();
+        while self.session.reduce_once() {
+            if let Some(plan) = self.session.take_summary() {
+                return Some(Made { plan, inline });
+            }
+            // The last resort.
+            if self.session.firings()[before..].iter().any(|firing| !firing.refused) {
+                self.is_over = true;
+                return None;
+            }
+        }
+        None
+    }
+
+    fn compare_views(&mut self, event: &Value) {
+        let style = &self.life.policy.view;
+        let ours = in_order(self.session.view().messages.iter().flat_map(entries).collect());
+        let theirs: Vec<Value> = event["messages"].as_array().into_iter().flatten().map(entry).collect();
+        let theirs = in_order(theirs);
+        let marker = json!({ "role": "user", "texts": [style.marker_text] });
+        // Behind the live marker and summary, theirs may have those of compactions before.
+        let mut once = theirs.clone();
+        while let Some(at) = (2..once.len().saturating_sub(1)).find(|&at| {
+            once[at] == marker && once[at + 1]["text"].as_str().is_some_and(|text| text.starts_with("Summary "))
+        }) {
+            once.drain(at..at + 2);
+        }
+        let why = (once.len() < theirs.len() && once == ours).then_some(ONE_SUMMARY);
+        self.say("view", json!({}), json!(ours), json!(theirs), why);
+    }
+
+    /// The transcript that our summarizer reads, and the summary before.
+    fn told(&self, made: &Made) -> Value {
+        let input = input_of(&self.life.policy, &made.plan);
+        let rules = self.life.policy.summarize(Level::Auto).map(|rule| &rule.summary.transcript);
+        let messages: Vec<&SourceMessage> = made.plan.head.iter().collect();
+        let text = rules.map(|rules| transcript::without_margins(&told(rules, Detail::full(rules), &messages).join(GAP)));
+        json!({ "told": transcript::lines(&text.unwrap_or_default()), "previous": input.previous })
+    }
+
+    fn input(&self, call_id: &str) -> Value {
+        json!({ "url": format!("{}/{}/{call_id}", self.pages, self.life.index), "format": "text" })
+    }
+
+    /// The parts of a reply, its results as OpenCode has them.
+    fn bodies(&self, reply: &Reply, results: &Value) -> Vec<PartBody> {
+        let said = |text: &str| (!text.is_empty()).then(|| text.to_owned());
+        let mut bodies: Vec<PartBody> = said(&reply.reasoning).map(PartBody::Reasoning).into_iter().collect();
+        bodies.extend(said(&reply.text).map(PartBody::Text));
+        for (call_id, _) in &reply.calls {
+            let input_json = self.input(call_id).to_string();
+            let (call_id, tool) = (call_id.clone(), "webfetch".to_owned());
+            bodies.push(PartBody::ToolCall(ToolCall { call_id, tool, input_json, ..ToolCall::default() }));
+        }
+        for ((call_id, _), state) in reply.calls.iter().zip(results.as_array().into_iter().flatten()) {
+            let is_done = state["status"] == "completed";
+            let output = state[if is_done { "output" } else { "error" }].as_str().unwrap_or_default().to_owned();
+            bodies.push(PartBody::ToolResult(ToolResult {
+                call_id: call_id.clone(),
+                answers: Answers::Nearest,
+                status: if is_done { ResultStatus::Completed } else { ResultStatus::Error },
+                output,
+                attachments: Vec::new(),
+                start_time: None,
+                end_time: None,
+            }));
+        }
+        bodies
+    }
+
+    fn append(&mut self, role: Role, bodies: Vec<PartBody>, reason: Option<FinishReason>, usage: Option<Usage>) {
+        let new = NewMessage {
+            client_id: None,
+            role,
+            kind: MessageKind::Normal,
+            parts: bodies.into_iter().map(NewPart::new).collect(),
+            finish: Some(Finish { reason, usage, ..Finish::default() }),
+            open_timeout_ms: None,
+            model: String::new(),
+            provider: String::new(),
+            origin_time: None,
+            metadata_json: None,
+        };
+        self.session.append(&new, role == Role::Assistant);
+    }
+
+    /// OpenCode's limit, without our functions.
+    fn usable(&self) -> i64 {
+        let (context, input, output) = self.life.window;
+        input.map_or(context - output, |input| input - output.min(20_000))
+    }
+
+    fn room(&self) -> i64 {
+        self.window.context - self.window.output.unwrap_or(0)
+    }
+}
+
+/// The words around a message in JSON, at the most, in tokens.
+const FRAME_TOKENS: i64 = 30;
+
+fn units(text: &str) -> i64 {
+    text.encode_utf16().count() as i64
+}
+
+/// Tokens of the results of a reply, at the most: every character escaped, and the words of JSON around each.
+fn results_estimate(reply: &Reply) -> i64 {
+    let weigh = |output: &Option<String>| {
+        let text = output.as_deref().map_or(200, |text| units(&json!(text).to_string()));
+        (text + 200) / 4
+    };
+    reply.calls.iter().map(|(_, output)| weigh(output)).sum::<i64>() + FRAME_TOKENS
+}
+
+/// Tokens of a request by OpenCode's measure: a quarter of the characters of its JSON.
+fn estimate(messages: &Value) -> i64 {
+    units(&messages.to_string()) / 4
+}
+
+fn inline(session: &Session<'_>) -> Vec<SourceMessage> {
+    session.sources().iter().filter(|source| source.place.is_none()).cloned().collect()
+}
+
+fn text_of(source: &SourceMessage) -> String {
+    let texts = source.message.parts.iter().filter_map(|part| match &part.body {
+        PartBody::Text(text) => Some(text.as_str()),
+        _ => None,
+    });
+    texts.collect()
+}
+
+/// What OpenCode asks its model for a summary: the transcript as lines, and the summary before.
+fn asked_of(event: &Value) -> Value {
+    let texts = event["messages"].as_array().into_iter().flatten().map(entry);
+    let text: Vec<String> = texts
+        .flat_map(|message| message["texts"].as_array().cloned().unwrap_or_default())
+        .filter_map(|text| text.as_str().map(str::to_owned))
+        .collect();
+    let text = text.join("\n\n");
+    let between = |begin: &str, end: &str| {
+        text.split_once(begin).and_then(|(_, rest)| rest.rsplit_once(end)).map(|(inside, _)| inside.to_owned())
+    };
+    let told = between("<conversation>\n", "\n</conversation>").map_or(Value::Null, |text| transcript::lines(&text));
+    json!({ "told": told, "previous": between("<prior-summary>\n", "\n</prior-summary>") })
+}
