@@ -147,35 +147,49 @@ impl Peer {
         let mut found: Vec<Option<Result<Value, String>>> = vec![None; calls.len()];
         for (place, (function, arguments)) in calls.into_iter().enumerate() {
             while places.len() >= IN_FLIGHT_MAX {
-                self.receive(&mut places, &mut found)?;
+                self.receive_at(&mut places, &mut found)?;
             }
-            self.next_id += 1;
-            places.insert(self.next_id, place);
-            let question = json!({ "id": self.next_id, "fn": function, "args": arguments });
-            let sent = writeln!(self.questions, "{question}").and_then(|()| self.questions.flush());
-            sent.map_err(|error| self.failure(&format!("it takes no more questions: {error}")))?;
+            places.insert(self.send(function, arguments)?, place);
         }
         while !places.is_empty() {
-            self.receive(&mut places, &mut found)?;
+            self.receive_at(&mut places, &mut found)?;
         }
         Ok(found.into_iter().flatten().collect())
     }
 
+    /// Asks one question, and gives its number.
+    fn send(&mut self, function: &str, arguments: Value) -> Result<u64, PeerFailure> {
+        self.next_id += 1;
+        let question = json!({ "id": self.next_id, "fn": function, "args": arguments });
+        let sent = writeln!(self.questions, "{question}").and_then(|()| self.questions.flush());
+        sent.map_err(|error| self.failure(&format!("it takes no more questions: {error}")))?;
+        Ok(self.next_id)
+    }
+
     /// Takes one answer and puts it where it belongs.
-    fn receive(
+    fn receive_at(
         &mut self,
         places: &mut HashMap<u64, usize>,
         found: &mut [Option<Result<Value, String>>],
     ) -> Result<(), PeerFailure> {
-        let (id, value) = match self.answers.recv_timeout(ANSWER_TIMEOUT) {
-            Ok(Ok(answer)) => answer,
-            Ok(Err(problem)) => return Err(self.failure(&problem)),
-            Err(RecvTimeoutError::Timeout) => return Err(self.failure("it gave no answer for two minutes")),
-            Err(RecvTimeoutError::Disconnected) => return Err(self.failure("it ended with questions open")),
-        };
-        let place = places.remove(&id).ok_or_else(|| self.failure(&format!("it answered {id}, which is not open")))?;
+        let (id, value) = self.receive()?;
+        let place = places.remove(&id).ok_or_else(|| self.unasked(id))?;
         found[place] = Some(value);
         Ok(())
+    }
+
+    /// The next answer, whichever question it answers.
+    fn receive(&mut self) -> Result<(u64, Result<Value, String>), PeerFailure> {
+        match self.answers.recv_timeout(ANSWER_TIMEOUT) {
+            Ok(Ok(answer)) => Ok(answer),
+            Ok(Err(problem)) => Err(self.failure(&problem)),
+            Err(RecvTimeoutError::Timeout) => Err(self.failure("it gave no answer for two minutes")),
+            Err(RecvTimeoutError::Disconnected) => Err(self.failure("it ended with questions open")),
+        }
+    }
+
+    fn unasked(&self, id: u64) -> PeerFailure {
+        self.failure(&format!("it answered {id}, which is not open"))
     }
 
     fn failure(&self, problem: &str) -> PeerFailure {
@@ -206,8 +220,7 @@ pub(crate) struct Said {
 
 /// A life's way to ask the peer, beside the other lives.
 pub(crate) struct Asker {
-    slot: usize,
-    questions: Sender<(usize, Wish)>,
+    wishes: Sender<Wish>,
     answers: Receiver<Result<Value, String>>,
 }
 
@@ -220,67 +233,69 @@ enum Wish {
 impl Asker {
     /// The answer of the peer, which may be an error of its own.
     pub(crate) fn ask(&mut self, function: &'static str, arguments: Value) -> Result<Result<Value, String>, PeerFailure> {
-        let gone = || PeerFailure::new("the other lives have ended");
-        self.questions.send((self.slot, Wish::Ask(function, arguments))).map_err(|_| gone())?;
+        let gone = || PeerFailure::new("the run has ended");
+        self.wishes.send(Wish::Ask(function, arguments)).map_err(|_| gone())?;
         self.answers.recv().map_err(|_| gone())
     }
 }
 
-/// Lives so many lives at a time, and tells what each said, in the order of the lives. The questions of all go to the peer
-/// together.
+/// A life that is lived beside others.
+struct Living {
+    index: u64,
+    wishes: Receiver<Wish>,
+    answers: Sender<Result<Value, String>>,
+}
+
+/// Lives so many lives beside each other, so that a peer that works on several questions has them, and tells what each
+/// said, in the order of the lives.
 pub(crate) fn at_once(
     peer: &mut Peer,
-    indexes: Range<u64>,
+    mut indexes: Range<u64>,
     width: usize,
     live: impl Fn(u64, &mut Asker) -> Result<Vec<Said>, PeerFailure> + Sync,
     mut say: impl FnMut(Said),
 ) -> Result<(), PeerFailure> {
-    let (questions, wishes) = mpsc::channel();
     let live = &live;
     std::thread::scope(|scope| {
-        let mut next = indexes.start;
-        let mut told = next;
-        let mut ended = HashMap::new();
-        let mut lives: HashMap<usize, (u64, Sender<Result<Value, String>>)> = HashMap::new();
-        let mut slot = 0;
-        let mut waiting: Vec<(usize, &'static str, Value)> = Vec::new();
-        while next < indexes.end || !lives.is_empty() {
-            while lives.len() < width && next < indexes.end {
-                let (sender, answers) = mpsc::channel();
-                let mut asker = Asker { slot, questions: questions.clone(), answers };
-                lives.insert(slot, (next, sender));
-                let index = next;
-                scope.spawn(move || {
-                    let said = live(index, &mut asker);
-                    // Nobody listens where the run has failed.
-                    let _ = asker.questions.send((asker.slot, Wish::End(said)));
-                });
-                (slot, next) = (slot + 1, next + 1);
-            }
-            let wish = wishes.recv().map_err(|_| PeerFailure::new("no life goes on"))?;
-            match wish {
-                (slot, Wish::Ask(function, arguments)) => waiting.push((slot, function, arguments)),
-                (slot, Wish::End(said)) => {
-                    if let Some((index, _)) = lives.remove(&slot) {
-                        ended.insert(index, said?);
-                    }
+        let begin = |index| {
+            let ((wish, wishes), (answers, answered)) = (mpsc::channel(), mpsc::channel());
+            scope.spawn(move || {
+                let mut asker = Asker { wishes: wish, answers: answered };
+                let said = live(index, &mut asker);
+                // Nobody listens where the run has failed.
+                let _ = asker.wishes.send(Wish::End(said));
+            });
+            Living { index, wishes, answers }
+        };
+        let mut told = indexes.start;
+        let mut ended: HashMap<u64, Vec<Said>> = HashMap::new();
+        let mut asking: HashMap<u64, Living> = HashMap::new();
+        loop {
+            let life = if asking.len() < width && !indexes.is_empty() {
+                indexes.next().map(begin)
+            } else if asking.is_empty() {
+                return Ok(());
+            } else {
+                let (id, answer) = peer.receive()?;
+                let life = asking.remove(&id).ok_or_else(|| peer.unasked(id))?;
+                // A life that has ended asks nothing.
+                let _ = life.answers.send(answer);
+                Some(life)
+            };
+            let Some(life) = life else { continue };
+            match life.wishes.recv().map_err(|_| PeerFailure::new("a life has ended without a word"))? {
+                Wish::Ask(function, arguments) => {
+                    asking.insert(peer.send(function, arguments)?, life);
+                }
+                Wish::End(said) => {
+                    ended.insert(life.index, said?);
                     while let Some(said) = ended.remove(&told) {
                         said.into_iter().for_each(&mut say);
                         told += 1;
                     }
                 }
             }
-            if !lives.is_empty() && waiting.len() == lives.len() && (lives.len() == width || next == indexes.end) {
-                let asked: Vec<(usize, &'static str, Value)> = std::mem::take(&mut waiting);
-                let slots: Vec<usize> = asked.iter().map(|(slot, ..)| *slot).collect();
-                let calls = asked.into_iter().map(|(_, function, arguments)| (function, arguments)).collect();
-                for (slot, answer) in slots.into_iter().zip(peer.call_all(calls)?) {
-                    let sent = lives.get(&slot).map(|(_, sender)| sender.send(answer));
-                    debug_assert!(matches!(sent, Some(Ok(()))), "a life that asked is there");
-                }
-            }
         }
-        Ok(())
     })
 }
 

@@ -28,8 +28,8 @@ use std::cell::Cell;
 pub(crate) struct Lives;
 
 const PROFILE: Profile = Profile {
-    turns: 3..=8,
-    text_max: 2_000,
+    turns: 2..=6,
+    text_max: 2_500,
     output_max: 6_000,
     media: false,
     interruptions: false,
@@ -38,14 +38,14 @@ const PROFILE: Profile = Profile {
 };
 
 /// Windows as context, input and output, small enough for several compactions in a life.
-const WINDOWS: [(i64, Option<i64>, i64); 3] = [(12_000, None, 4_000), (9_000, None, 3_000), (20_000, Some(9_000), 2_000)];
+const WINDOWS: [(i64, Option<i64>, i64); 2] = [(5_500, None, 3_000), (8_000, Some(3_500), 1_500)];
 
 /// Tails as `tail_turns` and `preserve_recent_tokens`.
 const TAILS: [(Option<u32>, Option<i64>); 4] =
-    [(None, None), (None, Some(300)), (Some(1), Some(1_500)), (Some(2), Some(3_000))];
+    [(None, Some(600)), (None, Some(200)), (Some(1), Some(400)), (Some(2), Some(800))];
 
 /// Lives that are lived at once: each waits for its own server only.
-const AT_ONCE: usize = 8;
+const AT_ONCE: usize = 16;
 
 /// The last word of a model that has nothing left to say.
 const DONE: &str = "Done.";
@@ -132,7 +132,7 @@ impl Life {
             turns: turns(&conversation),
             window,
             tail,
-            unseen: dice.random_range(0..600),
+            unseen: dice.random_range(0..300),
             policy: policy(tail),
         }
     }

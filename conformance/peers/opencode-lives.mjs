@@ -4,6 +4,7 @@
 // which OpenCode's own `webfetch` reads. Nothing of a compaction is held back: where the life goes on with that of the
 // other side, it goes on in another session, which is written as that compaction would have left it.
 
+// The server is given so long to end a loop that nobody waits for.
 const ABORTED_MS = 2_000;
 
 export function lives({ history, folderFor, prompt, request }) {
@@ -46,6 +47,9 @@ export function lives({ history, folderFor, prompt, request }) {
     await peer.rows.send({ remove: session.id });
   };
 
+  // Nobody waits for a session that is left, nor for whether it can be cleared away.
+  const leave = (peer, life) => void (life && end(peer, life).catch(() => undefined));
+
   return {
     // The page of a tool call; none for an unknown one, and null for one that fails.
     page: (path) => {
@@ -56,8 +60,7 @@ export function lives({ history, folderFor, prompt, request }) {
     functions: {
       // A session with these messages, in place of the one that the life had.
       async lifeStart(peer, { life: index, config, limits, messages }) {
-        const old = all.get(index);
-        if (old) await end(peer, old);
+        leave(peer, all.get(index));
         const session = history(folderFor(peer, config, limits, { webfetch: true }), messages);
         await peer.rows.send({ insert: session.rows });
         const life = begin(session);
@@ -93,7 +96,7 @@ export function lives({ history, folderFor, prompt, request }) {
       },
 
       async lifeEnd(peer, args) {
-        await end(peer, of(args));
+        leave(peer, of(args));
         all.delete(args.life);
       },
     },

@@ -556,7 +556,8 @@ impl Course<'_> {
         }
         let settings = json!({ "toolResultsTotalCharsThreshold": self.life.units });
         let mut question = json!({ "history": look.history, "pending": self.pending(look.place), "settings": settings });
-        if let Some(idle) = self.life.idle_milliseconds(look.place) {
+        let hears = self.life.role(look.place) != Some(Role::Assistant);
+        if let Some(idle) = self.life.idle_milliseconds(look.place).filter(|_| hears) {
             question["idleMilliseconds"] = json!(idle);
         }
         let held = self.ask("clear24", question)?;

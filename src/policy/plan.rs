@@ -406,26 +406,27 @@ fn left_out_between(layout: &Layout, before: Revision, after: Revision) -> bool 
     between.first <= between.last && layout.omitted.iter().any(|omitted| omitted.range.overlaps(&between))
 }
 
-/// The words of the active summary.
+/// The words of the active summary, with what it carries along.
 fn previous(sources: &[SourceMessage]) -> Option<String> {
-    summary_words(sources, |_, text| text.to_owned())
-}
-
-/// The words of the active summary as the view shows them: they may be truncated.
-pub fn shown_summary(sources: &[SourceMessage]) -> Option<String> {
-    summary_words(sources, |pruned, text| match pruned.and_then(|pruned| pruned.cut.as_ref()) {
-        Some(cut) => cut.apply(text),
-        None => text.to_owned(),
-    })
-}
-
-fn summary_words(sources: &[SourceMessage], words: impl Fn(Option<&Pruned>, &str) -> String) -> Option<String> {
-    let summary = live_summary(sources)?;
-    let texts = summary.message.parts.iter().filter_map(|part| match &part.body {
-        PartBody::Text(text) => Some(words(summary.pruned_part(part.id), text)),
+    let texts = live_summary(sources)?.message.parts.iter().filter_map(|part| match &part.body {
+        PartBody::Text(text) => Some(text.as_str()),
         _ => None,
     });
     Some(texts.collect::<Vec<_>>().join("\n\n"))
+}
+
+/// The words of the active summary as the view shows them: they may be truncated. Those that it carries along are not its
+/// own, and the next summary carries others.
+pub fn shown_summary(sources: &[SourceMessage]) -> Option<String> {
+    let summary = live_summary(sources)?;
+    let own = summary.message.parts.iter().find_map(|part| match &part.body {
+        PartBody::Text(text) => {
+            let cut = summary.pruned_part(part.id).and_then(|pruned| pruned.cut.as_ref());
+            Some(cut.map_or_else(|| text.clone(), |cut| cut.apply(text)))
+        }
+        _ => None,
+    });
+    Some(own.unwrap_or_default())
 }
 
 /// The summary that a rule wants, or none when there is nothing to cover.

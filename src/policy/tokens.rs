@@ -543,7 +543,9 @@ fn view_units(policy: &Policy, message: &ViewMessage) -> i64 {
     let parts: Vec<Shown<'_>> = message.parts.iter().filter_map(|part| as_is(&part.body)).collect();
     let units = units(&policy.counting, message.role, &parts);
     match (policy.counting.per, message.standing) {
-        (CountPer::Message | CountPer::Contents | CountPer::Characters, Standing::Summary) => {
+        (CountPer::Message | CountPer::Contents | CountPer::Characters, Standing::Summary)
+            if is_wrapped(policy, message) =>
+        {
             (units - wrapper_units(policy)).max(0)
         }
         (
@@ -584,6 +586,19 @@ fn as_is(body: &PartBody) -> Option<Shown<'_>> {
         PartBody::Opaque(opaque) => Some(Shown::Opaque(opaque)),
         PartBody::Step(_) | PartBody::Record(_) => None,
     }
+}
+
+/// True for a summary with the policy's words around it. What it carries along may stand in a message of its own, which
+/// has none.
+fn is_wrapped(policy: &Policy, message: &ViewMessage) -> bool {
+    let mut texts = message.parts.iter().filter_map(|part| match &part.body {
+        PartBody::Text(text) => Some(text),
+        _ => None,
+    });
+    let first = texts.next();
+    let last = texts.next_back().or(first);
+    first.is_some_and(|text| text.starts_with(&policy.view.summary_prefix))
+        && last.is_some_and(|text| text.ends_with(&policy.view.summary_suffix))
 }
 
 fn wrapper_units(policy: &Policy) -> i64 {

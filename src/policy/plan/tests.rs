@@ -22,3 +22,14 @@ fn a_history_is_as_long_as_what_it_says() {
         assert_eq!(summary(scene, rule).is_some(), expected, "{text}");
     }
 }
+
+#[test]
+fn the_words_of_a_summary_are_not_those_that_it_carries_along() {
+    let policy = presets::find("qwen-code@0.24").expect("a preset").policy();
+    let sources = dsl::parse("u1 \"y\"\na2 \"x\"\nu3 \"z\"");
+    let boundary = Boundary { tail_start: 3, retained: &[], retained_first: false };
+    let carried = [PartBody::Text("a file".to_owned())];
+    let after = with_summary(&policy, &Layout::everything(), &sources, &boundary, "the words", &carried);
+    assert_eq!(shown_summary(&after).as_deref(), Some("the words"));
+    assert_eq!(previous(&after).as_deref(), Some("the words\n\na file"));
+}

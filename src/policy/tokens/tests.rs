@@ -150,6 +150,17 @@ fn pi_weighs_a_summary_without_its_wrapper() {
 }
 
 #[test]
+fn what_a_summary_carries_along_in_a_message_of_its_own_weighs_all_of_it() {
+    let policy = presets::qwen_code::v0_24();
+    let carried = || vec![PartBody::Text("x".repeat(400)), PartBody::Media(Media::default())];
+    let [behind, words] = [Standing::Summary, Standing::Shown].map(|standing| view(standing, Role::User, carried()));
+    assert_eq!(estimate_message(&policy, &behind), estimate_message(&policy, &words));
+    let text = format!("12345{}", policy.view.summary_suffix);
+    let summary = view(Standing::Summary, Role::User, vec![PartBody::Text(text)]);
+    assert_eq!(estimate_message(&policy, &summary), 2);
+}
+
+#[test]
 fn stored_outputs_weigh_what_a_view_shows_of_them() {
     let policy = presets::opencode::seed();
     let weigh = |text: &str| estimate_source(&policy, &dsl::parse(text)[0]);
