@@ -119,7 +119,15 @@ struct Reply {
     /// The outputs of its calls by their ids; none where a call fails.
     calls: Vec<(String, Option<String>)>,
     fails: bool,
+    /// The tokens that it reports beside its words.
     output_tokens: i64,
+}
+
+impl Reply {
+    /// Tokens of its words and its calls, roughly.
+    fn tokens(&self) -> i64 {
+        (units(&self.text) + units(&self.reasoning)) / 4 + CALL_TOKENS * self.calls.len() as i64
+    }
 }
 
 impl Life {
@@ -211,7 +219,7 @@ fn turns(conversation: &Conversation) -> Vec<Turn> {
             continue;
         }
         let Some(turn) = turns.last_mut() else { continue };
-        let mut reply = Reply { output_tokens: dice.random_range(1..400), ..Reply::default() };
+        let mut reply = Reply { output_tokens: dice.random_range(1..50), ..Reply::default() };
         for part in &message.parts {
             match &part.body {
                 PartBody::Text(text) => reply.text = kept(text),
@@ -343,7 +351,8 @@ impl Course<'_> {
     /// A reply on both sides, and what each makes of it; null where the turn ends for that.
     fn reply(&mut self, reply: &Reply, asked: Value) -> Result<Value, PeerFailure> {
         let input = self.session.view().estimated_tokens + self.life.unseen;
-        let total = input + reply.output_tokens;
+        let output = reply.tokens() + reply.output_tokens;
+        let total = input + output;
         let calls: Vec<Value> = reply
             .calls
             .iter()
@@ -351,10 +360,10 @@ impl Course<'_> {
             .collect();
         let answer = json!({
             "text": reply.text, "reasoning": reply.reasoning, "calls": calls, "fails": reply.fails,
-            "usage": { "prompt_tokens": input, "completion_tokens": reply.output_tokens, "total_tokens": total },
+            "usage": { "prompt_tokens": input, "completion_tokens": output, "total_tokens": total },
         });
         let event = self.ask("lifeAnswer", answer)?;
-        let usage = Usage { input, output: reply.output_tokens, total: Some(total), ..Usage::default() };
+        let usage = Usage { input, output, total: Some(total), ..Usage::default() };
         let reason = match reply {
             Reply { fails: true, .. } => FinishReason::Error,
             Reply { calls, .. } if calls.is_empty() => FinishReason::Stop,
@@ -547,6 +556,9 @@ impl Course<'_> {
         self.window.context - self.window.output.unwrap_or(0)
     }
 }
+
+/// The weight of a call, roughly.
+const CALL_TOKENS: i64 = 40;
 
 /// The words around a message in JSON, at the most, in tokens.
 const FRAME_TOKENS: i64 = 30;

@@ -33,7 +33,7 @@ const MOMENT: Class = Class {
     name: "every message is a moment",
     reason: Reason::Named("The threshold is looked at after every message"),
     explanation: "The last prompt and reply with the estimate of what was written since, by Qwen Code's own functions, \
-                  reach the threshold, but Qwen Code looks when the next request is sent; we do not wait.",
+                  reach the threshold, but Qwen Code looks when the next request is sent, and at that alone; we do not wait.",
     test: ("tests/it/simulate.rs", "a_daemon_makes_the_compactions_that_a_simulation_foresees"),
 };
 
@@ -392,9 +392,9 @@ impl Course<'_> {
         let sent = look.sent.as_ref().map(|sent| sent.answer.clone());
         let compresses = sent.as_ref().is_some_and(|answer| answer["status"] == COMPRESSED);
         let why = match &sent {
-            None => self.due(look)?,
             Some(answer) if answer["status"] == INFLATED => self.measured(look, view)?,
-            Some(_) => None,
+            Some(answer) if answer["status"] == COMPRESSED => None,
+            _ => self.due(look)?,
         };
         self.say("moment", &input, json!(true), json!(compresses), why);
         let words = self.life.words(number).to_owned();
@@ -554,14 +554,23 @@ impl Course<'_> {
             let is_none = *ours == cleared(&[], &[]);
             return Ok((is_none && frees_nothing).then_some(&CLASSES[6]));
         }
+        let is_reply = self.life.is_reply(look.place);
+        let has_failed = !is_reply && self.life.role(look.place) == Some(Role::Assistant) && look.place > 0;
+        // A failure has read nothing, so that the results before it wait still.
+        let pending = self.pending(if has_failed { look.place - 1 } else { look.place });
+        let waiting: Vec<Value> = pending["parts"].as_array().cloned().unwrap_or_default();
+        let mut history = look.history.clone();
+        for content in &mut history {
+            let parts = content["parts"].as_array().into_iter().flatten();
+            content["parts"] = parts.filter(|part| !waiting.contains(part)).cloned().collect();
+        }
         let settings = json!({ "toolResultsTotalCharsThreshold": self.life.units });
-        let mut question = json!({ "history": look.history, "pending": self.pending(look.place), "settings": settings });
-        let hears = self.life.role(look.place) != Some(Role::Assistant);
-        if let Some(idle) = self.life.idle_milliseconds(look.place).filter(|_| hears) {
+        let mut question = json!({ "history": history, "pending": pending, "settings": settings });
+        if let Some(idle) = self.life.idle_milliseconds(look.place).filter(|_| !is_reply) {
             question["idleMilliseconds"] = json!(idle);
         }
         let held = self.ask("clear24", question)?;
-        let theirs = cleared(&look.history, held.as_array().map_or(&[], Vec::as_slice));
+        let theirs = cleared(&history, held.as_array().map_or(&[], Vec::as_slice));
         let looks = self.life.role(look.place) == Some(Role::User);
         Ok((!looks && theirs == *ours).then_some(&CLASSES[0]))
     }

@@ -80,8 +80,9 @@ pub const V0_24: Preset = Preset {
          stay, and takes the images along that it took along before.",
         "Usage from before a clearing says nothing, and the view is estimated until the next reply; Qwen Code goes by \
          its last prompt.",
-        "The threshold is looked at after every message, and so is the pause behind the last reply; Qwen Code looks when \
-         the next request is sent, and for a pause only before a prompt of the user.",
+        "The threshold is looked at after every message, with all that was written since the last reply, and so is the \
+         pause behind that; Qwen Code looks when the next request is sent, with what it sends, and for a pause only before a \
+         prompt of the user.",
     ],
     sources: &[
         ("preset", "this preset's name"),
