@@ -81,6 +81,12 @@ impl Contents {
         self.list.iter().flat_map(|content| content.parts.clone()).collect()
     }
 
+    /// The part that answers a call; null for none.
+    pub(crate) fn response_of(&self, call_id: &str) -> Value {
+        let mut parts = self.list.iter().flat_map(|content| &content.parts);
+        parts.find(|part| part["functionResponse"]["id"] == call_id).cloned().unwrap_or_default()
+    }
+
     /// The parts of the contents that begin with a message or with one behind it.
     pub(crate) fn parts_since(&self, message: usize) -> Vec<Value> {
         self.list.iter().filter(|content| content.message >= message).flat_map(|content| content.parts.clone()).collect()

@@ -103,7 +103,11 @@ impl System for GeminiCli {
                 for ((case, question), theirs) in cases.iter().zip(&questions).zip(peer.call_all(calls)?) {
                     let Question { function, input, ours, theirs: reading } = question;
                     let theirs = theirs.map(|value| (reading.read)(case, value));
-                    let why = |ours: &Value, theirs: &Value| (reading.explain)(case, ours, theirs);
+                    let weights = match &theirs {
+                        Ok(theirs) if *function == "mask" && theirs != ours => case.weights(peer, ours, theirs)?,
+                        _ => Value::Null,
+                    };
+                    let why = |ours: &Value, theirs: &Value| (reading.explain)(case, ours, theirs, &weights);
                     report.compare(function, case.conversation.index, input, ours, &theirs, why);
                 }
             }
@@ -122,11 +126,12 @@ struct Question {
 
 struct Reading {
     read: fn(&Case, Value) -> Value,
-    explain: fn(&Case, &Value, &Value) -> Option<&'static Class>,
+    /// The last value are the weights of outputs that one side alone masks.
+    explain: fn(&Case, &Value, &Value, &Value) -> Option<&'static Class>,
 }
 
 /// Answers that must be the same.
-const EXACT: Reading = Reading { read: |_, value| value, explain: |_, _, _| None };
+const EXACT: Reading = Reading { read: |_, value| value, explain: |_, _, _, _| None };
 
 /// A conversation with an earlier summary or without, and one with many outputs.
 struct Case {
@@ -186,7 +191,7 @@ impl Case {
         let window = ModelWindow::default();
         let ours = select::select_behind(&policy, &tail, &window, self.summary.as_ref(), &self.messages).head_end;
         let input = json!({ "contents": self.contents(&policy), "fraction": summarize_ratio });
-        let reading = Reading { read: |case, value| case.message(&value), explain: Case::explain_split };
+        let reading = Reading { read: |case, value| case.message(&value), explain: |case, ours, theirs, _| case.explain_split(ours, theirs) };
         Question { function: "findCompressSplitPoint", input, ours: json!(ours), theirs: reading }
     }
 
@@ -213,7 +218,7 @@ impl Case {
         let rule = Fit::OutputBudget(fit::output_budget::OutputBudget { max_units, ..rule.clone() });
         let cuts = fit::fit(&rule, &policy, &ModelWindow::default(), &self.messages);
         let input = json!({ "history": Contents::of(&self.messages).json(), "maxChars": max_units });
-        let reading = Reading { read: |_, value| value, explain: |_, ours, theirs| halves(ours, theirs) };
+        let reading = Reading { read: |_, value| value, explain: |_, ours, theirs, _| halves(ours, theirs) };
         let ours = shown(&cuts, &self.messages);
         Question { function: "truncateHistoryToBudget", input, ours, theirs: reading }
     }
@@ -242,21 +247,31 @@ impl Case {
         Question { function: "mask", input, ours, theirs: Reading { read, explain: Case::explain_mask } }
     }
 
-    /// Only outputs that are hardly longer than their excerpt may be masked by one side alone.
-    fn explain_mask(&self, ours: &Value, theirs: &Value) -> Option<&'static Class> {
-        let (ours, theirs) = (ours.as_array()?, theirs.as_array()?);
-        let mut only_one = ours.iter().chain(theirs).filter(|id| !ours.contains(id) || !theirs.contains(id));
-        let results =
-            || self.many.iter().flat_map(|source| &source.message.parts).filter_map(|part| result_of(&part.body));
-        let is_marginal = |id: &Value| {
-            let result = results().find(|result| *id == result.call_id);
-            // Excerpts by lines have no least length, those of other outputs have.
-            result.is_some_and(|result| {
-                let units = result.output.encode_utf16().count();
-                units <= MARGINAL && (units >= 500 || result.output.contains('\n'))
-            })
+    /// The weights, by Gemini CLI's own estimate, of each output that one side alone masks: whole, and with an excerpt of
+    /// its words and the id of its part, cut by Gemini CLI's own functions.
+    fn weights(&self, peer: &mut Peer, ours: &Value, theirs: &Value) -> Result<Value, PeerFailure> {
+        let ids = only_one(ours, theirs);
+        let parts = self.many.iter().flat_map(|source| &source.message.parts);
+        let outputs = parts.filter_map(|part| Some((part.id, result_of(&part.body)?)));
+        let outputs = outputs.filter(|(_, result)| ids.iter().any(|id| *id == result.call_id)).map(|(part, result)| {
+            let alone = Contents::of(&self.many).response_of(&result.call_id);
+            json!({ "part": alone, "reference": part.to_string() })
+        });
+        let question = json!({ "outputs": outputs.collect::<Vec<_>>() });
+        let answer = peer.call_all(vec![("maskedWeights", question)])?.pop();
+        Ok(answer.and_then(Result::ok).unwrap_or_default())
+    }
+
+    /// An output may be masked by one side alone where its excerpt is one of words with us: it pays where we mask, and
+    /// does not where they do alone.
+    fn explain_mask(&self, ours: &Value, theirs: &Value, weights: &Value) -> Option<&'static Class> {
+        let ids = only_one(ours, theirs);
+        let is_ours = |id: &Value| ours.as_array().is_some_and(|ids| ids.contains(id));
+        let pays = |id: &Value| {
+            let weight = weights.as_array()?.iter().find(|weight| weight["id"] == *id)?;
+            Some(weight["masked"].as_i64()? < weight["whole"].as_i64()?)
         };
-        only_one.all(is_marginal).then_some(REFERENCE)
+        ids.iter().all(|id| pays(id) == Some(is_ours(id))).then_some(REFERENCE)
     }
 
     fn compress(&self) -> Question {
@@ -278,7 +293,7 @@ impl Case {
             kept.insert("requests".to_owned(), json!(value["requests"].as_array().map(Vec::len)));
             Value::Object(kept)
         };
-        let explain = |case: &Case, ours: &Value, theirs: &Value| {
+        let explain = |case: &Case, ours: &Value, theirs: &Value, _: &Value| {
             let cut = case.message(&theirs["summarized"]);
             if case.summary.is_some() && ours["status"] == 5 && cut == 0 {
                 return Some(ALONE);
@@ -351,14 +366,17 @@ impl Case {
             function: "tryCompressChat",
             input,
             ours: json!(ours),
-            theirs: Reading { read, explain: Case::explain_split },
+            theirs: Reading { read, explain: |case, ours, theirs, _| case.explain_split(ours, theirs) },
         }
     }
 }
 
-/// Outputs of up to so many units may be shorter as one side's excerpt and not as the other's: of JSON that is escaped
-/// twice little is left to gain.
-const MARGINAL: usize = 1_500;
+/// The ids that only one of two lists has.
+fn only_one(ours: &Value, theirs: &Value) -> Vec<Value> {
+    let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
+    let (ours, theirs) = (list(ours), list(theirs));
+    ours.iter().chain(&theirs).filter(|id| !ours.contains(id) || !theirs.contains(id)).cloned().collect()
+}
 
 /// Some outputs in the form in which the shell's are written.
 fn as_programs(conversation: &Conversation, mut messages: Vec<SourceMessage>) -> Vec<SourceMessage> {

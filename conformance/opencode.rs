@@ -148,8 +148,12 @@ trait Question {
     fn theirs(&self, answer: &Value) -> Value {
         answer.clone()
     }
-    /// Why the two differ.
-    fn explain(&self, theirs: &Value) -> Option<&'static Class>;
+    /// A second question, by whose answer a difference may be explained.
+    fn again(&self) -> Option<Value> {
+        None
+    }
+    /// Why the two differ, with their answer to the second question.
+    fn explain(&self, theirs: &Value, again: Option<&Value>) -> Option<&'static Class>;
 }
 
 /// One conversation in [`SOME`].
@@ -172,8 +176,14 @@ fn ask<Q: Question>(
     let answers = peer.call_all(calls)?;
     for (((conversation, question), input), answer) in conversations.iter().zip(&questions).zip(&inputs).zip(answers) {
         let theirs = answer.map(|answer| question.theirs(&answer));
-        report
-            .compare(name, conversation.index, input, &question.ours(), &theirs, |_, theirs| question.explain(theirs));
+        let ours = question.ours();
+        let again = match question.again().filter(|_| theirs.as_ref().is_ok_and(|theirs| *theirs != ours)) {
+            Some(input) => peer.call_all(vec![(function, input)])?.pop().and_then(Result::ok),
+            None => None,
+        };
+        let again = again.map(|answer| question.theirs(&answer));
+        let why = |_: &Value, theirs: &Value| question.explain(theirs, again.as_ref());
+        report.compare(name, conversation.index, input, &ours, &theirs, why);
     }
     Ok(())
 }
@@ -265,33 +275,8 @@ impl Select {
         json!({"summarizes": cut > 0, "tail": inline.get(cut).filter(|_| cut > 0).and_then(place)})
     }
 
-    /// What we would do if a failed reply weighed nothing, and if somebody had answered everything.
-    fn without(&self, failed: bool, unanswered: bool) -> Value {
-        let mut history = self.history.clone();
-        if failed {
-            history.messages.iter_mut().filter(|source| is_failed(source)).for_each(|it| it.message.parts.clear());
-        }
-        let mut sources;
-        if unanswered {
-            close_calls(&mut history.messages, true);
-            sources = history.sources();
-            let mut reply = self.history.messages[0].clone();
-            reply.message.id.0 = uuid::Uuid::max();
-            reply.message.role = Role::Assistant;
-            reply.message.parts.clear();
-            reply.message.revision = i64::MAX / 2;
-            reply.message.sealed_revision = Some(reply.message.revision);
-            reply.message.finish = Finish { reason: Some(FinishReason::Stop), ..Finish::default() };
-            sources.push(reply);
-        } else {
-            sources = history.sources();
-        }
-        self.decide(&sources)
-    }
-}
-
-impl Question for Select {
-    fn input(&self) -> Value {
+    /// The question about these messages.
+    fn asked(&self, history: &History) -> Value {
         let mut config = json!({});
         if let Some(turns) = self.tail.0 {
             config["tail_turns"] = json!(turns);
@@ -299,7 +284,22 @@ impl Question for Select {
         if let Some(budget) = self.tail.1 {
             config["preserve_recent_tokens"] = json!(budget);
         }
-        json!({"config": config, "limits": limits(self.window), "messages": self.history.in_opencode().0})
+        json!({"config": config, "limits": limits(self.window), "messages": history.in_opencode().0})
+    }
+}
+
+impl Question for Select {
+    fn input(&self) -> Value {
+        self.asked(&self.history)
+    }
+
+    /// The same history in which nothing failed, so that OpenCode weighs every reply.
+    fn again(&self) -> Option<Value> {
+        let mut history = self.history.clone();
+        let failed: Vec<_> = history.messages.iter_mut().filter(|source| is_failed(source)).collect();
+        let is_other = !failed.is_empty();
+        failed.into_iter().for_each(|source| source.message.finish.reason = Some(FinishReason::Stop));
+        is_other.then(|| self.asked(&history))
     }
 
     fn ours(&self) -> Value {
@@ -312,11 +312,14 @@ impl Question for Select {
         json!({"summarizes": answer["called"], "tail": tail})
     }
 
-    fn explain(&self, theirs: &Value) -> Option<&'static Class> {
-        let reasons = [(true, false, FAILED), (false, true, UNANSWERED), (true, true, UNANSWERED)];
-        let found = reasons.into_iter().find(|(failed, unanswered, _)| self.without(*failed, *unanswered) == *theirs);
-        // Where nothing failed, ours is the harmless cut nearest to theirs.
-        found.filter(|(failed, ..)| *failed || self.ours() == self.harmless(theirs)).map(|(_, _, class)| class)
+    fn explain(&self, theirs: &Value, again: Option<&Value>) -> Option<&'static Class> {
+        let ours = self.ours();
+        let is_harmless = |theirs: &Value| self.harmless(theirs) == ours;
+        match again {
+            Some(again) if *again == ours => Some(FAILED),
+            // Ours is the harmless cut nearest to theirs.
+            again => (is_harmless(theirs) || again.is_some_and(is_harmless)).then_some(UNANSWERED),
+        }
     }
 }
 
@@ -403,7 +406,7 @@ impl Question for Prune {
         answer["pruned"].as_array().into_iter().flatten().filter_map(call).collect()
     }
 
-    fn explain(&self, _theirs: &Value) -> Option<&'static Class> {
+    fn explain(&self, _theirs: &Value, _again: Option<&Value>) -> Option<&'static Class> {
         None
     }
 }
@@ -485,7 +488,7 @@ impl Question for Overflow {
         json!({"compacted": due.is_some_and(|due| tokens >= due)})
     }
 
-    fn explain(&self, theirs: &Value) -> Option<&'static Class> {
+    fn explain(&self, theirs: &Value, _again: Option<&Value>) -> Option<&'static Class> {
         let tokens = policy().counting.usage.tokens(&self.usage);
         let is_empty = tokens == 0 && usable(&window(self.window)) == 0;
         (self.auto && is_empty && theirs["compacted"] == json!(true)).then_some(EMPTY)
@@ -522,12 +525,49 @@ impl Viewed {
         in_order(said)
     }
 
-    /// Ours without failed replies.
-    fn without_failed(&self) -> Vec<Value> {
-        let mut sources = self.history.sources();
-        sources.retain(|source| !is_failed(source));
-        self.said(&sources)
+    /// Ours without failed replies and the results of their calls; none unless what is left out is what these say.
+    fn without_failed(&self) -> Option<Vec<Value>> {
+        let failed: Vec<&SourceMessage> = self.history.messages.iter().filter(|source| is_failed(source)).collect();
+        let view = plan::view(&policy(), &self.history.sources());
+        let mut said = Vec::new();
+        for message in &view.messages {
+            let own = failed.iter().find(|source| message.source == Some(source.message.id));
+            let entries = entries(message);
+            match own.map(|source| spoken(source)) {
+                Some(words) if entries == [words.clone()] => {}
+                Some(_) => return None,
+                None => said.extend(entries),
+            }
+        }
+        let calls: HashSet<&str> = failed
+            .iter()
+            .flat_map(|source| &source.message.parts)
+            .filter_map(|part| match &part.body {
+                PartBody::ToolCall(call) => Some(call.call_id.as_str()),
+                _ => None,
+            })
+            .collect();
+        said.retain(|entry| entry["role"] != "tool" || !entry["id"].as_str().is_some_and(|id| calls.contains(id)));
+        said.push(json!({"role": "user", "texts": ["go"]}));
+        Some(in_order(said))
     }
+}
+
+/// The words of a stored reply, without our rendering.
+fn spoken(source: &SourceMessage) -> Value {
+    let (mut text, mut reasoning, mut calls) = (String::new(), String::new(), Vec::new());
+    for part in &source.message.parts {
+        match &part.body {
+            PartBody::Text(words) => text.push_str(words),
+            PartBody::Reasoning(words) => reasoning.push_str(words),
+            PartBody::ToolCall(call) => {
+                let input: Value = serde_json::from_str(&call.input_json).unwrap_or(Value::Null);
+                calls.push(json!({"id": call.call_id, "tool": call.tool, "input": input}));
+            }
+            _ => {}
+        }
+    }
+    json!({"role": "assistant", "text": text, "reasoning": reasoning, "calls": calls})
 }
 
 /// The same with the results behind each reply in the order of their ids: what stands there answers the reply's calls
@@ -612,10 +652,10 @@ impl Question for Viewed {
         json!(in_order(answer["messages"].as_array().into_iter().flatten().map(entry).collect()))
     }
 
-    fn explain(&self, theirs: &Value) -> Option<&'static Class> {
+    fn explain(&self, theirs: &Value, _again: Option<&Value>) -> Option<&'static Class> {
         let theirs = theirs.as_array()?;
         let without_failed = self.without_failed();
-        if *theirs == without_failed {
+        if without_failed.as_ref() == Some(theirs) {
             return Some(FAILED);
         }
         // Behind the live marker and summary, theirs may have those of the compaction before.
@@ -624,6 +664,6 @@ impl Question for Viewed {
         let mut behind = theirs.get(2..)?.windows(2);
         let at = 2 + behind.position(|it| it[0] == marker && it[1]["text"] == summary_text(earlier))?;
         let once = [&theirs[..at], &theirs[at + 2..]].concat();
-        (once == without_failed || json!(once) == self.ours()).then_some(ONE_SUMMARY)
+        (without_failed.as_ref() == Some(&once) || json!(once) == self.ours()).then_some(ONE_SUMMARY)
     }
 }

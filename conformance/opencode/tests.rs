@@ -36,16 +36,18 @@ fn a_failed_reply_is_shown_and_weighs() {
     let ours = question.said(&question.history.sources());
     assert_eq!((ours.len(), ours[3]["text"].as_str().map(str::len)), (7, Some(2_000)));
     let theirs = json!(question.without_failed());
-    assert_eq!(question.explain(&theirs), Some(FAILED));
-    assert_eq!(question.explain(&json!([])), None);
+    assert_eq!(question.explain(&theirs, None), Some(FAILED));
+    assert_eq!(question.explain(&json!([]), None), None);
     let tail = (None, Some(50));
     let select = Select { history: history(&[]), window: WINDOWS[0], tail };
     assert_eq!(select.ours(), json!({"summarizes": true, "tail": 4}));
-    // Without its weight, the turn before stays too.
+    // Without its weight, the turn before stays too; had it not failed, it would weigh for them too.
     let theirs = json!({"summarizes": true, "tail": 2});
-    assert_eq!(select.without(true, false), theirs);
-    assert_eq!(select.explain(&theirs), Some(FAILED));
-    assert_eq!(select.explain(&json!({"summarizes": true, "tail": 3})), None);
+    assert_eq!(select.explain(&theirs, Some(&select.ours())), Some(FAILED));
+    assert_eq!(select.explain(&theirs, Some(&theirs)), None);
+    assert_eq!(select.explain(&theirs, None), None);
+    let again = select.again().expect("a reply failed");
+    assert_eq!(again["messages"][3]["finish"], "stop");
 }
 
 #[test]
@@ -60,9 +62,9 @@ fn an_earlier_summary_is_not_shown_again() {
     let mut theirs = ours.clone();
     let again = [json!({"role": "user", "texts": ["What did we do so far?"]}), ours[1].clone()];
     theirs.splice(3..3, again);
-    assert_eq!(question.explain(&json!(theirs)), None, "the same summary twice");
+    assert_eq!(question.explain(&json!(theirs), None), None, "the same summary twice");
     theirs[4]["text"] = json!(summary_text(0));
-    assert_eq!(question.explain(&json!(theirs)), Some(ONE_SUMMARY));
+    assert_eq!(question.explain(&json!(theirs), None), Some(ONE_SUMMARY));
 }
 
 #[test]
@@ -89,6 +91,6 @@ fn an_unanswered_request_explains_only_where_the_tail_ends() {
     let select = Select { history, window: WINDOWS[0], tail: (Some(0), None) };
     // A failure answers nothing.
     assert_eq!(select.ours(), json!({"summarizes": true, "tail": 2}));
-    assert_eq!(select.explain(&json!({"summarizes": true, "tail": null})), Some(UNANSWERED));
-    assert_eq!(select.explain(&json!({"summarizes": true, "tail": 4})), None);
+    assert_eq!(select.explain(&json!({"summarizes": true, "tail": null}), None), Some(UNANSWERED));
+    assert_eq!(select.explain(&json!({"summarizes": true, "tail": 1}), None), None);
 }

@@ -51,7 +51,7 @@ impl Question for Transcript {
         inside.map_or(Value::Null, |(text, _)| lines(text))
     }
 
-    fn explain(&self, theirs: &Value) -> Option<&'static Class> {
+    fn explain(&self, theirs: &Value, _again: Option<&Value>) -> Option<&'static Class> {
         (whole(theirs) == self.ours()).then_some(WHOLE_CHARACTERS)
     }
 }

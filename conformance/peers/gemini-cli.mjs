@@ -144,6 +144,20 @@ function mask({ history, protectionThresholdTokens, minPrunableThresholdTokens, 
   });
 }
 
+/** What outputs weigh, whole and with an excerpt of their words, by the masking's own functions. */
+function maskedWeights({ outputs }) {
+  const service = new masking.ToolOutputMaskingService();
+  return outputs.map(({ part, reference }) => {
+    const { id, name, response } = part.functionResponse;
+    const [field, words] = Object.entries(response)[0];
+    const cut = words.length > 500 ? `${words.slice(0, 250)}\n... [TRUNCATED] ...\n${words.slice(-250)}` : words;
+    const preview = name === 'run_shell_command' ? service.formatShellPreview({ output: words }) : cut;
+    const text = service.formatMaskedSnippet({ filePath: reference, preview });
+    const masked = { ...part, functionResponse: { ...part.functionResponse, response: { [field]: text } } };
+    return { id, whole: estimateTokenCountSync([part]), masked: estimateTokenCountSync([masked]) };
+  });
+}
+
 /**
  * The compression of July and August 2025; `tokens` are the counts before and after, `answer` the model's summary.
  * Gives how many contents are summarized and how many stay, or null when nothing is done.
@@ -184,6 +198,7 @@ await serve({
   tokenLimit: ({ model }) => tokenLimit(model),
   truncateHistoryToBudget,
   mask,
+  maskedWeights,
   compress,
   tryCompressChat,
 });

@@ -413,7 +413,7 @@ impl Course<'_> {
         let why = (forced != cut && forced == ours).then_some(UNANSWERED);
         self.say("cut", &input, json!(ours), json!(cut), why);
         if ours == cut {
-            self.compare_views(&input, look, head, &theirs, view)?;
+            self.compare_views(&input, look, (first, head), &theirs, view)?;
         }
         (self.prompt, self.output) = (theirs["newTokenCount"].as_i64().unwrap_or(self.prompt), 0);
         self.first = first;
@@ -428,7 +428,7 @@ impl Course<'_> {
         &mut self,
         input: &Value,
         look: &Look,
-        head: &[Revision],
+        (first, head): (usize, &[Revision]),
         theirs: &Value,
         view: &[Value],
     ) -> Result<(), PeerFailure> {
@@ -443,7 +443,7 @@ impl Course<'_> {
             let is_joined = || joined(&bare, style.resume_text.as_deref()) == joined(&theirs.contents, None);
             if bare == theirs.contents { Some(&CLASSES[3]) } else { is_joined().then_some(JOINED) }
         });
-        let why = if ours.carried == theirs.carried { None } else { self.carried(look, head, &ours.carried)? };
+        let why = if ours.carried == theirs.carried { None } else { self.carried(look, (first, head), &ours.carried)? };
         self.say("carried", input, ours.carried, theirs.carried, why);
         Ok(())
     }
@@ -452,11 +452,11 @@ impl Course<'_> {
     fn carried(
         &mut self,
         look: &Look,
-        head: &[Revision],
+        (first, head): (usize, &[Revision]),
         ours: &Value,
     ) -> Result<Option<&'static Class>, PeerFailure> {
         let summarized = look.shown.iter().filter(|message| message.source.is_some() && head.contains(&message.revision));
-        let files = self.life.files(self.life.pending(look.place).start);
+        let files = self.life.files(first);
         let question = json!({
             "history": Contents::of_some(summarized).json(), "files": files, "maxFiles": 5, "maxImages": 3,
         });
