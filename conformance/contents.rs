@@ -89,7 +89,11 @@ impl Contents {
 
     /// The parts of the contents that begin with a message or with one behind it.
     pub(crate) fn parts_since(&self, message: usize) -> Vec<Value> {
-        self.list.iter().filter(|content| content.message >= message).flat_map(|content| content.parts.clone()).collect()
+        self.list
+            .iter()
+            .filter(|content| content.message >= message)
+            .flat_map(|content| content.parts.clone())
+            .collect()
     }
 
     /// Where a cut before the content with this index is, counted in messages. Behind the last content it is behind the

@@ -191,7 +191,10 @@ impl Case {
         let window = ModelWindow::default();
         let ours = select::select_behind(&policy, &tail, &window, self.summary.as_ref(), &self.messages).head_end;
         let input = json!({ "contents": self.contents(&policy), "fraction": summarize_ratio });
-        let reading = Reading { read: |case, value| case.message(&value), explain: |case, ours, theirs, _| case.explain_split(ours, theirs) };
+        let reading = Reading {
+            read: |case, value| case.message(&value),
+            explain: |case, ours, theirs, _| case.explain_split(ours, theirs),
+        };
         Question { function: "findCompressSplitPoint", input, ours: json!(ours), theirs: reading }
     }
 

@@ -232,7 +232,11 @@ enum Wish {
 
 impl Asker {
     /// The answer of the peer, which may be an error of its own.
-    pub(crate) fn ask(&mut self, function: &'static str, arguments: Value) -> Result<Result<Value, String>, PeerFailure> {
+    pub(crate) fn ask(
+        &mut self,
+        function: &'static str,
+        arguments: Value,
+    ) -> Result<Result<Value, String>, PeerFailure> {
         let gone = || PeerFailure::new("the run has ended");
         self.wishes.send(Wish::Ask(function, arguments)).map_err(|_| gone())?;
         self.answers.recv().map_err(|_| gone())

@@ -89,7 +89,9 @@ impl System for Lives {
 
     fn run(&self, peer: &mut Peer, run: Run, report: &mut Report) -> Result<(), PeerFailure> {
         let indexes = run.first..run.first.saturating_add(run.lives);
-        let said = |said: Said| report.compare(said.what, said.index, &said.input, &said.ours, &Ok(said.theirs), |_, _| said.why);
+        let said = |said: Said| {
+            report.compare(said.what, said.index, &said.input, &said.ours, &Ok(said.theirs), |_, _| said.why)
+        };
         at_once(peer, indexes, AT_ONCE, |index, asker| Life::draw(run.seed, index).live(asker), said)
     }
 }
@@ -173,6 +175,7 @@ impl Life {
             asker,
             pages: String::new(),
             said: Vec::new(),
+            has_usage: false,
             is_over: false,
         };
         course.run()?;
@@ -252,6 +255,8 @@ struct Course<'a> {
     /// The address of the pages that tools read.
     pages: String,
     said: Vec<Said>,
+    /// True where a reply has reported usage in this session.
+    has_usage: bool,
     /// True where the histories are not the same any more.
     is_over: bool,
 }
@@ -261,6 +266,8 @@ struct Made {
     plan: SummaryPlan,
     /// The messages that it could cover.
     inline: Vec<SourceMessage>,
+    /// The weight of the view before it by OpenCode's measure.
+    view_tokens: i64,
 }
 
 impl Course<'_> {
@@ -293,6 +300,7 @@ impl Course<'_> {
         let limits = limits(self.life.window);
         let question = json!({ "config": self.life.config(), "limits": limits, "messages": messages });
         let started = self.ask("lifeStart", question)?;
+        self.has_usage = false;
         self.pages = started["url"].as_str().unwrap_or_default().to_owned();
         Ok(())
     }
@@ -363,6 +371,7 @@ impl Course<'_> {
             "usage": { "prompt_tokens": input, "completion_tokens": output, "total_tokens": total },
         });
         let event = self.ask("lifeAnswer", answer)?;
+        self.has_usage |= !reply.fails;
         let usage = Usage { input, output, total: Some(total), ..Usage::default() };
         let reason = match reply {
             Reply { fails: true, .. } => FinishReason::Error,
@@ -374,17 +383,17 @@ impl Course<'_> {
         let figures = json!({ "total": total, "window": format!("{:?}", self.life.window) });
         match (self.reduced(), event["kind"] == "summary") {
             _ if self.is_over => {
-                let is_full = estimate(&asked["messages"]) + self.life.unseen + results_estimate(reply) > self.life.window.0
+                let is_full = estimate(&asked["messages"]) + self.life.unseen + results_estimate(reply)
+                    > self.life.window.0
                     || total + results_estimate(reply) > self.room();
                 self.say("moment", figures, json!("last resort"), json!(false), is_full.then_some(&CLASSES[4]));
                 Ok(Value::Null)
             }
             (Some(made), true) => self.both(made, event),
-            (Some(made), false) => {
+            (Some(_), false) => {
                 let (usable, most) = (self.usable(), total + results_estimate(reply));
                 let why = (total < usable && most >= usable && !reply.calls.is_empty()).then_some(&CLASSES[0]);
                 self.say("moment", figures, json!(true), json!(false), why);
-                drop(made);
                 self.number.set(self.number.get() + 1);
                 self.restart()?;
                 Ok(Value::Null)
@@ -445,9 +454,18 @@ impl Course<'_> {
         let tokens = self.session.firings().last().map_or(0, |firing| firing.context_tokens);
         let last = made.inline.last().map_or(0, |source| units(&text_of(source)) / 4 + FRAME_TOKENS);
         let usable = self.usable();
-        let why = (tokens >= usable && tokens - last < usable).then_some(&CLASSES[0]);
+        // Behind a compaction that is ours alone OpenCode has no usage to go by until the next reply.
+        let is_due =
+            if self.has_usage { tokens >= usable && tokens - last < usable } else { made.view_tokens >= usable };
+        let why = is_due.then_some(&CLASSES[0]);
         self.number.set(self.number.get() + 1);
-        self.say("moment", json!({ "behind": what, "tokens": tokens, "usable": usable }), json!(true), json!(false), why);
+        self.say(
+            "moment",
+            json!({ "behind": what, "tokens": tokens, "usable": usable }),
+            json!(true),
+            json!(false),
+            why,
+        );
         Ok(())
     }
 
@@ -460,10 +478,12 @@ impl Course<'_> {
     /// The next compaction of ours, if there is one.
     fn reduced(&mut self) -> Option<Made> {
         let inline = inline(&self.session);
+        let view: Vec<Value> = self.session.view().messages.iter().flat_map(entries).collect();
+        let view_tokens = estimate(&json!(view));
         let before = self.session.firings().len();
         while self.session.reduce_once() {
             if let Some(plan) = self.session.take_summary() {
-                return Some(Made { plan, inline });
+                return Some(Made { plan, inline, view_tokens });
             }
             // The last resort.
             if self.session.firings()[before..].iter().any(|firing| !firing.refused) {
@@ -496,7 +516,8 @@ impl Course<'_> {
         let input = input_of(&self.life.policy, &made.plan);
         let rules = self.life.policy.summarize(Level::Auto).map(|rule| &rule.summary.transcript);
         let messages: Vec<&SourceMessage> = made.plan.head.iter().collect();
-        let text = rules.map(|rules| transcript::without_margins(&told(rules, Detail::full(rules), &messages).join(GAP)));
+        let text =
+            rules.map(|rules| transcript::without_margins(&told(rules, Detail::full(rules), &messages).join(GAP)));
         json!({ "told": transcript::lines(&text.unwrap_or_default()), "previous": input.previous })
     }
 

@@ -108,8 +108,16 @@ impl System for Lives {
     fn run(&self, peer: &mut Peer, run: Run, report: &mut Report) -> Result<(), PeerFailure> {
         for index in run.first..run.first.saturating_add(run.lives) {
             let life = Life::draw(run.seed, index);
-            Course { peer: &mut *peer, report: &mut *report, life: &life, prompt: 0, output: 0, first: 0, has_cleared: false }
-                .run()?;
+            Course {
+                peer: &mut *peer,
+                report: &mut *report,
+                life: &life,
+                prompt: 0,
+                output: 0,
+                first: 0,
+                has_cleared: false,
+            }
+            .run()?;
         }
         Ok(())
     }
@@ -455,7 +463,8 @@ impl Course<'_> {
         (first, head): (usize, &[Revision]),
         ours: &Value,
     ) -> Result<Option<&'static Class>, PeerFailure> {
-        let summarized = look.shown.iter().filter(|message| message.source.is_some() && head.contains(&message.revision));
+        let summarized =
+            look.shown.iter().filter(|message| message.source.is_some() && head.contains(&message.revision));
         let files = self.life.files(first);
         let question = json!({
             "history": Contents::of_some(summarized).json(), "files": files, "maxFiles": 5, "maxImages": 3,
@@ -661,11 +670,13 @@ fn carried(content: &Value) -> Option<Value> {
     let parts = content["parts"].as_array()?;
     let texts: Vec<&str> = parts.iter().filter_map(|part| part["text"].as_str()).collect();
     let first = texts.first()?;
-    const BEGIN: [&str; 6] = ["The following files", "Recently accessed", "Files used last", "File ", "The last images", "Recent"];
+    const BEGIN: [&str; 6] =
+        ["The following files", "Recently accessed", "Files used last", "File ", "The last images", "Recent"];
     if content["role"] != "user" || !BEGIN.iter().any(|begin| first.starts_with(begin)) {
         return None;
     }
-    let named = texts.iter().filter(|text| text.starts_with("The following files") || text.starts_with("Files used last"));
+    let named =
+        texts.iter().filter(|text| text.starts_with("The following files") || text.starts_with("Files used last"));
     let named: Vec<&str> = named.flat_map(|text| text.lines()).filter_map(|line| line.strip_prefix("- ")).collect();
     let whole = texts.iter().filter_map(|text| {
         let ours = text.strip_prefix("File ").and_then(|rest| rest.split_once(", as last seen:")).map(|(path, _)| path);
