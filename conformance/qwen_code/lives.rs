@@ -164,7 +164,7 @@ impl Life {
         Self {
             index,
             unseen: dice.random_range(0..1_000),
-            outputs: conversation.messages.iter().map(|_| dice.random_range(1..500)).collect(),
+            outputs: conversation.messages.iter().map(|source| weight(source) + dice.random_range(1..50)).collect(),
             messages: conversation.messages,
             window: ModelWindow { context, ..ModelWindow::default() },
             share,
@@ -614,6 +614,12 @@ struct Sent {
     held: Vec<Value>,
     is_cleared: bool,
     answer: Value,
+}
+
+/// The tokens of a message, roughly: replies that reported others would tell of an overhead that nobody has.
+fn weight(source: &SourceMessage) -> i64 {
+    let parts = json!(Contents::of(std::slice::from_ref(source)).parts());
+    parts.to_string().encode_utf16().count() as i64 / 4
 }
 
 /// The view as contents, with the ids of calls.
