@@ -452,7 +452,7 @@ impl Course<'_> {
     /// A compaction of ours behind a message that OpenCode does not look at.
     fn late(&mut self, made: Made, what: &str) -> Result<(), PeerFailure> {
         let tokens = self.session.firings().last().map_or(0, |firing| firing.context_tokens);
-        let last = made.inline.last().map_or(0, |source| units(&text_of(source)) / 4 + FRAME_TOKENS);
+        let last = made.inline.last().map_or(0, |source| units(&json!(text_of(source)).to_string()) / 4 + FRAME_TOKENS);
         let usable = self.usable();
         // Behind a compaction that is ours alone OpenCode has no usage to go by until the next reply.
         let is_due =
