@@ -370,7 +370,7 @@ impl Course<'_> {
         }
         let parts = Contents::of(&self.messages(end)[..harmless]).parts();
         let summarized = self.ask("estimateTokenCountSync", json!({ "parts": parts }))?;
-        // What stands in its place at the least: a summary of one letter, and its acknowledgement.
+        // The least that stands in its place: a summary of one letter, and its acknowledgement.
         let acknowledgement = json!({ "text": self.life.policy.view.acknowledgement });
         let least = json!({ "parts": [{ "text": "x" }, acknowledgement] });
         let least = self.ask("estimateTokenCountSync", least)?;

@@ -614,7 +614,7 @@ fn text_of(source: &SourceMessage) -> String {
     texts.collect()
 }
 
-/// What OpenCode asks its model for a summary: the transcript as lines, and the summary before.
+/// The request of OpenCode for a summary: the transcript as lines, and the summary before.
 fn asked_of(event: &Value) -> Value {
     let texts = event["messages"].as_array().into_iter().flatten().map(entry);
     let text: Vec<String> = texts

@@ -144,7 +144,7 @@ function mask({ history, protectionThresholdTokens, minPrunableThresholdTokens, 
   });
 }
 
-/** What outputs weigh, whole and with an excerpt of their words, by the masking's own functions. */
+/** The weights of outputs, whole and with an excerpt of their words, by the masking's own functions. */
 function maskedWeights({ outputs }) {
   const service = new masking.ToolOutputMaskingService();
   return outputs.map(({ part, reference }) => {

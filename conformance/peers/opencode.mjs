@@ -564,7 +564,7 @@ async function database(file) {
         .all(id);
       return calls.map((call) => JSON.parse(found.find((row) => row.call === call)?.state ?? "null"));
     },
-    // How many messages stand between the tail of the newest compaction and its marker; null without a tail.
+    // The number of messages between the tail of the newest compaction and its marker; null without a tail.
     kept: (id) => {
       const marker = db()
         .query("select m.id, m.time_created as time, json_extract(p.data, '$.tail_start_id') as tail from part p " +

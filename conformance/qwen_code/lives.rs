@@ -541,7 +541,7 @@ impl Course<'_> {
         Ok(before.as_i64().zip(after.as_i64()).is_some_and(|(before, after)| after >= before))
     }
 
-    /// What both sides clear on the way of a request.
+    /// The clearing of both sides on the way of a request.
     fn compare_clearing(&mut self, look: &Look, after: &[Value]) -> Result<(), PeerFailure> {
         let ours = cleared(&look.view, after);
         let theirs = look.sent.as_ref().map_or(Value::Null, |sent| cleared(&look.history, &sent.held));
