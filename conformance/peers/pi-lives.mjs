@@ -22,7 +22,7 @@ export function lives({ load, folder, compaction, sessions, convertToLlm, regist
   const all = new Map();
   let AgentSession;
 
-  /** Who is answered by the model. Questions are answered one after the other. */
+  /** The life that the model answers. Questions are answered one after the other. */
   let asking;
   const api = "conformance-lives";
   const speak = (_model, context) => {
@@ -74,7 +74,7 @@ export function lives({ load, folder, compaction, sessions, convertToLlm, regist
     all.set(id, life);
   };
 
-  /** What a compaction would do, as places in the life. */
+  /** The effect of a compaction, as places in the life. */
   const prepared = (life, keepRecentTokens = life.settings.keepRecentTokens) => {
     const preparation = compaction.prepareCompaction(life.manager.getBranch(), { ...life.settings, keepRecentTokens });
     if (!preparation) return null;
@@ -108,7 +108,7 @@ export function lives({ load, folder, compaction, sessions, convertToLlm, regist
     return tokens;
   };
 
-  /** Whether that is above pi's threshold. */
+  /** True where that is above pi's threshold. */
   const exceeds = (life) => compaction.shouldCompact(tokensOf(life), life.window, life.settings);
 
   const decide = async (life, moment, words) => {

@@ -250,7 +250,10 @@ async function send24(args) {
   return { ...made, newTokenCount: unseen + v24.estimateContentTokens(made.history), effective, auto };
 }
 
-/** The history behind the clearing of a request on its way: after a pause before a prompt of the user, and with what was not sent before. */
+/**
+ * The history behind the clearing of a request on its way: after a pause before a prompt of the user, and with what was
+ * not sent before.
+ */
 function clear24({ history, pending, idleMilliseconds, settings }) {
   let held = history;
   if (idleMilliseconds !== undefined) {
