@@ -556,6 +556,9 @@ impl Course<'_> {
     /// Why we clear where they do not look, or they where we do not: they would clear the same if they looked now, or
     /// what they clear frees nothing.
     fn clears(&mut self, look: &Look, ours: &Value) -> Result<Option<&'static Class>, PeerFailure> {
+        if look.sent.is_some() && self.clears_unread(look, ours)? {
+            return Ok(Some(UNANSWERED));
+        }
         if let Some(sent) = look.sent.as_ref().filter(|sent| sent.is_cleared) {
             let before = self.ask("estimateContentTokens", json!({ "contents": look.history }))?;
             let after = self.ask("estimateContentTokens", json!({ "contents": sent.held }))?;
@@ -582,6 +585,31 @@ impl Course<'_> {
         let theirs = cleared(&history, held.as_array().map_or(&[], Vec::as_slice));
         let looks = self.life.role(look.place) == Some(Role::User);
         Ok((!looks && theirs == *ours).then_some(&CLASSES[0]))
+    }
+
+    /// True where they would clear what we do if the results that no reply has read were still to be sent.
+    fn clears_unread(&mut self, look: &Look, ours: &Value) -> Result<bool, PeerFailure> {
+        let since = (0..look.place).rev().find(|&at| self.life.is_reply(at)).map_or(0, |reply| reply + 1);
+        let is_result = |part: &Value| part.get("functionResponse").is_some();
+        let contents = Contents::with_call_ids(&self.life.messages[..=look.place]);
+        let unread: Vec<Value> = contents.parts_since(since).into_iter().filter(is_result).collect();
+        let id = |part: &Value| part["functionResponse"]["id"].clone();
+        let waits = |part: &&Value| is_result(part) && unread.iter().any(|other| id(other) == id(part));
+        let mut history = look.history.clone();
+        for content in &mut history {
+            let parts = content["parts"].as_array().into_iter().flatten();
+            content["parts"] = parts.filter(|part| !waits(part)).cloned().collect();
+        }
+        let mut question = json!({
+            "history": history, "pending": { "role": "user", "parts": unread },
+            "settings": { "toolResultsTotalCharsThreshold": self.life.units },
+        });
+        if let Some(idle) = self.life.idle_milliseconds(look.place) {
+            question["idleMilliseconds"] = json!(idle);
+        }
+        let held = self.ask("clear24", question)?;
+        let theirs = cleared(&history, held.as_array().map_or(&[], Vec::as_slice));
+        Ok(!unread.is_empty() && theirs == *ours)
     }
 }
 
