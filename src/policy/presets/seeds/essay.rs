@@ -113,7 +113,10 @@ fn suna_of_july_shortens_outputs_then_requests_then_replies_but_not_the_newest()
     ];
     let stage = suna().with(ANY_GAIN);
     check(|talk| shape(stage.after(talk)), &rows);
-    let cut = stage.after(&format!("u1 \"x\"\na2 \"y\"\nu3 {:?}\na4 \"done\"", words(9_500)));
+    let roomier = stage.with(r#"{"auto": {"threshold": {"limit": {"models": {"otherwise_tokens": 12000}}}}}"#);
+    let once = roomier.after(&format!("u1 {:?}\na2 \"x\"\nu3 {long:?}\na4 \"done\"", words(7_000)));
+    assert_eq!(shape(once), "12288 x whole done", "three characters for each of 4 096 tokens");
+    let cut = roomier.after(&format!("u1 \"x\"\na2 \"y\"\nu3 {:?}\na4 \"done\"", words(12_500)));
     assert!(cut[2].ends_with("This message is too long, repeat relevant information in your response to remember it"));
     deviates(
         "suna@2025-07",

@@ -204,7 +204,7 @@ fn an_unfinished_turn_is_asked_to_go_on() {
 fn another_value_is_noticed() {
     let patches: [(&str, fn()); 13] = [
         (
-            r#"{"auto": {"threshold": {"limit": {"ratio": {"ratio": 0.700001}}}}}"#,
+            r#"{"auto": {"threshold": {"limit": {"ratio": {"ratio": 0.70001}}}}}"#,
             it_overflows_above_seven_tenths_of_the_window,
         ),
         (r#"{"auto": {"threshold": {"inclusive": true}}}"#, it_overflows_above_seven_tenths_of_the_window),
