@@ -430,21 +430,18 @@ impl Made {
         json!({ "readFiles": read, "modifiedFiles": modified })
     }
 
-    /// The summary that follows from what was called, worked out anew: ours, with the files of any agent's tools, or
-    /// one of pi's, with those of its own.
+    /// The summary that follows from what was called, worked out anew, with the files of pi's own tools: ours, or one of
+    /// pi's.
     pub(super) fn expected(&self, life: &Life, number: usize, form: Form) -> String {
-        let any = form == Form::Ours;
         let previous = self.previous.as_deref().unwrap_or_default();
         let mut lists = ["read-files", "modified-files"].map(|tag| listed(previous, tag));
         for part in self.head.iter().chain(&self.front).flat_map(|source| &source.message.parts) {
             let PartBody::ToolCall(call) = &part.body else { continue };
             let input: Value = serde_json::from_str(&call.input_json).unwrap_or_default();
-            let path = input["path"].as_str().or_else(|| input["file_path"].as_str().filter(|_| any));
+            let path = input["path"].as_str();
             let place = match call.tool.as_str() {
                 "read" => 0,
                 "write" | "edit" => 1,
-                "Read" | "read_file" if any => 0,
-                "WRITE" | "Edit" if any => 1,
                 _ => continue,
             };
             lists[place].extend(path.map(str::to_owned));
@@ -458,7 +455,7 @@ impl Made {
         };
         let past = self.previous.as_deref().unwrap_or(NO_HISTORY);
         let past = match form {
-            Form::Ours | Form::Stripped => without_lists(past),
+            Form::Ours => without_lists(past),
             Form::Whole => past,
             Form::Forgotten => NO_HISTORY,
         };
@@ -472,8 +469,6 @@ impl Made {
 pub(super) enum Form {
     /// As we write it.
     Ours,
-    /// The same with the files of pi's own tools alone.
-    Stripped,
     /// With the summary before whole, its lists included.
     Whole,
     /// Without the summary before.

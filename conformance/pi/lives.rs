@@ -34,7 +34,7 @@ pub(crate) const V0_73: Lives = Lives {
     policy: pi::v0_73,
     looks_between: false,
     is_early: true,
-    classes: &[MOMENT, super::UNANSWERED, super::PAIRED, super::NOTHING, GAIN, FILES, FITS, WHOLE, PREVIOUS],
+    classes: &[MOMENT, super::UNANSWERED, super::PAIRED, super::NOTHING, GAIN, FITS, WHOLE, PREVIOUS],
 };
 
 pub(crate) const V1_5: Lives = Lives {
@@ -43,7 +43,7 @@ pub(crate) const V1_5: Lives = Lives {
     policy: pi::v1_5,
     looks_between: true,
     is_early: false,
-    classes: &[MOMENT, super::UNANSWERED, super::PAIRED, GAIN, FILES, FITS, LISTS],
+    classes: &[MOMENT, super::UNANSWERED, super::PAIRED, GAIN, FITS, LISTS],
 };
 
 const MOMENT: Class = Class {
@@ -75,14 +75,6 @@ const GAIN: Class = Class {
     explanation: "pi also compacts where that frees less than a twentieth of the window; we halve the tail until it \
                   frees as much, or wait.",
     test: ("src/policy/select/recent.rs", "a_narrower_tail_has_half_the_budget"),
-};
-
-const FILES: Class = Class {
-    name: "files of other tools",
-    reason: Reason::Named("The lists behind a summary name files by the tools of other agents too"),
-    explanation: "pi lists files of `read`, `write` and `edit` with a `path`; we list those of tools that other agents \
-                  have for the same purposes too.",
-    test: ("src/policy/files/tests.rs", "other_agents_tools_are_known_by_name_and_field"),
 };
 
 const LISTS: Class = Class {
@@ -318,14 +310,13 @@ impl Course<'_> {
     }
 }
 
-/// Why a summary with the same words reads otherwise: the files of other agents' tools are in our lists, or what the
-/// summary before said goes on otherwise.
+/// Why a summary with the same words reads otherwise: what the summary before said goes on otherwise.
 fn other_text(life: &Life, number: usize, made: &Made, theirs: &Value) -> Option<&'static Class> {
     if made.text != made.expected(life, number, Form::Ours) {
         return None;
     }
     let is = |form: Form| made.expected(life, number, form) == *theirs;
-    let forms = [(Form::Stripped, &FILES), (Form::Whole, &LISTS), (Form::Forgotten, &PREVIOUS)];
+    let forms = [(Form::Whole, &LISTS), (Form::Forgotten, &PREVIOUS)];
     forms.into_iter().find(|(form, _)| is(*form)).map(|(_, class)| class)
 }
 

@@ -15,7 +15,7 @@ use crate::model::view::SourceMessage;
 use crate::policy::last_resort::{self, Size};
 use crate::policy::overhead::{self, Overhead};
 use crate::policy::plan::{self, Scene};
-use crate::policy::{Policy, Rung, overflow};
+use crate::policy::{Policy, Rung, continuing, overflow};
 use uuid::Uuid;
 
 /// After a failure the view grows by one part in so many of the window before the next automatic attempt, and by twice
@@ -58,6 +58,8 @@ pub struct Guards {
     pub growth_tokens: Option<i64>,
     /// True behind a last resort that failed, until the user goes on or the view has grown by a twentieth of the window.
     pub(super) last_resort_failed: bool,
+    /// True while a run is under way, under a policy that looks at thresholds between runs alone.
+    pub(super) is_in_run: bool,
     /// True during the cooldown, and until the view has grown by as much as the policy wants between two compactions.
     /// False where the view exceeds its window.
     is_cooling: bool,
@@ -99,6 +101,7 @@ impl Guards {
             needs_growth: retry.map(|(kind, _)| kind),
             growth_tokens: [retry.map(|(_, left)| left), rearm, stuck].into_iter().flatten().min(),
             last_resort_failed: stuck.is_some(),
+            is_in_run: policy.trigger.between_runs && continuing::is_in_run(scene.sources),
             is_cooling: (cooldown_end.is_some() || rearm.is_some()) && fold.fits(window),
         }
     }
@@ -109,6 +112,7 @@ impl Guards {
         let Scene { policy, window, .. } = scene;
         let kind = policy.rung(level).map(|rung| plan::kind(&rung.steps));
         !self.is_cooling
+            && !self.is_in_run
             && !overhead::is_filled(policy, window, level, self.reported_overhead)
             && kind.is_none_or(|kind| self.allow_kind(kind))
     }

@@ -25,7 +25,9 @@ pub fn condition(scene: Scene<'_>, fold: &Fold, guards: &Guards) -> WakeConditio
     let of_parts = maintenance.room_parts.map(|parts| parts.saturating_mul(PART_GROWTH_BYTES));
     // Where steps may be taken and have nothing to act on, the next words may give them something.
     let exceeds = !guards.holds_after_undo && !fold.fits(window);
-    let is_open = levels.is_open || maintenance.is_open || exceeds;
+    // Whatever comes next may end the run that a threshold waits for.
+    let waits_for_run = guards.is_in_run && levels.is_reached;
+    let is_open = levels.is_open || maintenance.is_open || exceeds || waits_for_run;
     let growth_bytes = if is_open { Some(1) } else { of_tokens.chain(of_parts).min() };
     WakeCondition {
         growth_bytes,
@@ -34,6 +36,7 @@ pub fn condition(scene: Scene<'_>, fold: &Fold, guards: &Guards) -> WakeConditio
         on_request: guards.holds_after_undo
             || guards.last_resort_failed
             || guards.breaker_turns > 0
+            || waits_for_run
             || maintenance.idle_seconds.is_some(),
         time: [guards.cooldown_end, maintenance.idle_end(sources)].into_iter().flatten().filter(|end| *end > now).min(),
     }

@@ -39,6 +39,12 @@ pub fn is_interrupted(sources: &[SourceMessage]) -> bool {
     }
 }
 
+/// True while a model is at work: it writes, waits for tools, or has results to read.
+pub fn is_in_run(sources: &[SourceMessage]) -> bool {
+    let writes = |source: &SourceMessage| source.message.sealed_revision.is_none() && source.message.role != Role::User;
+    is_interrupted(sources) || sources.last().is_some_and(writes)
+}
+
 fn calls(message: &Message) -> bool {
     message.parts.iter().any(|part| matches!(part.body, PartBody::ToolCall(_)))
 }
@@ -85,7 +91,7 @@ mod tests {
     fn what_is_being_written_goes_on_by_itself() {
         let mut messages = dsl::parse("u1 \"x\"\na1\n  call bash#c1");
         messages[1].message.sealed_revision = None;
-        assert!(!is_interrupted(&messages));
+        assert!(!is_interrupted(&messages) && is_in_run(&messages));
     }
 
     #[test]

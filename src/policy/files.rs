@@ -2,15 +2,18 @@
 
 use crate::model::part::{PartBody, ToolCall};
 use crate::model::view::SourceMessage;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::collections::BTreeSet;
 
 /// Which calls count as file operations.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum FileTools {
     /// The tools `read`, `write` and `edit`, spelled so, with a `path`: what pi looks at.
     Pi,
     /// Tools that other agents have for the same purposes too, by name and by the field that holds the path.
+    #[default]
     Any,
 }
 

@@ -39,6 +39,7 @@ pub mod upgrade;
 pub mod validate;
 
 pub use clear::Clear;
+pub use files::FileTools;
 pub use fit::Fit;
 pub use overflow::{Limit, Threshold};
 pub use select::Tail;
@@ -97,8 +98,11 @@ impl Policy {
 /// The longest that anything in a policy waits, in seconds: 30 days.
 pub const WAIT_SECONDS_MAX: u32 = 30 * 24 * 60 * 60;
 
+/// The most bytes of a task or of rules that a policy gives to whoever writes a summary; as many as of instructions.
+pub const PROMPT_BYTES_MAX: usize = 16 * 1024;
+
 /// Whether and how often anything happens without being asked for.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Trigger {
     /// Whether anything does. Requests by hand always work.
@@ -110,6 +114,14 @@ pub struct Trigger {
     /// the window holds, or filled the window and had no room for a word. Replies that say so themselves count always.
     #[serde(default, skip_serializing_if = "is_false")]
     pub silent_overflow: bool,
+    /// Whether a reply that ended because of its length, although it is shorter than the model may write, counts as one
+    /// that its request left no room for. It is left out, the view is compacted, and the request can be sent again.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub recovers_length: bool,
+    /// Whether thresholds are looked at between runs alone: not while a reply is written or waits for its tools, nor while
+    /// results wait for a reply. An exceeded window and reported overflows do not wait.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub between_runs: bool,
 }
 
 /// A rung of the ladder: from which fill on which steps are taken.
@@ -195,6 +207,9 @@ pub struct Summary {
     pub max_tokens: i64,
     /// Whether lists of the files read and modified follow the sections, in pi's tags.
     pub file_tags: bool,
+    /// The tools whose calls these lists are made from.
+    #[serde(default)]
+    pub file_tools: FileTools,
     /// Whether the front of a split turn gets a summary of its own, and the heading that introduces it.
     pub split_turn_heading: Option<String>,
     /// Whether what the live summary says is given to the next one's writer. Without it old facts fade.
@@ -229,6 +244,9 @@ pub struct PromptStyle {
     pub thoughts_tag: Option<String>,
     /// The name of the element in which a model is to give the summary, and which is taken off; absent: none.
     pub answer_tag: Option<String>,
+    /// Further rules for the summary, a sentence each: what to leave out, how to write something.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub rules: Vec<String>,
     /// The sections of the summary that the front of a split turn gets.
     pub split_turn_sections: Vec<Section>,
     /// Whether what the person who asks wants the summary to dwell on is told for the front of a split turn too.
@@ -244,6 +262,7 @@ impl Default for PromptStyle {
             previous_tag: "previous-summary".to_owned(),
             thoughts_tag: None,
             answer_tag: None,
+            rules: Vec::new(),
             split_turn_sections: vec![
                 section("## Original Request", Topic::Goal),
                 section("## Progress So Far", Topic::Done),

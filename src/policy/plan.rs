@@ -184,15 +184,10 @@ fn worthy(scene: Scene<'_>, rung: &Rung, context_tokens: i64) -> Option<Work> {
     works.find(|work| gain::is_enough(scene, &rung.steps, work, context_tokens))
 }
 
-/// True where the steps of a level, or of none the media of the view, are worth their price.
+/// True where the steps of a level are worth their price.
 pub fn is_worth_it(scene: Scene<'_>, level: Option<Level>, context_tokens: i64) -> bool {
-    match level.and_then(|level| scene.policy.rung(level)) {
-        Some(rung) => worthy(scene, rung, context_tokens).is_some(),
-        None => {
-            let work = Work { cuts: without_media(scene), summary: None };
-            gain::is_enough(scene, &[], &work, context_tokens)
-        }
-    }
+    let rung = level.and_then(|level| scene.policy.rung(level));
+    rung.is_some_and(|rung| worthy(scene, rung, context_tokens).is_some())
 }
 
 /// The rung that takes most away from a view which is too large for somebody, whatever the thresholds say: the highest
@@ -298,7 +293,8 @@ fn spare_pinned(layout: &Layout, sources: &[SourceMessage], cuts: &mut Cuts) {
 
 /// Notes in place of all media that a view shows, those of the last request included: for a provider that refused it.
 pub fn without_media(scene: Scene<'_>) -> Cuts {
-    let note = |media: &Media| format!("[Attached {}: {}]", media.mime_type, media.name);
+    let name = |media: &Media| if media.name.is_empty() { "file".to_owned() } else { media.name.clone() };
+    let note = |media: &Media| format!("[Attached {}: {}]", media.mime_type, name(media));
     let mut parts = Vec::new();
     for source in scene.sources.iter().filter(|source| source.place != Some(Place::Summary)) {
         for part in source.message.parts.iter().filter(|part| source.pruned_part(part.id).is_none()) {

@@ -325,6 +325,9 @@ fn format(rules: &Summary, request: &Request<'_>) -> String {
     lines.push(
         "- Tell what is so, not how you came to write it; do not mention this summary or these rules.".to_owned(),
     );
+    if request.scope == Scope::History {
+        lines.extend(rules.prompt.rules.iter().map(|rule| format!("- {rule}")));
+    }
     if request.words > 0 {
         lines.push(format!("- Stay below {} words.", request.words));
     }

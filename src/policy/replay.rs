@@ -44,9 +44,34 @@ pub fn overflow<View>(policy: &Policy, window: &ModelWindow, finish: &Finish<Vie
     if reason == FinishReason::Error {
         return overflow_errors::is_overflow(&said).then_some(Overflow::Unanswered);
     }
-    let usage = finish.usage.as_ref().filter(|_| policy.trigger.silent_overflow)?;
+    let usage = finish.usage.as_ref()?;
     let outcome = if reason == FinishReason::Stop { Overflow::Answered } else { Overflow::Unanswered };
-    overflow_errors::is_silent(reason, usage, window.context).then_some(outcome)
+    let is_silent = policy.trigger.silent_overflow && overflow_errors::is_silent(reason, usage, window.context);
+    (is_silent || is_cut_short(policy, window, finish)).then_some(outcome)
+}
+
+/// True for a reply that ended because of its length and is shorter than the model may write, under a policy that makes up
+/// for it: its request left no room for more.
+fn is_cut_short<View>(policy: &Policy, window: &ModelWindow, finish: &Finish<View>) -> bool {
+    let most = window.output.filter(|_| policy.trigger.recovers_length && finish.reason == Some(FinishReason::Length));
+    let written = finish.usage.as_ref().map(|usage| usage.output.saturating_add(usage.reasoning));
+    most.zip(written).is_some_and(|(most, written)| written < most)
+}
+
+/// What goes out of a view that was too large before any step is taken: media that its provider refused, and a reply that
+/// was cut short, so that its request stands there without an answer. Where usage alone tells of it, media stay.
+pub fn given_up(scene: Scene<'_>) -> Cuts {
+    let Scene { policy, window, layout, sources, .. } = scene;
+    let Some(source) = last(sources).filter(|_| overflow_of(scene).is_some()) else {
+        // Somebody reported it for the provider.
+        return plan::without_media(scene);
+    };
+    let finish = &source.message.finish;
+    if finish.reason == Some(FinishReason::Error) {
+        return plan::without_media(scene);
+    }
+    let goes = is_cut_short(policy, window, finish) && !layout.pinned.contains(&plan::slot(source));
+    Cuts { parts: Vec::new(), omitted: if goes { vec![source.message.revision] } else { Vec::new() } }
 }
 
 /// What is done about the end of a view.
@@ -97,7 +122,7 @@ pub fn answer(scene: Scene<'_>, reductions: &[Compaction], changed_revision: Rev
 /// The reduction that relieves a view which a provider refused; none when nothing can be taken away.
 pub fn relief(scene: Scene<'_>, context_tokens: i64) -> Option<CompactionRequest> {
     let rung = plan::relief(scene, context_tokens);
-    let possible = rung.is_some() || !plan::without_media(scene).is_empty();
+    let possible = rung.is_some() || !given_up(scene).is_empty();
     possible.then(|| match rung {
         Some((level, kind)) => CompactionRequest { kind, level: Some(level), ..of_media() },
         None => of_media(),
@@ -215,6 +240,61 @@ mod tests {
                 "nothing happens by itself: {finish:?}"
             );
         }
+    }
+
+    #[test]
+    fn a_reply_that_its_request_left_no_room_for_is_recovered() {
+        let of = |preset: &str, reason, output, reasoning, most| {
+            let policy = presets::find(preset).expect("a preset").policy();
+            let window = ModelWindow { output: most, context: 200_000, ..ModelWindow::default() };
+            let usage = Usage { input: 1_000, output, reasoning, ..Usage::default() };
+            let finish: Finish = Finish { reason: Some(reason), usage: Some(usage), ..Finish::default() };
+            overflow(&policy, &window, &finish)
+        };
+        let is = Some(Overflow::Unanswered);
+        for (preset, reason, output, reasoning, most, expected) in [
+            ("pi@1.5", FinishReason::Length, 7_999, 0, Some(8_000), is),
+            ("pi@1.5", FinishReason::Length, 8_000, 0, Some(8_000), None),
+            ("pi@1.5", FinishReason::Length, 4_000, 3_999, Some(8_000), is),
+            ("pi@1.5", FinishReason::Length, 4_000, 4_000, Some(8_000), None),
+            // A model of unknown output may have written all it can.
+            ("pi@1.5", FinishReason::Length, 7_999, 0, None, None),
+            ("pi@1.5", FinishReason::Stop, 7_999, 0, Some(8_000), None),
+            ("pi@0.73", FinishReason::Length, 7_999, 0, Some(8_000), None),
+            ("opencode@seed", FinishReason::Length, 7_999, 0, Some(8_000), None),
+        ] {
+            assert_eq!(
+                of(preset, reason, output, reasoning, most),
+                expected,
+                "{preset}: {output} and {reasoning} of {most:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_is_given_up_depends_on_how_the_overflow_shows() {
+        let policy = presets::find("pi@1.5").expect("a preset").policy();
+        let window = ModelWindow { context: 100, output: Some(50), ..ModelWindow::default() };
+        let layout = Layout::everything();
+        let mut sources = dsl::parse("u1 \"x\"\n  media image/png\na1 \"y\"");
+        let mut given_up_by = |finish: Finish| {
+            sources[1].message.finish = finish;
+            let scene = Scene {
+                policy: &policy,
+                window: &window,
+                layout: &layout,
+                sources: &sources,
+                base: 2,
+                now: Timestamp(0),
+            };
+            let Cuts { parts, omitted } = given_up(scene);
+            (parts.len(), omitted)
+        };
+        let refused = Finish { detail: "prompt is too long".to_owned(), ..finished(FinishReason::Error, 0, 0) };
+        assert_eq!(given_up_by(refused), (1, vec![]), "media that a provider refused");
+        assert_eq!(given_up_by(finished(FinishReason::Stop, 101, 5)), (0, vec![]), "images stay, as in pi");
+        assert_eq!(given_up_by(finished(FinishReason::Length, 60, 30)), (0, vec![2]), "the reply that was cut short");
+        assert_eq!(given_up_by(finished(FinishReason::Stop, 10, 5)), (1, vec![]), "reported by somebody else");
     }
 
     fn finished(reason: FinishReason, input: i64, output: i64) -> Finish {

@@ -2,10 +2,9 @@
 
 use super::overflow;
 use super::{
-    Fit, Limit, Notice, Policy, Rung, Section, Step, Summarize, Summary, SummaryFormat, Tail, Truncate,
-    WAIT_SECONDS_MAX,
+    Fit, Limit, Notice, PROMPT_BYTES_MAX, Policy, Rung, Section, Step, Summarize, Summary, SummaryFormat, Tail,
+    Truncate, WAIT_SECONDS_MAX,
 };
-use crate::limits;
 use crate::model::usage::ModelWindow;
 use std::collections::HashSet;
 
@@ -231,9 +230,14 @@ fn check_summary(check: &mut Check, summary: &Summary, path: &str) {
         let usable = name.is_none_or(|name| is_name(name));
         check.that(usable, &format!("{path}.prompt.{field}"), "must be the name of an element");
     }
-    let is_task = |task: &String| !task.trim().is_empty() && task.len() <= limits::INSTRUCTIONS_BYTES_MAX;
-    let says = format!("must have words, {} bytes of them at most", limits::INSTRUCTIONS_BYTES_MAX);
+    let is_task = |task: &String| !task.trim().is_empty() && task.len() <= PROMPT_BYTES_MAX;
+    let says = format!("must have words, {} bytes of them at most", PROMPT_BYTES_MAX);
     check.that(style.task.as_ref().is_none_or(is_task), &format!("{path}.prompt.task"), &says);
+    let is_rule = |rule: &String| !rule.trim().is_empty() && !rule.contains('\n');
+    let length: usize = style.rules.iter().map(String::len).sum();
+    let are_rules = style.rules.iter().all(is_rule) && length <= PROMPT_BYTES_MAX;
+    let says = format!("must be lines with words, {} bytes at most", PROMPT_BYTES_MAX);
+    check.that(are_rules, &format!("{path}.prompt.rules"), &says);
     check_sections(check, &summary.sections, &format!("{path}.sections"));
     let splits = summary.split_turn_heading.is_some();
     let holds_something = style.split_turn_sections.iter().any(|section| section.holds.is_some());
@@ -352,6 +356,7 @@ mod tests {
                 let summary = &mut summarize(policy).summary;
                 summary.facts_tokens = -1;
                 summary.prompt.task = Some(" ".into());
+                summary.prompt.rules = vec!["a\nb".into()];
                 summary.prompt.previous_tag = "a b".into();
                 summary.prompt.thoughts_tag = Some(String::new());
                 summary.prompt.answer_tag = Some("<x>".into());
@@ -363,6 +368,7 @@ mod tests {
                 "prompt.thoughts_tag",
                 "prompt.answer_tag",
                 "prompt.task",
+                "prompt.rules",
                 "prompt.split_turn_sections",
             ]
             .map(|field| format!("{summary}.{field}"))

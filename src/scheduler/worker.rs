@@ -364,7 +364,7 @@ impl Worker {
         let Attempt { claim, scene, .. } = *attempt;
         let work = match claim.request.trigger {
             Trigger::Manual => plan::clear_all(scene),
-            Trigger::Overflow => Work { cuts: plan::without_media(scene), summary: None },
+            Trigger::Overflow => Work { cuts: replay::given_up(scene), summary: None },
             Trigger::Threshold | Trigger::Routine | Trigger::Supplied | Trigger::Window => plan::routine(scene),
         };
         let least = attempt.least_gain(&scene.policy.routine, false);
@@ -387,14 +387,15 @@ impl Worker {
         }
         let tokens = attempt.fold.view.estimated_tokens.max(attempt.fold.context_tokens(&claim.window));
         let rungs = if by_hand { vec![plan::by_hand(rung)] } else { plan::narrowings(rung) };
-        // What a provider refused is reduced as if its media were gone, and loses them in the same reduction.
-        let media = match claim.request.trigger {
-            Trigger::Overflow => plan::without_media(scene),
+        // What a provider refused is reduced as if its media were gone, and loses them in the same reduction; a reply that
+        // had no room goes likewise.
+        let given_up = match claim.request.trigger {
+            Trigger::Overflow => replay::given_up(scene),
             Trigger::Threshold | Trigger::Routine | Trigger::Manual | Trigger::Supplied | Trigger::Window => {
                 Cuts::default()
             }
         };
-        let stripped = plan::with_cuts(scene.sources, &media, claim.compaction);
+        let stripped = plan::with_cuts(scene.sources, &given_up, claim.compaction);
         let (mut refused, mut stand_in, mut vetoed) = (None, None, false);
         let mut is_first = true;
         let mut writer = Writer::of(self.summarizers.of(claim.request.level), claim, policy, tokens);
@@ -406,7 +407,7 @@ impl Worker {
             } else {
                 plan::summary_within(here, &narrowed, bounds)
             };
-            let mut cuts = media.clone();
+            let mut cuts = given_up.clone();
             plan::merge(&mut cuts, std::mem::take(&mut work.cuts));
             work.cuts = cuts;
             // No summary is asked for, and paid, that could not free enough.

@@ -3,7 +3,7 @@
 use super::extractive::{self, Room, clean, one_line};
 use super::{SummaryInput, SummaryOutput};
 use crate::model::part::PartBody;
-use crate::policy::files::{self, FileOperations, FileTools};
+use crate::policy::files::{self, FileOperations};
 use crate::policy::{Bullet, PromptStyle, Section, Summary, SummaryFormat, Topic};
 use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
@@ -80,9 +80,9 @@ pub(super) fn file_lists(input: &SummaryInput) -> String {
     for (at, source) in input.messages.iter().chain(&input.split_turn).enumerate() {
         for part in &source.message.parts {
             if let PartBody::ToolCall(call) = &part.body
-                && let Some((_, path)) = files::operation(FileTools::Any, call)
+                && let Some((_, path)) = files::operation(input.rules.file_tools, call)
             {
-                operations.add(FileTools::Any, call);
+                operations.add(input.rules.file_tools, call);
                 newest.insert(path, at + 1);
             }
         }

@@ -168,12 +168,13 @@ impl Remote {
         let messages: Vec<&SourceMessage> = input.messages.iter().collect();
         let past =
             if messages.is_empty() { None } else { self.condense(effort, Scope::History, &messages, previous).await? };
-        let past = past.or(input.previous.clone()).unwrap_or_else(|| NO_HISTORY.to_owned());
+        let past = past.or(input.previous.clone());
         let front: Vec<&SourceMessage> = input.split_turn.iter().collect();
         // One after the other: servers with a single place refuse the second.
-        match self.condense(effort, Scope::TurnFront, &front, None).await? {
-            Some(front) => Ok(prompt::join(heading, &past, &front)),
-            None => Ok(past),
+        match (past, self.condense(effort, Scope::TurnFront, &front, None).await?) {
+            (past, Some(front)) => Ok(prompt::join(heading, past.as_deref().unwrap_or(NO_HISTORY), &front)),
+            (Some(past), None) => Ok(past),
+            (None, None) => Err(Fault::new(Class::Permanent, "there is nothing to summarize")),
         }
     }
 

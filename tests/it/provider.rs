@@ -11,6 +11,7 @@ use longhand::model::compaction::{CompactionKind, Level};
 use longhand::model::event::{EventBody, EventKind};
 use longhand::model::part::PartBody;
 use longhand::model::summary_request::Spending;
+use longhand::model::view::SourceMessage;
 use longhand::policy::presets;
 use longhand::policy::prompt::block;
 use longhand::store::Caller;
@@ -394,6 +395,29 @@ async fn a_split_turn_gets_a_summary_of_its_own() {
     let fake = FakeProvider::playing(Protocol::Responses, [Scene::Say(front.to_owned())]).await;
     let output = roomy(&fake).summarize(&alone).await.expect("a summary");
     assert_eq!(output.text, format!("OLD\n\n---\n\n{heading}\n\n{front}"));
+}
+
+#[tokio::test]
+async fn no_model_is_asked_about_a_front_without_words() {
+    let mut input = input_of("pi@1.5", &turns(1, 9, 11_000), 40_000).await;
+    let wordless = |source: &SourceMessage| {
+        let mut source = source.clone();
+        source.message.parts.clear();
+        source
+    };
+    input.split_turn = input.messages.split_off(input.messages.len() - 2).iter().map(wordless).collect();
+    let asked = |input: SummaryInput| async move {
+        let fake = FakeProvider::playing(Protocol::Responses, [Scene::Say(summary("PAST"))]).await;
+        let summarizer = configured(&fake, Protocol::Responses, PATIENT, 100_000, "").auto;
+        (summarizer.summarize(&input).await.map(|output| output.text).ok(), fake.asked().len())
+    };
+    let alone = SummaryInput { messages: Vec::new(), ..input.clone() };
+    let carried = SummaryInput { previous: Some("OLD".to_owned()), ..alone.clone() };
+    assert_eq!(asked(input).await, (Some(summary("PAST")), 1), "the history is summarized alone");
+    assert_eq!(asked(carried).await, (Some("OLD".to_owned()), 0), "what is known goes on as it is");
+    let (text, requests) = asked(alone).await;
+    let says_nothing = text.is_some_and(|text| text.contains("(none)"));
+    assert!(says_nothing && requests == 0, "the built-in summarizer writes it");
 }
 
 #[tokio::test]

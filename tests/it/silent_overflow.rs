@@ -1,10 +1,11 @@
 //! Views that a provider accepted although they did not fit: what the usage of a reply tells, where the policy looks.
 
-use crate::support::{TestApp, conversation, shown, turns, window, with_image};
+use crate::support::{TestApp, conversation, shown, turns, window};
 use longhand::app::sessions::{NewSession, SessionChange};
 use longhand::model::compaction::Trigger;
 use longhand::model::event::{EventBody, EventKind};
 use longhand::model::message::{FinishReason, NewFinish, NewMessage};
+use longhand::model::part::{Media, NewPart, PartBody};
 use longhand::model::usage::Usage;
 use longhand::store::Caller;
 
@@ -132,30 +133,56 @@ async fn one_request_has_its_overflow_answered_once() {
     assert_eq!(test.findings().await, []);
 }
 
+/// A request with an image.
+async fn ask_about_an_image(test: &TestApp, session: &str) {
+    let mut request = conversation("u90 \"what does the plot say?\"");
+    let image = Media { mime_type: "image/png".to_owned(), name: "plot.png".to_owned(), ..Media::default() };
+    request[0].parts.push(NewPart::new(PartBody::Media(image)));
+    test.app.append(session, request, None, None, Caller::default()).await.expect("appended");
+}
+
 #[tokio::test]
-async fn a_request_that_was_answered_all_the_same_is_not_replayed() {
-    for (finish, last) in [
-        (end(FinishReason::Stop, WINDOW + 1, 9), "user shown: what does the plot [attached image/png: plot.png]"),
-        (end(FinishReason::Length, WINDOW, 0), "user added: what does the plot [attached image/png: plot.png]"),
-    ] {
+async fn what_only_usage_tells_of_takes_no_images() {
+    for finish in [end(FinishReason::Stop, WINDOW + 1, 9), end(FinishReason::Length, WINDOW, 0)] {
         let test = TestApp::start().await;
-        let session = with_image(&test).await;
-        let looks = SessionChange {
-            policy_override_json: Some(r#"{"trigger": {"silent_overflow": true}}"#.to_owned()),
-            ..SessionChange::default()
-        };
-        test.app.update_session(&session, looks, Caller::default()).await.expect("a policy");
-        test.settled().await;
-        // Another policy makes another picture: usage counts when the reply says which one it was given.
-        let view = Some(test.context(&session).await.token);
-        let finish = NewFinish { view, ..finish };
+        let session = session(&test, "").await;
+        ask_about_an_image(&test, &session).await;
         let messages = reply("a90", finish.clone());
         test.app.append(&session, messages, None, None, Caller::default()).await.expect("appended");
         let (began, _) = told(&test).await;
         assert_eq!(began.first(), Some(&Trigger::Overflow), "{finish:?}");
         let lines = shown(&test.context(&session).await);
-        assert!(lines.iter().any(|line| line == last), "{finish:?}: {lines:?}");
+        assert!(lines.iter().any(|line| line == "user shown: what does the plot media"), "{finish:?}: {lines:?}");
     }
+}
+
+#[tokio::test]
+async fn a_reply_that_its_request_left_no_room_for_is_left_out_once() {
+    let test = TestApp::start().await;
+    let session = session(&test, "").await;
+    let writes = SessionChange { window: Some(window(WINDOW, 2_000)), ..SessionChange::default() };
+    test.app.update_session(&session, writes, Caller::default()).await.expect("a window");
+    test.append(&session, "u9 \"and now?\"").await;
+    let say = async |name: &str, output| {
+        let view = Some(test.context(&session).await.token);
+        let finish = NewFinish { view, ..end(FinishReason::Length, 4_000, output) };
+        test.app.append(&session, reply(name, finish), None, None, Caller::default()).await.expect("appended");
+        told(&test).await
+    };
+    let (began, failed) = say("a9", 1_999).await;
+    assert_eq!((began.last(), failed), (Some(&Trigger::Overflow), vec![]));
+    let view = test.context(&session).await;
+    let lines = shown(&view);
+    assert_eq!(lines.last().map(String::as_str), Some("user shown: and now?"), "it can be sent again: {lines:?}");
+    assert!(view.covered.is_some(), "there is a summary");
+    // The next one says that this is all.
+    let (_, failed) = say("a9b", 1_999).await;
+    assert_eq!(failed, ["OVERFLOW_AGAIN"]);
+    // Whoever wrote all that it may has had room.
+    test.append(&session, "u10 \"go on\"").await;
+    let (began, _) = say("a10", 2_000).await;
+    assert_eq!(began.iter().filter(|trigger| **trigger == Trigger::Overflow).count(), 2, "{began:?}");
+    assert_eq!(test.findings().await, []);
 }
 
 #[tokio::test]

@@ -59,7 +59,7 @@ pub fn context_editing() -> Policy {
             media: MediaUnits::all(6_400),
             usage: UsageCount::Prompt,
         },
-        trigger: Trigger { auto: true, cool_down_seconds: 0, silent_overflow: false },
+        trigger: Trigger { auto: true, ..Trigger::default() },
         truncate: None,
         routine: vec![Step::Clear(Clear {
             target: Target::Reasoning,

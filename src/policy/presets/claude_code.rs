@@ -7,9 +7,9 @@ use crate::policy::clear::{Count, Hint, Instead, Keep, Words};
 use crate::policy::fit::last;
 use crate::policy::select::Last;
 use crate::policy::{
-    Bullet, Clear, CountPer, Counting, Fit, Guards, LengthUnit, Limit, MediaUnits, Notice, Policy, PromptStyle,
-    Rounding, Rung, Section, Step, Summarize, Summary, SummaryFormat, SummaryRole, Tail, TextWeight, Threshold, Topic,
-    Transcript, TranscriptForm, Trigger, UsageCount, ViewStyle,
+    Bullet, Clear, CountPer, Counting, FileTools, Fit, Guards, LengthUnit, Limit, MediaUnits, Notice, Policy,
+    PromptStyle, Rounding, Rung, Section, Step, Summarize, Summary, SummaryFormat, SummaryRole, Tail, TextWeight,
+    Threshold, Topic, Transcript, TranscriptForm, Trigger, UsageCount, ViewStyle,
 };
 
 const UNANSWERED: &str = "The last request, results that no reply has read, open messages and running calls are never \
@@ -31,6 +31,8 @@ pub const SEED: Preset = Preset {
         "When a summary fails, everything but the last 20 messages is left out by marks, and can be read again; the \
          design drops it.",
         "The highest rung waits a minute for an answer and then goes on; the design does not say how long.",
+        "A turn begins with a request, however many calls are made for it; the design's example counts each call as one.",
+        "The cool-down is a minute, which an exceeded window does not wait for; the design names no length.",
     ],
     sources: &[
         ("preset", "this preset's name"),
@@ -113,7 +115,7 @@ pub fn seed() -> Policy {
         preset: SEED.name.to_owned(),
         render_version: 2,
         counting: counting(UsageCount::Total),
-        trigger: Trigger { auto: true, cool_down_seconds: 60, silent_overflow: false },
+        trigger: Trigger { auto: true, cool_down_seconds: 60, ..Trigger::default() },
         truncate: None,
         routine: Vec::new(),
         micro: Some(Rung {
@@ -145,7 +147,7 @@ pub fn seed() -> Policy {
                     .to_owned(),
                 wait_seconds: 60,
             },
-            steps: vec![summarize(Tail::Nothing {}, summary(report_sections(), 8_000), last_20())],
+            steps: vec![summarize(Tail::Nothing {}, report(summary(report_sections(), 8_000)), last_20())],
             stop_when_enough: false,
         }),
         retrieval: None,
@@ -161,7 +163,7 @@ pub fn observed() -> Policy {
         preset: OBSERVED.name.to_owned(),
         render_version: 2,
         counting: counting(UsageCount::Prompt),
-        trigger: Trigger { auto: true, cool_down_seconds: 0, silent_overflow: false },
+        trigger: Trigger { auto: true, ..Trigger::default() },
         truncate: None,
         routine: Vec::new(),
         micro: None,
@@ -255,6 +257,7 @@ fn summary(sections: Vec<Section>, max_tokens: i64) -> Summary {
         filler: "(none)".to_owned(),
         max_tokens,
         file_tags: false,
+        file_tools: FileTools::Any,
         split_turn_heading: None,
         carry_previous: true,
         verify: false,
@@ -274,7 +277,17 @@ fn summary(sections: Vec<Section>, max_tokens: i64) -> Summary {
 
 /// A summary that a model gives between the tags of the design; the view has tags of its own.
 fn in_tags(summary: Summary) -> Summary {
-    Summary { prompt: PromptStyle { answer_tag: Some("summary".to_owned()), ..summary.prompt }, ..summary }
+    let rules = vec![
+        "Leave out long outputs of tools, what only repeats something else, and routine operations.".to_owned(),
+        "Paths of modified files are absolute.".to_owned(),
+    ];
+    Summary { prompt: PromptStyle { answer_tag: Some("summary".to_owned()), rules, ..summary.prompt }, ..summary }
+}
+
+/// A report that says of each file what became of it.
+fn report(summary: Summary) -> Summary {
+    let rules = vec!["Behind each critical file stands REWRITTEN, IN PROGRESS or NEW.".to_owned()];
+    Summary { prompt: PromptStyle { rules, ..summary.prompt }, ..summary }
 }
 
 fn section(heading: &str, holds: Option<Topic>) -> Section {

@@ -3,9 +3,9 @@
 use super::Preset;
 use crate::policy::select::Requests;
 use crate::policy::{
-    Bullet, CountPer, Counting, Guards, LengthUnit, Limit, MediaUnits, Notice, Policy, PromptStyle, Rounding, Rung,
-    Section, Step, Summarize, Summary, SummaryFormat, SummaryRole, Tail, TextWeight, Threshold, Topic, Transcript,
-    TranscriptForm, Trigger, UsageCount, ViewStyle,
+    Bullet, CountPer, Counting, FileTools, Guards, LengthUnit, Limit, MediaUnits, Notice, Policy, PromptStyle,
+    Rounding, Rung, Section, Step, Summarize, Summary, SummaryFormat, SummaryRole, Tail, TextWeight, Threshold, Topic,
+    Transcript, TranscriptForm, Trigger, UsageCount, ViewStyle,
 };
 
 /// `codex@2026-08`.
@@ -69,7 +69,7 @@ pub fn v2026_08() -> Policy {
             media: MediaUnits::all(7_373),
             usage: UsageCount::Total,
         },
-        trigger: Trigger { auto: true, cool_down_seconds: 0, silent_overflow: false },
+        trigger: Trigger { auto: true, ..Trigger::default() },
         truncate: None,
         routine: Vec::new(),
         micro: None,
@@ -120,6 +120,7 @@ fn summary() -> Summary {
         filler: "(no summary available)".to_owned(),
         max_tokens: 3_600,
         file_tags: false,
+        file_tools: FileTools::Any,
         split_turn_heading: None,
         carry_previous: true,
         verify: false,

@@ -9,9 +9,9 @@ use crate::policy::clear::{Excerpt, Instead, Keep, Lines, Units, Weigh};
 use crate::policy::fit::output_budget::OutputBudget;
 use crate::policy::select::{Fraction, FractionCut};
 use crate::policy::{
-    Bullet, Clear, CountPer, Counting, Fit, Guards, LengthUnit, Limit, MediaUnits, Notice, Policy, PromptStyle,
-    Rounding, Rung, Section, Step, Summarize, Summary, SummaryFormat, SummaryRole, Tail, TextWeight, Threshold, Topic,
-    Transcript, TranscriptForm, Trigger, UsageCount, ViewStyle,
+    Bullet, Clear, CountPer, Counting, FileTools, Fit, Guards, LengthUnit, Limit, MediaUnits, Notice, Policy,
+    PromptStyle, Rounding, Rung, Section, Step, Summarize, Summary, SummaryFormat, SummaryRole, Tail, TextWeight,
+    Threshold, Topic, Transcript, TranscriptForm, Trigger, UsageCount, ViewStyle,
 };
 
 /// What is true of both versions.
@@ -143,7 +143,7 @@ pub fn august_2025() -> Policy {
         preset: AUGUST_2025.name.to_owned(),
         render_version: 2,
         counting: Counting { usage: UsageCount::Total, ..counting() },
-        trigger: Trigger { auto: true, cool_down_seconds: 0, silent_overflow: false },
+        trigger: Trigger { auto: true, ..Trigger::default() },
         truncate: None,
         routine: Vec::new(),
         micro: None,
@@ -228,6 +228,7 @@ pub(super) fn snapshot(sections: Vec<Section>) -> Summary {
         filler: "(none)".to_owned(),
         max_tokens: 8_192,
         file_tags: false,
+        file_tools: FileTools::Any,
         split_turn_heading: None,
         carry_previous: true,
         verify: false,

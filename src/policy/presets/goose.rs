@@ -6,8 +6,8 @@ use crate::policy::bpe::Encoding;
 use crate::policy::clear::{Count, Keep, OfWindow};
 use crate::policy::select::Requests;
 use crate::policy::{
-    Bullet, Clear, CountPer, Counting, Guards, LengthUnit, Limit, MediaUnits, Notice, Policy, PromptStyle, Rounding,
-    Rung, Section, Step, Summarize, Summary, SummaryFormat, SummaryRole, Tail, TextWeight, Threshold, Topic,
+    Bullet, Clear, CountPer, Counting, FileTools, Guards, LengthUnit, Limit, MediaUnits, Notice, Policy, PromptStyle,
+    Rounding, Rung, Section, Step, Summarize, Summary, SummaryFormat, SummaryRole, Tail, TextWeight, Threshold, Topic,
     Transcript, TranscriptForm, Trigger, UsageCount, ViewStyle,
 };
 
@@ -74,7 +74,7 @@ pub fn v0_8() -> Policy {
             media: MediaUnits::all(1_200),
             usage: UsageCount::Total,
         },
-        trigger: Trigger { auto: true, cool_down_seconds: 0, silent_overflow: false },
+        trigger: Trigger { auto: true, ..Trigger::default() },
         truncate: None,
         routine: vec![Step::Clear(tool_pairs())],
         micro: None,
@@ -145,6 +145,7 @@ fn summary() -> Summary {
         filler: "(none)".to_owned(),
         max_tokens: 3_600,
         file_tags: false,
+        file_tools: FileTools::Any,
         split_turn_heading: None,
         carry_previous: true,
         verify: false,

@@ -6,8 +6,8 @@
 use super::Preset;
 use crate::policy::tokens::{Detail, Envelope};
 use crate::policy::{
-    Bullet, CountPer, Counting, Fit, Guards, LengthUnit, Limit, MediaUnits, Notice, Policy, PromptStyle, Rounding,
-    Rung, Section, Step, Summarize, Summary, SummaryFormat, SummaryRole, Tail, TextWeight, Threshold, Topic,
+    Bullet, CountPer, Counting, FileTools, Fit, Guards, LengthUnit, Limit, MediaUnits, Notice, Policy, PromptStyle,
+    Rounding, Rung, Section, Step, Summarize, Summary, SummaryFormat, SummaryRole, Tail, TextWeight, Threshold, Topic,
     Transcript, TranscriptForm, Trigger, Truncate, UsageCount, ViewStyle,
 };
 
@@ -27,6 +27,7 @@ pub const PRESET: Preset = Preset {
         "A result never parts from its call, and what nobody has answered stays.",
         "The size of an image is read from the image; JoyAgent has to be told.",
         "What a task came to is summarized when somebody asks for it; JoyAgent does it at the end of every task.",
+        "Requests and replies are told whole when a task is summarized, and outputs cut; JoyAgent cuts every message.",
     ],
     sources: &[
         ("preset", "this preset's name"),
@@ -73,7 +74,7 @@ pub fn policy() -> Policy {
             media: MediaUnits::all(1_024),
             usage: UsageCount::Total,
         },
-        trigger: Trigger { auto: true, cool_down_seconds: 0, silent_overflow: false },
+        trigger: Trigger { auto: true, ..Trigger::default() },
         truncate: Some(Truncate::head(10_000, "")),
         routine: Vec::new(),
         micro: None,
@@ -125,6 +126,7 @@ fn summary() -> Summary {
         filler: "(none)".to_owned(),
         max_tokens: 4_096,
         file_tags: false,
+        file_tools: FileTools::Any,
         split_turn_heading: None,
         carry_previous: true,
         verify: false,

@@ -17,6 +17,9 @@ pub mod qwen_code;
 pub mod smolagents;
 pub mod suna;
 
+#[cfg(test)]
+mod seeds;
+
 use super::{Policy, Step};
 
 /// A named, versioned policy.
@@ -62,7 +65,9 @@ impl Preset {
 }
 
 /// Deviations of every agent whose summaries a model writes.
-const SUMMARIZING: [&str; 2] = [
+const SUMMARIZING: [&str; 3] = [
+    "Where no model makes a summary and the agent has no step of its own for that, the built-in summarizer makes it; the \
+     agent ends there, or goes on without.",
     "What a summarizer reads is quoted: every line that does not begin with a label of the transcript has `> ` in front of \
      it, so that no output can pass for a message or close a tag.",
     "An answer without the sections that were asked for and without substance, or that declines, is no summary: the next \

@@ -7,8 +7,8 @@ use super::Preset;
 use crate::policy::bpe::Encoding;
 use crate::policy::clear::{Keep, PartOrder, PastCleared};
 use crate::policy::{
-    Bullet, Clear, CountPer, Counting, Guards, LengthUnit, Limit, MediaUnits, Notice, Policy, PromptStyle, Rounding,
-    Rung, Section, Step, Summarize, Summary, SummaryFormat, SummaryRole, Tail, TextWeight, Threshold, Topic,
+    Bullet, Clear, CountPer, Counting, FileTools, Guards, LengthUnit, Limit, MediaUnits, Notice, Policy, PromptStyle,
+    Rounding, Rung, Section, Step, Summarize, Summary, SummaryFormat, SummaryRole, Tail, TextWeight, Threshold, Topic,
     Transcript, TranscriptForm, Trigger, Truncate, UsageCount, ViewStyle,
 };
 
@@ -21,6 +21,9 @@ const FAILURE: &str = "A summary that is empty or cannot be made gives way to th
 const CLEARED_FOR_GOOD: &str = "What was cleared stays cleared after a restart; Neovate forgets it.";
 const NO_CONTINUATION: &str = "Nobody is asked to go on after a compaction; Neovate's design has a switch for that, on by \
                                default, which its code never reads.";
+const CONTINUATION: &str = "Whoever is at work is asked to go on after a compaction, in Longhand's words; behind a turn that \
+                            is finished nobody is. Neovate's design has a switch for that and no words.";
+const RATIO: &str = "The ratio may be any share of the window; Neovate's design speaks of 0.5 to 0.9.";
 const CACHE_WRITES: &str = "Input that was written to a cache counts too; Neovate's design counts input and what was read \
                             from a cache, and with providers that report writes apart it is due a request later.";
 const SWITCH: &str = "The switch for pruning is whether the rung has that step.";
@@ -38,8 +41,18 @@ pub const V2026: Preset = Preset {
 pub const V2026_FIXED: Preset = Preset {
     name: "neovate@2026-fixed",
     description: "Neovate Code, as its design says: a summary is made only if clearing old outputs was not enough.",
-    own_deviations: &[UNANSWERED, FULL_OUTPUT, MEDIA, FAILURE, CLEARED_FOR_GOOD, NO_CONTINUATION, CACHE_WRITES, SWITCH],
-    sources: &SOURCES,
+    own_deviations: &[
+        UNANSWERED,
+        FULL_OUTPUT,
+        MEDIA,
+        FAILURE,
+        CLEARED_FOR_GOOD,
+        CONTINUATION,
+        CACHE_WRITES,
+        SWITCH,
+        RATIO,
+    ],
+    sources: &FIXED_SOURCES,
     policy: v2026_fixed,
 };
 
@@ -90,6 +103,17 @@ const SOURCES: [(&str, &str); 41] = [
     ("guards", "Longhand: Neovate has no guard"),
 ];
 
+/// The sources of the design, which has one value more.
+const FIXED_SOURCES: [(&str, &str); SOURCES.len() + 1] = {
+    let mut all = [("auto_continue", "Neovate's design: autoContinue, in Longhand's words"); SOURCES.len() + 1];
+    let mut at = 0;
+    while at < SOURCES.len() {
+        all[at] = SOURCES[at];
+        at += 1;
+    }
+    all
+};
+
 /// The policy of `neovate@2026`.
 pub fn v2026() -> Policy {
     policy(V2026.name, (UsageCount::Total, 25_600), PastCleared::NextMessage, false)
@@ -97,7 +121,10 @@ pub fn v2026() -> Policy {
 
 /// The policy of `neovate@2026-fixed`.
 pub fn v2026_fixed() -> Policy {
-    policy(V2026_FIXED.name, (UsageCount::Prompt, 0), PastCleared::Stop, true)
+    Policy {
+        auto_continue: Some("Go on with what you were at. If nothing is left to do, say so.".to_owned()),
+        ..policy(V2026_FIXED.name, (UsageCount::Prompt, 0), PastCleared::Stop, true)
+    }
 }
 
 fn policy(
@@ -118,7 +145,7 @@ fn policy(
             media: MediaUnits::all(1_200),
             usage,
         },
-        trigger: Trigger { auto: true, cool_down_seconds: 0, silent_overflow: false },
+        trigger: Trigger { auto: true, ..Trigger::default() },
         truncate: Some(Truncate {
             max_lines: 2_000,
             max_bytes: 51_200,
@@ -185,6 +212,7 @@ fn summary() -> Summary {
         filler: "(none)".to_owned(),
         max_tokens: 4_096,
         file_tags: false,
+        file_tools: FileTools::Any,
         split_turn_heading: None,
         carry_previous: true,
         verify: false,

@@ -10,8 +10,8 @@ use super::Preset;
 use crate::policy::clear::{Keep, PastCleared};
 use crate::policy::select::LastTurns;
 use crate::policy::{
-    Bullet, Clear, CountPer, Counting, Guards, LengthUnit, Limit, MediaUnits, Notice, Policy, PromptStyle, Rounding,
-    Rung, Section, Step, Summarize, Summary, SummaryFormat, SummaryRole, Tail, TextWeight, Threshold, Topic,
+    Bullet, Clear, CountPer, Counting, FileTools, Guards, LengthUnit, Limit, MediaUnits, Notice, Policy, PromptStyle,
+    Rounding, Rung, Section, Step, Summarize, Summary, SummaryFormat, SummaryRole, Tail, TextWeight, Threshold, Topic,
     Transcript, TranscriptForm, Trigger, Truncate, UsageCount, ViewStyle,
 };
 
@@ -27,6 +27,10 @@ const BREAKER: &str = "A reduction that frees nothing ends in a breaker, and an 
     tries for ever.";
 const CONTINUATION: &str = "A continuation is written behind replies and results of a turn that is not finished, and \
     only there (P12); OpenCode writes one after every automatic compaction.";
+const GOING_ON: &str = "A continuation has Longhand's words and is a message of a kind of its own; OpenCode's is a message of \
+    the user with a note in its metadata.";
+const OVERFLOW: &str = "Behind an overflow nobody is asked to go on, and nothing is said of attachments that were too large: the \
+    request stands there and asks by itself. OpenCode says so wherever it replays nothing.";
 const REPLAY: &str = "A request that a provider found too large is replayed without its media at its own place, and \
     what followed it stays (P8); OpenCode replays it at the end and drops what followed.";
 const MOMENT: &str = "The threshold is looked at after every message, whatever was written since the last reply; OpenCode \
@@ -48,6 +52,8 @@ pub const SEED: Preset = Preset {
         ONE_SUMMARY,
         BREAKER,
         CONTINUATION,
+        GOING_ON,
+        OVERFLOW,
         REPLAY,
         MOMENT,
     ],
@@ -108,7 +114,19 @@ pub const SEED: Preset = Preset {
 pub const V1_18: Preset = Preset {
     name: "opencode@1.18",
     description: "OpenCode 1.18: summarizes in five sections, keeps as many turns as fit, cuts nothing in views.",
-    own_deviations: &[UNANSWERED, PAIRS, FAILED_REPLIES, MEDIA, ONE_SUMMARY, BREAKER, CONTINUATION, REPLAY, MOMENT],
+    own_deviations: &[
+        UNANSWERED,
+        PAIRS,
+        FAILED_REPLIES,
+        MEDIA,
+        ONE_SUMMARY,
+        BREAKER,
+        CONTINUATION,
+        GOING_ON,
+        OVERFLOW,
+        REPLAY,
+        MOMENT,
+    ],
     sources: &[
         ("preset", "this preset's name"),
         ("render_version", "Longhand's renderer"),
@@ -157,10 +175,13 @@ pub const V1_18: Preset = Preset {
     policy: v1_18,
 };
 
+/// What the design has behind an output that is cut, in views and for a summarizer.
+const OUTPUT_MARKER: &str = "\n[Tool output truncated: omitted {omitted} chars]";
+
 /// The policy of `opencode@seed`.
 pub fn seed() -> Policy {
     Policy {
-        truncate: Some(Truncate::head(2_000, "\n[Tool output truncated: omitted {omitted} chars]")),
+        truncate: Some(Truncate::head(2_000, OUTPUT_MARKER)),
         routine: vec![Step::Clear(Clear {
             keep: Keep { tokens: 40_000, turns: 2, ..Keep::default() },
             minimum_tokens: 20_000,
@@ -171,14 +192,14 @@ pub fn seed() -> Policy {
             only_if_shorter: false,
             ..Clear::outputs("[Old tool result content cleared]")
         })],
-        ..policy(SEED.name, last_turns(Some(2), 8_000), summary(seed_sections()))
+        ..policy(SEED.name, last_turns(Some(2), 8_000), summary(seed_sections(), OUTPUT_MARKER))
     }
 }
 
 /// The policy of `opencode@1.18`.
 pub fn v1_18() -> Policy {
     let prompt = PromptStyle { previous_tag: "prior-summary".to_owned(), ..PromptStyle::default() };
-    policy(V1_18.name, last_turns(None, 15_000), Summary { prompt, ..summary(v1_18_sections()) })
+    policy(V1_18.name, last_turns(None, 15_000), Summary { prompt, ..summary(v1_18_sections(), "\n[truncated]") })
 }
 
 /// What both versions have in common.
@@ -195,7 +216,7 @@ fn policy(preset: &str, tail: LastTurns, summary: Summary) -> Policy {
             media: MediaUnits::all(4_800),
             usage: UsageCount::Total,
         },
-        trigger: Trigger { auto: true, cool_down_seconds: 0, silent_overflow: false },
+        trigger: Trigger { auto: true, ..Trigger::default() },
         truncate: None,
         routine: Vec::new(),
         micro: None,
@@ -238,20 +259,21 @@ fn last_turns(turns: Option<u32>, budget_max_tokens: i64) -> LastTurns {
     LastTurns { turns, budget_ratio: 0.25, budget_min_tokens: 2_000, budget_max_tokens }
 }
 
-fn summary(sections: Vec<Section>) -> Summary {
+fn summary(sections: Vec<Section>, output_marker: &str) -> Summary {
     Summary {
         format: SummaryFormat::Headings,
         sections,
         filler: "(none)".to_owned(),
         max_tokens: 3_600,
         file_tags: false,
+        file_tools: FileTools::Any,
         split_turn_heading: None,
         carry_previous: true,
         verify: false,
         transcript: Transcript {
             form: TranscriptForm::Paired,
             output_units: 2_000,
-            output_marker: "\n[truncated]".to_owned(),
+            output_marker: output_marker.to_owned(),
             reasoning: true,
             calls: true,
             media_note: "[Attached {mime}: {name}]".to_owned(),
@@ -330,6 +352,7 @@ mod tests {
                 &format!("{tail}.turns"),
                 &format!("{tail}.budget_max_tokens"),
                 &format!("{rule}.summary.sections"),
+                &format!("{rule}.summary.transcript.output_marker"),
                 &format!("{rule}.summary.prompt.previous_tag"),
             ]
         );

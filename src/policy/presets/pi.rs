@@ -5,9 +5,9 @@
 use super::Preset;
 use crate::policy::select::{LargeResults, Recent};
 use crate::policy::{
-    Bullet, CountPer, Counting, Guards, LengthUnit, Limit, MediaUnits, Notice, Policy, PromptStyle, Rounding, Rung,
-    Section, Step, Summarize, Summary, SummaryFormat, SummaryRole, Tail, TextWeight, Threshold, Topic, Transcript,
-    TranscriptForm, Trigger, UsageCount, ViewStyle,
+    Bullet, CountPer, Counting, FileTools, Guards, LengthUnit, Limit, MediaUnits, Notice, Policy, PromptStyle,
+    Rounding, Rung, Section, Step, Summarize, Summary, SummaryFormat, SummaryRole, Tail, TextWeight, Threshold, Topic,
+    Transcript, TranscriptForm, Trigger, UsageCount, ViewStyle,
 };
 
 /// `pi@0.73`.
@@ -20,11 +20,12 @@ pub const V0_73: Preset = Preset {
         RECORDS,
         AGAIN,
         BREAKER,
-        MOMENT,
-        FILES,
+        BETWEEN_RUNS,
         LISTS,
         STOPPED,
         REFUSED,
+        WORDLESS,
+        ALL_KEPT,
         "Where nothing can be summarized nothing happens; pi 0.73 then asks a model to summarize nothing.",
         "Messages of extensions and summaries of branches are messages of the user, with their weight and at their \
          place; pi 0.73 weighs neither, and keeps those that stand just before the cut.",
@@ -48,11 +49,13 @@ pub const V1_5: Preset = Preset {
         AGAIN,
         BREAKER,
         MOMENT,
-        FILES,
         LISTS,
         STOPPED,
         REFUSED,
+        WORDLESS,
+        ALL_KEPT,
         SILENT,
+        CUT_SHORT,
         "A summary has a limit of its own; pi leaves it to the model.",
         "The words around a command that the user ran, and around the summary of a branch, have their weight; pi \
          weighs only what they hold.",
@@ -74,8 +77,6 @@ const BREAKER: &str =
 
 const MOMENT: &str = "The threshold is looked at after every message; pi looks at the end of a run and before a prompt, \
                       and since 0.87 between the requests of a run too.";
-const FILES: &str = "The lists behind a summary name files by the tools of other agents too, such as Read or write_file \
-                     with a file_path; pi knows its own three.";
 const LISTS: &str = "Lists of files stand once, behind the whole summary; in pi those of a summary that goes on as it is stay \
                      in it too.";
 const STOPPED: &str = "Usage that a stopped or failed reply reports counts like any other; pi goes by the last reply that \
@@ -83,8 +84,17 @@ const STOPPED: &str = "Usage that a stopped or failed reply reports counts like 
 const REFUSED: &str = "That a provider refused a request as too long is recognised by the sentences of other agents and of \
                        later versions too, such as `request entity too large`.";
 
-const SILENT: &str = "A reply is held against the window that it names, whoever's model wrote it, and one reduction answers \
-                      the overflows of one request; images go with it, which pi keeps.";
+const SILENT: &str = "A reply is held against the window of its session, whoever's model wrote it, and one reduction answers \
+                      the overflows of one request. Images go where a provider refused the request in words; pi keeps them.";
+const BETWEEN_RUNS: &str = "The threshold is looked at wherever no run is under way, behind a request and behind a reply \
+                            that was stopped too; pi 0.73 looks at the end of a run, and before a request is there.";
+const CUT_SHORT: &str = "A reply that ended because of its length, and is shorter than the window lets the model write, is \
+                         left out by a mark, and whoever asked sends the request again; pi sends it by itself, and leaves the \
+                         results of such a reply out too.";
+const WORDLESS: &str = "Where what would be summarized, or the front of a split turn, has no words, no model is asked about \
+                        it; pi asks one about an empty conversation.";
+const ALL_KEPT: &str = "In a window where pi's tail holds everything, so that it prepares nothing, half of that tail is kept, \
+                        and half of that; pi waits there for the provider to refuse the request.";
 
 const SOURCES: &[(&str, &str)] = &[
     ("preset", "this preset's name"),
@@ -99,6 +109,7 @@ const SOURCES: &[(&str, &str)] = &[
     ("trigger.auto", "pi: compaction.enabled"),
     ("trigger.cool_down_seconds", "pi has no timer"),
     ("trigger.silent_overflow", "pi: isContextOverflow with a window"),
+    ("trigger", "pi: compaction.enabled and _checkCompaction"),
     ("truncate", "pi cuts outputs only in what a summarizer reads"),
     ("routine", "pi clears nothing"),
     ("micro", "pi has one rung"),
@@ -138,6 +149,10 @@ struct Version {
     /// What media weigh.
     media: MediaUnits,
     large_results: LargeResults,
+    /// Whether a reply that its request left no room for is made up for.
+    recovers_length: bool,
+    /// Whether the threshold is looked at when no run is under way, and not between its requests.
+    between_runs: bool,
     summary_tokens: i64,
     /// Whether thoughts are written out for the summarizer.
     reasoning: bool,
@@ -153,6 +168,8 @@ pub fn v0_73() -> Policy {
         name: V0_73.name,
         media: MediaUnits { attachment: IMAGE_UNITS, ..MediaUnits::all(0) },
         large_results: LargeResults::WithEverything,
+        recovers_length: false,
+        between_runs: true,
         summary_tokens: 13_107,
         reasoning: true,
         split_turn_sections: early_sections,
@@ -166,6 +183,8 @@ pub fn v1_5() -> Policy {
         name: V1_5.name,
         media: MediaUnits::all(IMAGE_UNITS),
         large_results: LargeResults::WithCall,
+        recovers_length: true,
+        between_runs: false,
         summary_tokens: 3_600,
         reasoning: false,
         split_turn_sections: || PromptStyle::default().split_turn_sections,
@@ -189,7 +208,13 @@ fn policy(version: &Version) -> Policy {
             media: version.media,
             usage: UsageCount::Total,
         },
-        trigger: Trigger { auto: true, cool_down_seconds: 0, silent_overflow: true },
+        trigger: Trigger {
+            auto: true,
+            silent_overflow: true,
+            recovers_length: version.recovers_length,
+            between_runs: version.between_runs,
+            ..Trigger::default()
+        },
         truncate: None,
         routine: Vec::new(),
         micro: None,
@@ -234,6 +259,7 @@ fn summary(version: &Version) -> Summary {
         filler: "(none)".to_owned(),
         max_tokens: version.summary_tokens,
         file_tags: true,
+        file_tools: FileTools::Pi,
         split_turn_heading: Some("**Turn Context (split turn):**".to_owned()),
         carry_previous: true,
         verify: false,

@@ -43,6 +43,10 @@ const SOURCES: &[(&str, &str)] = &[
     ("guards", "Longhand: Qwen-Agent has no guard"),
 ];
 
+const QUESTION: &str = "No model picks the question out of a long request, and none is asked before a search: its first and \
+                        last 500 characters are searched for, in passages of what the view no longer shows. The retrieval \
+                        agent has a model do so, and searches a file with all but the last message.";
+
 /// `qwen-agent@old`: up to 0.0.29.
 pub const OLD: Preset = Preset {
     name: "qwen-agent@old",
@@ -55,9 +59,11 @@ pub const OLD: Preset = Preset {
         "What nobody has answered yet stays, with words in place of texts that do not fit.",
         "A result never parts from its call: a reply that does not fit leaves its calls behind when their results stay.",
         "A request that is cut to nothing is left out; Qwen-Agent leaves an empty message.",
+        "An assistant's message that does not fit ends the walk, as in the published code; an essay on it has code that goes on.",
         "Where Qwen-Agent refuses the messages, nothing is cut.",
         "Thoughts stay with their message; Qwen-Agent loses them, and the name of a tool, when it cuts a message.",
         "Half a character is left out; Qwen-Agent writes a replacement character.",
+        QUESTION,
     ],
     sources: SOURCES,
     policy: old,
@@ -78,6 +84,7 @@ pub const V0_0_34: Preset = Preset {
         "Where Qwen-Agent refuses the messages, nothing is cut.",
         "Thoughts stay with their message; Qwen-Agent loses them, and the name of a tool, when it cuts a message.",
         "Half a character is left out; Qwen-Agent writes a replacement character.",
+        QUESTION,
     ],
     sources: SOURCES,
     policy: v0_0_34,
@@ -108,7 +115,7 @@ fn policy(name: &str, said: Said, fit: Fit) -> Policy {
             media: MediaUnits::all(0),
             usage: UsageCount::Total,
         },
-        trigger: Trigger { auto: true, cool_down_seconds: 0, silent_overflow: false },
+        trigger: Trigger { auto: true, ..Trigger::default() },
         truncate: None,
         routine: Vec::new(),
         micro: None,

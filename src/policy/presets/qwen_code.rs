@@ -141,7 +141,7 @@ pub fn v0_15() -> Policy {
         preset: V0_15.name.to_owned(),
         render_version: 2,
         counting: Counting { usage: UsageCount::Prompt, ..counting() },
-        trigger: Trigger { auto: true, cool_down_seconds: 0, silent_overflow: false },
+        trigger: Trigger { auto: true, ..Trigger::default() },
         truncate: None,
         routine: vec![Step::Clear(Clear {
             keep: Keep { failed_items: true, ..kept() },

@@ -5,9 +5,9 @@
 
 use super::Preset;
 use crate::policy::{
-    Bullet, CountPer, Counting, Guards, LengthUnit, Limit, MediaUnits, Notice, Policy, PromptStyle, Rounding, Rung,
-    Section, Step, Summarize, Summary, SummaryFormat, SummaryRole, Tail, TextWeight, Threshold, Topic, Transcript,
-    TranscriptForm, Trigger, Truncate, UsageCount, ViewStyle,
+    Bullet, CountPer, Counting, FileTools, Guards, LengthUnit, Limit, MediaUnits, Notice, Policy, PromptStyle,
+    Rounding, Rung, Section, Step, Summarize, Summary, SummaryFormat, SummaryRole, Tail, TextWeight, Threshold, Topic,
+    Transcript, TranscriptForm, Trigger, Truncate, UsageCount, ViewStyle,
 };
 
 /// `smolagents`: 1.26.
@@ -54,7 +54,7 @@ pub fn policy() -> Policy {
             media: MediaUnits::all(4_800),
             usage: UsageCount::Total,
         },
-        trigger: Trigger { auto: false, cool_down_seconds: 0, silent_overflow: false },
+        trigger: Trigger::default(),
         truncate: Some(Truncate {
             max_units: 20_000,
             max_lines: 0,
@@ -108,6 +108,7 @@ fn summary() -> Summary {
         filler: "(none)".to_owned(),
         max_tokens: 4_096,
         file_tags: false,
+        file_tools: FileTools::Any,
         split_turn_heading: None,
         carry_previous: true,
         verify: false,

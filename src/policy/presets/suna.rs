@@ -13,8 +13,8 @@ use crate::policy::fit::strip::Strip;
 use crate::policy::overflow::{ModelLimit, WindowStep};
 use crate::policy::tokens::ChatFormat;
 use crate::policy::{
-    Bullet, CountPer, Counting, Fit, Guards, LengthUnit, Limit, MediaUnits, Notice, Policy, PromptStyle, Rounding,
-    Rung, Section, Step, Summarize, Summary, SummaryFormat, SummaryRole, Tail, TextWeight, Threshold, Topic,
+    Bullet, CountPer, Counting, FileTools, Fit, Guards, LengthUnit, Limit, MediaUnits, Notice, Policy, PromptStyle,
+    Rounding, Rung, Section, Step, Summarize, Summary, SummaryFormat, SummaryRole, Tail, TextWeight, Threshold, Topic,
     Transcript, TranscriptForm, Trigger, UsageCount, ViewStyle,
 };
 
@@ -28,6 +28,7 @@ pub const V2025_04: Preset = Preset {
         "The live summary counts towards the threshold; the agent counts what came after it.",
         "When a model makes no summary, the built-in summarizer does; the agent goes on without one.",
         "A reduction that frees nothing ends in a breaker; the agent has none.",
+        "How a model is asked, such as at a temperature of 0, is its configuration's business; the agent sets that itself.",
     ],
     sources: &[
         ("preset", "this preset's name"),
@@ -305,7 +306,7 @@ fn policy(name: &str, message_units: u32) -> Policy {
             media: MediaUnits::all(85),
             usage: UsageCount::Nothing,
         },
-        trigger: Trigger { auto: true, cool_down_seconds: 0, silent_overflow: false },
+        trigger: Trigger { auto: true, ..Trigger::default() },
         truncate: None,
         routine: Vec::new(),
         micro: None,
@@ -346,6 +347,7 @@ fn summary() -> Summary {
         filler: String::new(),
         max_tokens: 10_000,
         file_tags: false,
+        file_tools: FileTools::Any,
         split_turn_heading: None,
         carry_previous: false,
         verify: false,

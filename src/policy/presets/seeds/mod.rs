@@ -1,0 +1,306 @@
+//! The documents that the project started from, statement by statement, held against the presets that take after them.
+//!
+//! A row has a statement in our words, with the document's value, and conversations on both sides of it with the outcome
+//! of each. The outcomes are those of the driver of `longhand simulate`, which decides by the fold and its guards message
+//! by message: no value is read back from a policy. Where a preset differs on purpose, the row wants the difference to be
+//! among the deviations that the preset names.
+
+mod claude_code;
+mod essay;
+mod neovate;
+mod opencode;
+mod pi;
+
+use super::find;
+use crate::cli::simulate::engine::{Firing, Session};
+use crate::fold::guards::{self, Decision, Guards, Past};
+use crate::fold::{Fold, Rows};
+use crate::model::compaction::CompactionKind;
+use crate::model::layout::{Layout, Place};
+use crate::model::message::{MessageKind, NewMessage, Role};
+use crate::model::part::{NewPart, PartBody};
+use crate::model::time::Timestamp;
+use crate::model::usage::ModelWindow;
+use crate::model::view::{SourceMessage, View, ViewMessage};
+use crate::policy::plan::{self, Scene, Work};
+use crate::policy::prompt::{self, Detail, GAP, Material, Prompt, Request, Scope};
+use crate::policy::{Policy, dsl, overflow};
+use crate::summarizer::SummaryInput;
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+
+/// A preset before it is given a conversation.
+struct Stage {
+    policy: Policy,
+    window: ModelWindow,
+    /// The words of every summary; the numbers of those that were written before are behind them.
+    summary: String,
+    /// The seconds at which messages are written, by name; those behind a message are written with it.
+    times: BTreeMap<&'static str, i64>,
+}
+
+/// A conversation that was played to its end.
+struct Played {
+    /// The compactions in order: `auto summary, micro prune`. One that was given up is `auto refused`.
+    compactions: String,
+    /// The messages of the view by name, beside `marker` and `summary`.
+    shown: String,
+    /// The outputs of the view, by the ids of their calls.
+    outputs: BTreeMap<String, String>,
+    view: View,
+    /// The inputs of every summary, tries with less room left out.
+    asked: Vec<SummaryInput>,
+}
+
+impl Stage {
+    fn of(preset: &str, context: i64) -> Self {
+        let policy = find(preset).unwrap_or_else(|| panic!("no preset {preset}")).policy();
+        let altered = ALTERED.with_borrow(|altered| altered.as_ref().filter(|(of, _)| of == preset).cloned());
+        let policy = altered.map_or(policy.clone(), |(_, patch)| patched(&policy, &patch));
+        let window = ModelWindow { context, ..ModelWindow::default() };
+        Self { policy, window, summary: "SUMMARY".to_owned(), times: BTreeMap::new() }
+    }
+
+    /// The same with the name of the model.
+    fn model(self, name: &str) -> Self {
+        Self { window: ModelWindow { model: name.to_owned(), ..self.window }, ..self }
+    }
+
+    /// The same with the most that the model writes.
+    fn output(self, tokens: i64) -> Self {
+        Self { window: ModelWindow { output: Some(tokens), ..self.window }, ..self }
+    }
+
+    fn with(self, overrides: &str) -> Self {
+        Self { policy: patched(&self.policy, overrides), ..self }
+    }
+
+    /// Plays a conversation message by message, with everything that happens by itself behind each.
+    fn play(&self, talk: &str) -> Played {
+        let asked: RefCell<Vec<SummaryInput>> = RefCell::default();
+        let writer = |input: &SummaryInput| {
+            let mut asked = asked.borrow_mut();
+            if input.budget_tokens == input.rules.max_tokens {
+                asked.push(input.clone());
+            }
+            format!("{}{}", self.summary, asked.len())
+        };
+        let mut session = Session::new(&self.policy, &self.window, &writer);
+        let mut names = BTreeMap::new();
+        let mut now = Timestamp(0);
+        for source in dsl::parse(talk) {
+            let name = dsl::name(&source).to_owned();
+            now = self.times.get(name.as_str()).map_or(now, |seconds| Timestamp(seconds * 1_000_000));
+            session.append(&written(&source, now), source.message.role == Role::Assistant);
+            names.extend(session.sources().last().map(|source| (source.message.revision, name)));
+            while session.reduce_once() {}
+        }
+        let name = |source: &SourceMessage| match (source.place, names.get(&source.message.revision)) {
+            (Some(Place::Summary), _) => "summary".to_owned(),
+            (Some(Place::Marker), _) => "marker".to_owned(),
+            (_, name) => name.cloned().unwrap_or_else(|| "?".to_owned()),
+        };
+        let view = session.view().clone();
+        let room = overflow::room(&self.window).unwrap_or(i64::MAX);
+        Played {
+            compactions: session.firings().iter().map(|firing| told(firing, room)).collect::<Vec<_>>().join(", "),
+            shown: session.sources().iter().map(name).collect::<Vec<_>>().join(" "),
+            outputs: outputs(&view),
+            view,
+            asked: asked.take(),
+        }
+    }
+
+    /// The decision about a conversation that is there at once, with marks on it, and the work of that decision.
+    fn decide(&self, sources: &[SourceMessage]) -> (Option<Decision>, Work) {
+        let Self { policy, window, .. } = self;
+        let layout = Layout::everything();
+        let base = sources.iter().map(|source| source.message.revision).max().unwrap_or(0);
+        let scene = Scene { policy, window, layout: &layout, sources, base, now: Timestamp(0) };
+        let fold = Fold::new(Rows { policy, messages: sources, changed_revision: 0 }, None);
+        let guards = Guards::new(scene, &fold, Past::default());
+        let decision = guards::decide(scene, &fold, &guards);
+        let work = match decision {
+            Some(Decision::Steps(steps)) => plan::decided(scene, steps, fold.context_tokens(window)),
+            Some(Decision::LastResort) | None => Work::default(),
+        };
+        (decision, work)
+    }
+
+    /// The view behind the decision about a conversation that is there at once, a line for each message; summaries are not
+    /// written.
+    fn after(&self, talk: &str) -> Vec<String> {
+        let sources = dsl::parse(talk);
+        let (_, work) = self.decide(&sources);
+        let after = plan::with_cuts(&sources, &work.cuts, dsl::PRUNED_BY);
+        let view = plan::view(&self.policy, &after);
+        view.messages.iter().filter_map(line).collect()
+    }
+
+    /// The calls whose outputs the decision about a conversation clears or cuts, newest first.
+    fn cleared(&self, talk: &str) -> String {
+        let sources = dsl::parse(talk);
+        let (_, work) = self.decide(&sources);
+        let names = dsl::part_names(&sources);
+        let name = |part| names.get(part).map_or("?", |name| name.trim_end_matches(":result"));
+        work.cuts.parts.iter().map(|(part, _)| name(part)).collect::<Vec<_>>().join(" ")
+    }
+}
+
+/// The first words of a message, or the output that it brings.
+fn line(message: &ViewMessage) -> Option<String> {
+    message.parts.iter().find_map(|part| match &part.body {
+        PartBody::Text(text) => Some(text.clone()),
+        PartBody::Marker(marker) => Some(marker.text.clone()),
+        PartBody::ToolResult(result) => Some(result.output.clone()),
+        _ => None,
+    })
+}
+
+impl Played {
+    /// The words of each message of the view, in order.
+    fn texts(&self) -> Vec<String> {
+        self.view.messages.iter().filter_map(line).collect()
+    }
+
+    /// The request to a model for the summary with this number, from 0.
+    fn prompt(&self, number: usize) -> Prompt {
+        let input = self.asked.get(number).unwrap_or_else(|| panic!("no summary {number}: {}", self.compactions));
+        asked(input, Scope::History, &input.messages, input.previous.as_deref())
+    }
+}
+
+thread_local! {
+    /// A preset and a patch on it, while a test is asked whether it notices.
+    static ALTERED: RefCell<Option<(String, String)>> = const { RefCell::new(None) };
+}
+
+fn patched(policy: &Policy, patch: &str) -> Policy {
+    policy.with_overrides(patch).unwrap_or_else(|error| panic!("{patch}: {error}"))
+}
+
+/// Wants a test to fail for each of these patches on a preset: each is another value than the document's.
+fn noticed(preset: &str, patches: &[(&str, fn())]) {
+    for (patch, test) in patches {
+        // A patch that is no policy would fail any test.
+        patched(&find(preset).unwrap_or_else(|| panic!("no preset {preset}")).policy(), patch);
+        ALTERED.set(Some((preset.to_owned(), (*patch).to_owned())));
+        let outcome = std::panic::catch_unwind(test);
+        ALTERED.set(None);
+        assert!(outcome.is_err(), "{preset} with {patch}: nobody notices");
+    }
+}
+
+/// The request to a model about these messages.
+fn asked(input: &SummaryInput, scope: Scope, messages: &[SourceMessage], previous: Option<&str>) -> Prompt {
+    let messages: Vec<&SourceMessage> = messages.iter().collect();
+    let rules = &input.rules.transcript;
+    let transcript = prompt::entries(rules, Detail::full(rules), &messages).join(GAP);
+    let material = Material::Whole(&transcript);
+    let request = Request { scope, material, previous, draft: None, instructions: &input.instructions, words: 500 };
+    prompt::prompt(&input.rules, &request)
+}
+
+/// A message of a conversation as somebody writes it.
+fn written(source: &SourceMessage, now: Timestamp) -> NewMessage {
+    let message = &source.message;
+    let part = |part: &crate::model::part::Part| NewPart::new(part.body.clone());
+    NewMessage {
+        client_id: None,
+        role: message.role,
+        kind: MessageKind::Normal,
+        parts: message.parts.iter().map(part).collect(),
+        finish: Some(message.finish.clone().with_view(None)),
+        open_timeout_ms: None,
+        model: String::new(),
+        provider: String::new(),
+        origin_time: Some(now),
+        metadata_json: None,
+    }
+}
+
+fn told(firing: &Firing, room: i64) -> String {
+    let by = match firing.level {
+        Some(level) => level.name(),
+        None if firing.context_tokens > room => "window",
+        None => "routine",
+    };
+    let what = match firing.kind {
+        _ if firing.refused => "refused",
+        CompactionKind::Prune => "prune",
+        CompactionKind::Omission => "omission",
+        CompactionKind::Summary => "summary",
+    };
+    format!("{by} {what}")
+}
+
+fn outputs(view: &View) -> BTreeMap<String, String> {
+    let bodies = view.messages.iter().flat_map(|message| &message.parts).map(|part| &part.body);
+    let results = bodies.filter_map(|body| match body {
+        PartBody::ToolResult(result) => Some((result.call_id.clone(), result.output.clone())),
+        _ => None,
+    });
+    results.collect()
+}
+
+/// A statement of a document, with conversations on both sides of it and the outcome of each.
+struct Row {
+    says: &'static str,
+    cases: Vec<(String, String)>,
+}
+
+fn row<T: Into<String>, E: Into<String>>(says: &'static str, cases: impl IntoIterator<Item = (T, E)>) -> Row {
+    Row { says, cases: cases.into_iter().map(|(talk, outcome)| (talk.into(), outcome.into())).collect() }
+}
+
+/// Plays the conversations of all rows, and names every row whose outcome is another one.
+fn check(outcome: impl Fn(&str) -> String, rows: &[Row]) {
+    let mut wrong = Vec::new();
+    for Row { says, cases } in rows {
+        for (talk, expected) in cases {
+            let found = outcome(talk);
+            if found != *expected {
+                let talk: String = talk.chars().take(400).collect();
+                wrong.push(format!("{says}\n  of {talk:?}\n  expected {expected:?}\n  found    {found:?}"));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "not as the document says:\n{}", wrong.join("\n"));
+}
+
+/// Wants a preset to name each of these deviations, by their beginnings.
+fn deviates(preset: &str, beginnings: &[&str]) {
+    let deviations = find(preset).unwrap_or_else(|| panic!("no preset {preset}")).deviations();
+    for beginning in beginnings {
+        assert!(deviations.iter().any(|told| told.starts_with(beginning)), "{preset} does not name: {beginning}");
+    }
+}
+
+/// Wants texts to stand in another one, in this order.
+fn in_order(text: &str, parts: &[&str]) {
+    let mut rest = text;
+    for part in parts {
+        let found = rest.split_once(part);
+        rest = found.unwrap_or_else(|| panic!("no {part:?}, or not in its place, in:\n{text}")).1;
+    }
+}
+
+/// Outputs of calls, oldest first, each in a reply of its own within one turn, with so many turns behind it; the last reply
+/// reports this usage. An output is a tool, unless that is bash, and the words of a result: `skill out=5t error`.
+fn tools(outputs: &[impl AsRef<str>], turns: usize, usage: &str) -> String {
+    let reply = |(at, words): (usize, &str)| {
+        let (tool, words) =
+            if words.starts_with("out=") { ("bash", words) } else { words.split_once(' ').unwrap_or(("", "")) };
+        let end = if words.ends_with(" error") { "" } else { " done" };
+        format!("\na1x{0}\n  tool {tool}#c{0} in={{\"path\": \"a.ts\"}} {words}{end}", at + 1)
+    };
+    let replies: String = outputs.iter().map(AsRef::as_ref).enumerate().map(reply).collect();
+    let behind: String = (2..2 + turns).map(|turn| format!("\nu{turn} \"x\"\na{turn} \"y\"")).collect();
+    let usage = if usage.is_empty() { String::new() } else { format!(" usage={usage}") };
+    format!("u1 \"x\"{replies}\na1 \"read\"{behind}{usage}")
+}
+
+/// A text of exactly so many tokens in every byte pair encoding that presets count with.
+fn words(tokens: usize) -> String {
+    vec!["a"; tokens].join(" ")
+}
