@@ -88,6 +88,10 @@ pub const LOG_BYTES_KEPT: u64 = 64 * 1024 * 1024;
 pub const FILES_CHECK_MS: u64 = 1_000;
 /// Session heads that the writer keeps in memory.
 pub const HEADS_MAX: usize = 10_000;
+/// Bytes of the newest messages that stay in memory behind their commit, for readers that hold what came before.
+pub const RECENT_BYTES: usize = 8 * 1_024 * 1_024;
+/// Commits of which messages stay in memory.
+pub const RECENT_COMMITS: usize = 16_384;
 /// Bytes of a view token.
 pub const VIEW_TOKEN_BYTES_MAX: usize = 512;
 /// Connections of the reader pool.

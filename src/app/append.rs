@@ -101,7 +101,7 @@ impl Longhand {
         overflows: bool,
     ) -> Appended {
         let Receipt { revision, seq, ids, existed_count, pending, appended_bytes } = receipt;
-        let session = self.written(known.key, appended_bytes).await;
+        let session = self.written(known.key, revision, appended_bytes).await;
         let tokens = |window: &ModelWindow| session.as_ref().map(|session| session.fold.context_tokens(window));
         let is_over = tokens(&known.window).zip(overflow::due_at(&known.policy, &known.window));
         // Where the tokens are not known, whoever is told that a decision is pending can wait for it.
@@ -119,10 +119,12 @@ impl Longhand {
 
     /// A session behind a write: from memory, or read where that takes no longer than the write. What was written stays so
     /// whatever comes of it.
-    async fn written(&self, key: SessionKey, appended_bytes: i64) -> Option<Arc<LoadedSession>> {
+    async fn written(&self, key: SessionKey, revision: Revision, appended_bytes: i64) -> Option<Arc<LoadedSession>> {
         let found = match appended_bytes > limits::READ_AT_ONCE_BYTES {
-            true => self.shared.loaded.session(key).await.map(|found| found.map(|(session, _)| session)),
-            false => self.at_hand(key).await,
+            true => {
+                self.shared.loaded.session(key, Some(revision)).await.map(|found| found.map(|(session, _)| session))
+            }
+            false => self.at_hand(key, Some(revision)).await,
         };
         found.unwrap_or_else(|error| {
             tracing::warn!(%error, "no context usage is known behind a write");
@@ -130,9 +132,13 @@ impl Longhand {
         })
     }
 
-    /// A session that is in memory, or small.
-    pub(super) async fn at_hand(&self, key: SessionKey) -> store::Result<Option<Arc<LoadedSession>>> {
-        if let Some((session, _)) = self.shared.loaded.session(key).await? {
+    /// A session that is in memory, or small, at its newest revision or behind the commit at `at_least`.
+    pub(super) async fn at_hand(
+        &self,
+        key: SessionKey,
+        at_least: Option<Revision>,
+    ) -> store::Result<Option<Arc<LoadedSession>>> {
+        if let Some((session, _)) = self.shared.loaded.session(key, at_least).await? {
             return Ok(Some(session));
         }
         let most = usize::try_from(limits::READ_AT_ONCE_BYTES).unwrap_or(usize::MAX);

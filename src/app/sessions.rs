@@ -213,7 +213,7 @@ impl Longhand {
 
     async fn info(&self, key: SessionKey) -> Result<SessionInfo> {
         let (mut session, policy) = self.store().session(key).await?;
-        match self.at_hand(key).await {
+        match self.at_hand(key, None).await {
             Ok(loaded) => session.context = loaded.map(|loaded| loaded.context()).or(session.context),
             // What the row says is true all the same.
             Err(error) => tracing::warn!(%error, "the newest context usage of a session is not known"),

@@ -17,7 +17,7 @@ use crate::model::session::ContextSize;
 use crate::model::view::{Provenance, SourceMessage, ViewMessage};
 use crate::policy::bpe::Vocabulary;
 use crate::policy::{Policy, tokens, upgrade};
-use crate::store::{self, Error, News, Pending, Result, SessionKey, Source, Store};
+use crate::store::{self, Error, Newest, News, Pending, Result, SessionKey, Source, Store};
 use quick_cache::Weighter;
 use quick_cache::unsync::Cache;
 use std::collections::HashSet;
@@ -101,19 +101,21 @@ impl LoadedSession {
     }
 
     /// Takes over newer messages from a revision on, where nothing else has changed.
-    fn extend(&mut self, from: Revision, newer: Source) {
+    fn extend(&mut self, from: Revision, newest: Newest, newer: Vec<SourceMessage>) {
         // Messages at their own positions are in order, behind all others.
         let known = &mut self.source.messages;
         let kept = known.iter().rposition(|source| source.place.is_some() || source.message.revision < from);
         let kept = kept.map_or(0, |last| last + 1);
-        let (gone, new) = (Size::of(&known[kept..]), Size::of(&newer.messages));
+        let (gone, new) = (Size::of(&known[kept..]), Size::of(&newer));
         self.size.content_bytes = self.size.content_bytes - gone.content_bytes + new.content_bytes;
         self.size.parts = self.size.parts - gone.parts + new.parts;
         known.truncate(kept);
-        let mut messages = std::mem::take(known);
-        messages.extend(newer.messages);
-        count(&self.policy, &mut messages[kept..]);
-        self.source = Source { messages, ..newer };
+        known.extend(newer);
+        count(&self.policy, &mut known[kept..]);
+        let Newest { at, first_open, pending, appended_bytes } = newest;
+        let source = &mut self.source;
+        (source.at, source.first_open, source.pending, source.appended_bytes) =
+            (at, first_open, pending, appended_bytes);
         let seam = self.fold.extend(rows(&self.source, &self.policy), kept);
         let (behind, shown) = (&self.source.messages[seam.sources..], &mut self.fold.view.messages[seam.shown..]);
         provenance::sign(behind, shown, self.provenance.as_ref());
@@ -217,27 +219,31 @@ impl Loaded {
         Self { store, bytes_max, kept: Arc::new(Mutex::new(kept)) }
     }
 
-    /// A session at its newest revision, with what is pending for it; none where that is not known from what is kept and
-    /// the messages that came behind it.
-    pub async fn session(&self, key: SessionKey) -> Result<Option<(Arc<LoadedSession>, Pending)>> {
+    /// A session at its newest revision, or behind the commit at `at_least`, with what is pending for it; none where that
+    /// is not known from what is kept and the messages that came behind it.
+    pub async fn session(
+        &self,
+        key: SessionKey,
+        at_least: Option<Revision>,
+    ) -> Result<Option<(Arc<LoadedSession>, Pending)>> {
         let Some(slot) = self.find(key) else { return Ok(None) };
         let mut held = slot.lock().await;
         let Some(known) = held.as_ref() else { return Ok(None) };
-        match self.store.news(&known.source, limits::LARGE_VIEW_BYTES).await {
+        match self.store.news(&known.source, at_least, limits::LARGE_VIEW_BYTES).await {
             Ok(News::Nothing(pending)) => Ok(Some((known.clone(), pending))),
-            Ok(News::Messages { source, .. })
-                if known.size.content_bytes + content_bytes(&source.messages) > limits::LARGE_VIEW_BYTES =>
+            Ok(News::Messages { messages, .. })
+                if known.size.content_bytes + content_bytes(&messages) > limits::LARGE_VIEW_BYTES =>
             {
                 // It has become large: it waits for room, as any large view does.
                 self.kept().remove(&key);
                 Ok(None)
             }
-            Ok(News::Messages { from, mut source }) => {
-                counts::fill(&self.store, &known.policy, &mut source.messages).await?;
+            Ok(News::Messages { from, newest, mut messages }) => {
+                counts::fill(&self.store, &known.policy, &mut messages).await?;
                 let Some(known) = held.take() else { return Ok(None) };
                 // Somebody may still read the one that was known.
                 let mut session = Arc::unwrap_or_clone(known);
-                session.extend(from, *source);
+                session.extend(from, newest, messages);
                 let session = Arc::new(session);
                 *held = Some(session.clone());
                 let (at, bytes, pending) = (session.source.at, session.bytes(), session.source.pending);

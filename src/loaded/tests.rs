@@ -2,14 +2,20 @@ use super::{Loaded, LoadedSession, POLICY_COPIES, parse_policy};
 use crate::app::{self, Longhand};
 use crate::clock::Clock;
 use crate::limits;
-use crate::model::message::{Finish, MessageKind, NewMessage, Role};
-use crate::model::part::{NewPart, PartBody};
+use crate::model::ids::MessageId;
+use crate::model::message::{Finish, FinishReason, MessageKind, NewMessage, Role};
+use crate::model::part::{
+    Answers, Marker, Media, MediaSource, NewPart, Opaque, PartBody, Record, ResultStatus, Step, ToolCall, ToolResult,
+};
+use crate::model::time::Timestamp;
+use crate::model::usage::Usage;
 use crate::scheduler::{self, Scheduler};
 use crate::store::{self, Caller, SessionKey, Store};
 use crate::summarizer::{Extractive, Levels};
 use std::sync::Arc;
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
 
 /// A store with one session, to which nothing happens by itself.
 struct World {
@@ -44,19 +50,12 @@ impl World {
     }
 
     async fn append(&self, bytes: usize) {
-        let message = NewMessage {
-            client_id: None,
-            role: Role::User,
-            kind: MessageKind::Normal,
-            parts: vec![NewPart::new(PartBody::Text("a".repeat(bytes)))],
-            finish: Some(Finish::default()),
-            model: String::new(),
-            provider: String::new(),
-            origin_time: None,
-            open_timeout_ms: None,
-            metadata_json: None,
-        };
-        self.app.append(&self.session, vec![message], None, None, Caller::default()).await.expect("appended");
+        self.write(vec![message(Role::User, vec![PartBody::Text("a".repeat(bytes))])]).await;
+    }
+
+    async fn write(&self, messages: Vec<NewMessage>) -> Vec<Uuid> {
+        let caller = Caller { actor: "agent".to_owned(), request: None };
+        self.app.append(&self.session, messages, None, None, caller).await.expect("appended").ids
     }
 
     async fn load(&self) -> LoadedSession {
@@ -64,6 +63,135 @@ impl World {
         let policy = Arc::new(parse_policy(&source.policy, &[]).expect("a policy"));
         LoadedSession::new(&self.store, source, policy, None).await.expect("a session")
     }
+}
+
+fn message(role: Role, bodies: Vec<PartBody>) -> NewMessage {
+    NewMessage {
+        client_id: None,
+        role,
+        kind: MessageKind::Normal,
+        parts: bodies.into_iter().map(NewPart::new).collect(),
+        finish: Some(Finish::default()),
+        model: String::new(),
+        provider: String::new(),
+        origin_time: None,
+        open_timeout_ms: None,
+        metadata_json: None,
+    }
+}
+
+/// Messages with parts of every kind and everything that a client can say of them.
+fn messages() -> Vec<Vec<NewMessage>> {
+    let text = |words: &str| PartBody::Text(words.to_owned());
+    let media = |bytes: usize| Media {
+        mime_type: "image/png".to_owned(),
+        name: "a.png".to_owned(),
+        source: MediaSource::Bytes(vec![7; bytes]),
+    };
+    let time = Some(Timestamp(1_700_000_000_000_001));
+    let call = PartBody::ToolCall(ToolCall {
+        call_id: "call_1".to_owned(),
+        tool: "read".to_owned(),
+        input_json: r#"{"path": "a.rs",  "n": 1.0}"#.to_owned(),
+        start_time: time,
+        end_time: time,
+    });
+    let result = |call_id: &str| {
+        PartBody::ToolResult(ToolResult {
+            call_id: call_id.to_owned(),
+            answers: Answers::Nearest,
+            status: ResultStatus::Error,
+            output: "no such file".to_owned(),
+            attachments: vec![media(3)],
+            start_time: time,
+            end_time: None,
+        })
+    };
+    let usage = Usage { input: 40, output: 2, ..Usage::default() };
+    let step = PartBody::Step(Step { finish_reason: "stop".to_owned(), usage: Some(usage) });
+    let opaque =
+        PartBody::Opaque(Opaque { provider: "anthropic".to_owned(), kind: "thinking".to_owned(), data: vec![0, 255] });
+    let marker = PartBody::Marker(Marker { name: "pause".to_owned(), text: "A pause.".to_owned() });
+    let mut reply = message(Role::Assistant, vec![PartBody::Reasoning("Hm.".to_owned()), opaque, call, step]);
+    reply.finish = Some(Finish {
+        reason: Some(FinishReason::ToolCalls),
+        detail: "tool_use".to_owned(),
+        usage: Some(usage),
+        view: None,
+    });
+    (reply.model, reply.provider, reply.origin_time) = ("m".to_owned(), "p".to_owned(), time);
+    let mut request = message(Role::User, vec![text("Look at this."), PartBody::Media(media(100_000)), marker]);
+    (request.client_id, request.metadata_json) = (Some("first".to_owned()), Some(r#"{"b": 1, "a": 2}"#.to_owned()));
+    (request.parts[0].client_id, request.parts[0].metadata_json) = (Some("part".to_owned()), Some("{}".to_owned()));
+    let record = NewMessage {
+        kind: MessageKind::Record,
+        ..message(Role::User, vec![PartBody::Record(Record { kind: "line".to_owned(), data: "x".to_owned() })])
+    };
+    vec![
+        vec![message(Role::System, vec![text("Be brief."), text("")])],
+        vec![request.clone()],
+        vec![request],
+        vec![reply, message(Role::Tool, vec![result("call_1")])],
+        vec![record],
+        vec![message(Role::Tool, vec![result("nobody")]), message(Role::User, vec![text(&"Long. ".repeat(30_000))])],
+    ]
+}
+
+#[tokio::test]
+async fn what_was_just_appended_is_known_without_a_query_as_its_rows_say_it() {
+    let world = World::start().await;
+    let loaded = Loaded::new(world.store.clone(), 1 << 30);
+    loaded.keep(&Arc::new(world.load().await));
+    for messages in messages() {
+        world.write(messages).await;
+        let rows = world.store.rows_read();
+        let (session, pending) = loaded.session(world.key, None).await.expect("read").expect("it is kept");
+        assert_eq!(world.store.rows_read(), rows, "a query was made");
+        same_as_rows(&world, &session).await;
+        assert_eq!(pending, world.store.pending(world.key).await.expect("read"));
+    }
+}
+
+#[tokio::test]
+async fn anything_but_a_plain_append_is_read() {
+    let world = World::start().await;
+    let loaded = Loaded::new(world.store.clone(), 1 << 30);
+    let check = async || match loaded.session(world.key, None).await.expect("read") {
+        Some((session, _)) => same_as_rows(&world, &session).await,
+        None => loaded.keep(&Arc::new(world.load().await)),
+    };
+    check().await;
+    let text = |words: &str| PartBody::Text(words.to_owned());
+    let ids = world.write(vec![message(Role::User, vec![text("One.")]), message(Role::User, vec![text("Two.")])]).await;
+    check().await;
+    let open = NewMessage { finish: None, ..message(Role::Assistant, vec![text("I")]) };
+    let open = world.write(vec![open]).await;
+    check().await;
+    world.append(10).await;
+    check().await;
+    let (first, open) = (MessageId(ids[0]).to_string(), MessageId(open[0]).to_string());
+    let finish = || world.app.finish_message(&world.session, &open, Finish::default(), None, Caller::default());
+    finish().await.expect("sealed");
+    check().await;
+    world.append(10).await;
+    check().await;
+    world.app.rewind(&world.session, &first, None, Caller::default()).await.expect("rewound");
+    check().await;
+    world.append(10).await;
+    check().await;
+}
+
+/// Compares a session with its rows. Counts are a cache.
+async fn same_as_rows(world: &World, session: &LoadedSession) {
+    let read = world.load().await;
+    let plain = |session: &LoadedSession| {
+        let mut source = session.source.clone();
+        source.messages.iter_mut().for_each(|message| message.counts = None);
+        source
+    };
+    assert_eq!(plain(session), plain(&read));
+    assert_eq!(session.fold.hashes, read.fold.hashes);
+    assert_eq!(session.context(), read.context());
 }
 
 #[tokio::test]
@@ -74,10 +202,10 @@ async fn a_session_that_grows_large_is_read_with_room_again() {
     world.append(third).await;
     loaded.keep(&Arc::new(world.load().await));
     world.append(third).await;
-    let (session, _) = loaded.session(world.key).await.expect("read").expect("it is kept");
+    let (session, _) = loaded.session(world.key, None).await.expect("read").expect("it is kept");
     assert_eq!(session.fold.hashes, world.load().await.fold.hashes);
     world.append(third).await;
-    assert!(loaded.session(world.key).await.expect("read").is_none(), "it has become large");
+    assert!(loaded.session(world.key, None).await.expect("read").is_none(), "it has become large");
     assert!(loaded.find(world.key).is_none(), "nothing of it is kept");
     loaded.keep(&Arc::new(world.load().await));
     assert!(loaded.find(world.key).is_none(), "nor is it kept anew");

@@ -149,7 +149,7 @@ impl Worker {
     /// A session at its newest revision, from memory where it is there, with the counts of its messages. Passages of hidden
     /// messages are not in its view.
     async fn newest(&self, key: SessionKey) -> Result<(Arc<LoadedSession>, Pending), Error> {
-        if let Some(found) = self.loaded.session(key).await? {
+        if let Some(found) = self.loaded.session(key, None).await? {
             return Ok(found);
         }
         let mut source = self.store.source(key, None).await?;

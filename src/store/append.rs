@@ -13,9 +13,11 @@ use super::{events, messages, open_messages};
 use crate::limits;
 use crate::model::Revision;
 use crate::model::event::EventBody;
-use crate::model::ids::{MessageId, PartId};
-use crate::model::message::{Finish, FinishReason, GivenView, MessageKind, NewMessage, Role};
-use crate::model::part::{NewPart, Part, PartBody, are_notes};
+use crate::model::ids::{MessageId, PartId, SessionId};
+use crate::model::message::{Finish, FinishReason, GivenView, Message, MessageKind, NewMessage, Role};
+use crate::model::part::{Answers, NewPart, Part, PartBody, are_notes};
+use crate::model::time::Timestamp;
+use crate::model::view::SourceMessage;
 use sqlx::Row as _;
 use sqlx::sqlite::SqliteRow;
 use uuid::Uuid;
@@ -275,14 +277,57 @@ async fn settle_calls(tx: &mut Tx<'_>, key: i64, caller: &Caller, message: &mut 
     Ok(())
 }
 
+/// A message as its rows say it once they are written.
+fn stored(
+    original: &NewMessage<Option<GivenView>>,
+    input: &MessageInput,
+    session_id: SessionId,
+    revision: Revision,
+    now: Timestamp,
+) -> Message {
+    let part = |(original, input): (&NewPart, &PartInput)| {
+        let mut body = original.body.clone();
+        if let PartBody::ToolResult(result) = &mut body {
+            let call_message = input.call_message.map(|id| MessageId(id).to_string());
+            result.answers = call_message.map_or(Answers::Nothing, Answers::In);
+        }
+        let (client_id, metadata_json) = (original.client_id.clone(), original.metadata_json.clone());
+        Part { id: PartId(input.public_id), client_id, revision, body, metadata_json }
+    };
+    Message {
+        id: MessageId(input.public_id),
+        session_id,
+        client_id: original.client_id.clone(),
+        revision,
+        role: original.role,
+        kind: original.kind,
+        parts: original.parts.iter().zip(&input.parts).map(part).collect(),
+        sealed_revision: original.finish.is_some().then_some(revision),
+        finish: original.finish.clone().unwrap_or_default(),
+        model: original.model.clone(),
+        provider: original.provider.clone(),
+        create_time: now,
+        origin_time: original.origin_time,
+        actor: input.head.actor.clone(),
+        metadata_json: original.metadata_json.clone(),
+        replaces: None,
+    }
+}
+
 fn append_one(tx: &mut Tx<'_>, key: i64, caller: &Caller, message: AppendMessage) -> Result<Uuid> {
     let AppendMessage { original, input, counted, overflow } = message;
     let finish = input.finish.clone();
+    let is_read_whole = original.kind == MessageKind::Normal && finish.is_some();
     if original.kind == MessageKind::Normal {
         let bytes = original.parts.iter().map(|part| part.body.growth_bytes()).fold(0, i64::saturating_add);
         tx.loaded(key)?.grow(bytes);
     }
+    let (session, revision) = (tx.loaded(key)?.id, tx.next_revision(key)?);
+    let row = is_read_whole.then(|| stored(&original, &input, session, revision, tx.now));
     let (id, _) = tx.message(key, caller, input)?;
+    if let Some(message) = row {
+        tx.recent(key, SourceMessage { message: message.into(), place: None, pruned: Vec::new(), counts: None });
+    }
     if let Some(counted) = counted {
         tx.counted(MessageId(id), counted);
     }

@@ -4,13 +4,14 @@ use super::codec;
 use super::error::{Error, Kind, Result};
 use super::lineage::{self, Lineage, Reader, Stretch};
 use super::messages;
-use super::tx::{PartInput, ROWS_PER_STATEMENT, Tx};
+use super::script::Script;
+use super::tx::{PartInput, Tx};
 use crate::model::Revision;
 use crate::model::ids::MessageId;
 use crate::model::message::Message;
 use crate::model::part::{Answers, NewPart, PartBody, ToolResult};
+use sqlx::Row as _;
 use sqlx::sqlite::SqliteRow;
-use sqlx::{QueryBuilder, Row as _, Sqlite, SqliteConnection};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use uuid::Uuid;
@@ -129,6 +130,11 @@ const REOPEN_INHERITED: &str = "insert into tool_call (session_id, call_id, writ
      where session_id = $2 and revision between $3 and $5 and answered_revision > $5 and answered_revision <= $4 \
      on conflict do nothing";
 
+const INSERT: &str =
+    "insert into tool_call (session_id, call_id, writer, revision, position, message, answered_revision)";
+const ANSWER: &str =
+    " on conflict do update set answered_revision = coalesce(excluded.answered_revision, answered_revision)";
+
 /// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
 pub(crate) const STATEMENTS: &[&str] = &[WAITING, WAITING_INHERITED, IS_CALLER, REOPEN, REOPEN_INHERITED];
@@ -162,30 +168,18 @@ impl CallRows {
         Some((newest.0.clone(), newest.1.message))
     }
 
-    /// Writes them all, in wide statements.
-    pub(super) async fn write(self, conn: &mut SqliteConnection) -> Result<()> {
-        let mut rows = self.0.into_iter().peekable();
-        while rows.peek().is_some() {
-            let mut query = QueryBuilder::<Sqlite>::new(
-                "insert into tool_call (session_id, call_id, writer, revision, position, message, answered_revision) ",
-            );
-            query.push_values(rows.by_ref().take(ROWS_PER_STATEMENT), |mut values, (place, state)| {
-                values
-                    .push_bind(place.0)
-                    .push_bind(place.1)
-                    .push_bind(place.2)
-                    .push_bind(place.3)
-                    .push_bind(place.4)
-                    .push_bind(state.message.as_bytes().to_vec())
-                    .push_bind(state.answered_revision);
-            });
-            query.push(
-                " on conflict do update set \
-                 answered_revision = coalesce(excluded.answered_revision, answered_revision)",
-            );
-            query.build().execute(&mut *conn).await?;
-        }
-        Ok(())
+    /// Writes them all.
+    pub(super) fn write(self, script: &mut Script) {
+        script.insert((INSERT, ANSWER), 7, self.0, |script, (place, state)| {
+            script
+                .bind(place.0)
+                .bind(place.1)
+                .bind(place.2)
+                .bind(place.3)
+                .bind(place.4)
+                .bind(state.message.as_bytes().to_vec())
+                .bind(state.answered_revision);
+        });
     }
 }
 

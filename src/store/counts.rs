@@ -5,20 +5,21 @@
 
 use super::error::{Error, Result};
 use super::lineage::Reader;
+use super::script::Script;
 use super::tx::Tx;
 use super::{Command, Store};
 use crate::model::ids::MessageId;
 use crate::model::view::{Counts, PartCounts};
 use prost::Message as _;
-use sqlx::{Row as _, SqliteConnection};
+use sqlx::Row as _;
 use std::collections::HashMap;
 use std::sync::Arc;
 
 const KEPT: &str = "select c.message_id, c.body from json_each($2) wanted join message_count c \
      on c.counting_id = (select id from counting where name = $1) and c.message_id = unhex(wanted.value)";
-const NAME: &str = "insert into counting (name) values ($1) on conflict (name) do nothing";
+const NAME: &str = "insert into counting (name) values (?) on conflict (name) do nothing";
 const KEEP: &str = "insert into message_count (counting_id, message_id, body) \
-     select id, $2, $3 from counting where name = $1 on conflict do nothing";
+     select id, ?, ? from counting where name = ? on conflict do nothing";
 
 /// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
@@ -90,22 +91,24 @@ pub(crate) async fn kept(
 }
 
 /// Writes counts; those that are there already stay.
-pub(crate) async fn insert(conn: &mut SqliteConnection, counts: Vec<(MessageId, Counted)>) -> Result<()> {
+pub(super) fn insert(script: &mut Script, counts: Vec<(MessageId, Counted)>) {
     let mut named: Option<Arc<str>> = None;
     for (message, Counted { counting, counts }) in counts {
         if named.as_ref() != Some(&counting) {
-            sqlx::query(NAME).bind(counting.to_string()).execute(&mut *conn).await?;
+            script.statement(NAME).bind(counting.to_string());
             named = Some(counting.clone());
         }
         let id = message.0.as_bytes().to_vec();
-        sqlx::query(KEEP).bind(counting.to_string()).bind(id).bind(to_disk(&counts)).execute(&mut *conn).await?;
+        script.statement(KEEP).bind(id).bind(to_disk(&counts)).bind(counting.to_string());
     }
-    Ok(())
 }
 
 impl KeepCounts {
     /// Keeps them.
     pub(crate) async fn apply(self, tx: &mut Tx<'_>) -> Result<()> {
-        insert(tx.conn, self.0).await
+        let mut script = Script::default();
+        insert(&mut script, self.0);
+        tx.begin().await?;
+        script.execute(tx.conn).await
     }
 }

@@ -3,6 +3,7 @@
 use super::codec::{self, Number};
 use super::error::{Error, Kind, Result};
 use super::lineage::Reader;
+use super::script::Script;
 use crate::limits;
 use crate::model::ids::{CompactionId, SessionId};
 use crate::model::message::GivenView;
@@ -108,12 +109,12 @@ const SELECT_OPEN: &str = "select m.id, m.public_id, m.revision, m.head, \
      (select count(*) from part p where p.message_id = m.id), o.timeout_ms \
      from message m left join open_message o on o.message_id = m.id where m.session_id = $1 and m.sealed_revision is null";
 const SELECT_LIVE_JOB: &str = "select public_id from job where session_id = $1 and state in (1, 2) and queued = 0";
-const UPDATE: &str = "update session set title = $2, state = $3, metadata_json = $4, window = $5, revision = $6, \
-     history_revision = $7, reduction_revision = $8, chain_hash = $9, message_count = $10, update_time = $11, \
-     context_tokens = $12, context_revision = $13, appended_bytes = $14, due_revision = $15, due_time = $16, \
-     failures = $17, hold_turns = $18, hold_breaker = $19, cool_until = $20, overhead_tokens = $21, \
-     guard_revision = $22, undo_revision = $23, wake_bytes = $24, wake_on_reply = $25, wake_on_request = $26, \
-     wake_time = $27 where id = $1";
+const UPDATE: &str = "update session set title = ?, state = ?, metadata_json = ?, window = ?, revision = ?, \
+     history_revision = ?, reduction_revision = ?, chain_hash = ?, message_count = ?, update_time = ?, \
+     context_tokens = ?, context_revision = ?, appended_bytes = ?, due_revision = ?, due_time = ?, \
+     failures = ?, hold_turns = ?, hold_breaker = ?, cool_until = ?, overhead_tokens = ?, \
+     guard_revision = ?, undo_revision = ?, wake_bytes = ?, wake_on_reply = ?, wake_on_request = ?, \
+     wake_time = ? where id = ?";
 
 /// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
@@ -181,12 +182,12 @@ impl Head {
     }
 
     /// Writes the head to its row.
-    pub(crate) async fn save(&self, conn: &mut SqliteConnection) -> Result<()> {
-        sqlx::query(UPDATE)
-            .bind(self.key)
-            .bind(&self.title)
+    pub(super) fn save(&self, script: &mut Script) {
+        script
+            .statement(UPDATE)
+            .bind(self.title.clone())
             .bind(self.state.number())
-            .bind(&self.metadata_json)
+            .bind(self.metadata_json.clone())
             .bind(codec::encode_window(&self.window))
             .bind(self.revision)
             .bind(self.history_revision)
@@ -210,9 +211,7 @@ impl Head {
             .bind(self.wake.on_reply)
             .bind(self.wake.on_request)
             .bind(self.wake.time.map(|time| time.0))
-            .execute(conn)
-            .await?;
-        Ok(())
+            .bind(self.key);
     }
 
     /// Refuses writes to an archived session.

@@ -659,6 +659,7 @@ pub(crate) async fn evaluated(tx: &mut Tx<'_>, key: SessionKey, found: Evaluatio
     let was_over = std::mem::replace(&mut head.over_window, found.over_window);
     if found.over_window && !was_over && head.live_job.is_some() {
         // The session cannot go on without the compaction that waits for its next attempt.
+        tx.begin().await?;
         sqlx::query(EXPEDITE).bind(key.0).bind(tx.now.0).execute(&mut *tx.conn).await?;
     }
     Ok(())

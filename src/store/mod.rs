@@ -25,11 +25,13 @@ mod messages;
 mod open;
 mod open_messages;
 mod position;
+mod recent;
 mod reducing;
 mod reductions;
 mod reversals;
 mod requests;
 mod reread;
+mod script;
 mod search;
 mod sessions;
 mod sources;
@@ -56,6 +58,7 @@ pub use marks::BranchSummary;
 pub use messages::{PageOf, VIEW_BYTES, weigh_body, weigh_bytes};
 pub use open::{Durability, Options};
 pub use position::Place;
+pub use recent::Newest;
 pub use reductions::{Commit, Committed};
 #[doc(hidden)]
 pub use reread::{DiskForm, reread};
@@ -78,6 +81,7 @@ use crate::model::time::Timestamp;
 use crate::model::{Revision, Seq};
 use health::Health;
 use lineage::{Lineage, Reader};
+use recent::Recent;
 use sqlx::{Connection as _, Sqlite, SqlitePool, Transaction};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -99,6 +103,7 @@ struct Shared {
     durability: Durability,
     head_seq: watch::Receiver<Seq>,
     health: Arc<Health>,
+    recent: Arc<Recent>,
     rows_read: AtomicU64,
     directory: std::path::PathBuf,
 }

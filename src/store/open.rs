@@ -21,6 +21,10 @@ use std::time::Duration;
 
 /// Rows with bodies of about a kibibyte stay on one page of the database.
 pub(crate) const PAGE_BYTES: u32 = 8_192;
+/// Page caches of the writer and of a reader, in negative kibibytes. The system's own cache stands behind them, and every
+/// connection keeps what it was once given.
+const WRITER_CACHE: &str = "-32768";
+const READER_CACHE: &str = "-4096";
 /// Older ones can corrupt a database when two connections write and checkpoint at once.
 const SQLITE_MIN: (u32, u32, u32) = (3, 51, 3);
 
@@ -177,7 +181,7 @@ impl Store {
             // The writer folds the log itself: SQLite would keep a failure to itself.
             .pragma("wal_autocheckpoint", "0")
             .pragma("journal_size_limit", limits::LOG_BYTES_KEPT.to_string())
-            .pragma("cache_size", "-65536")
+            .pragma("cache_size", WRITER_CACHE)
             .connect()
             .await?;
         if let Err(refused) = prepare(&mut conn, &directory, standing).await {
@@ -199,11 +203,12 @@ impl Store {
             .idle_timeout(None)
             .max_lifetime(None)
             .after_release(|conn, _| Box::pin(has_ended(conn)))
-            .connect_with(options.pragma("query_only", "on").pragma("cache_size", "-16384"))
+            .connect_with(options.pragma("query_only", "on").pragma("cache_size", READER_CACHE))
             .await?;
         let health = Arc::new(Health::new());
         let files = files::Watch::begin(&directory)?;
-        let (writer, handle, head_seq) = Writer::new(conn, clock, health.clone(), files).await?;
+        let recent = Arc::default();
+        let (writer, handle, head_seq) = Writer::new(conn, clock, health.clone(), files, Arc::clone(&recent)).await?;
         let shared = Shared {
             writer: handle,
             readers,
@@ -212,6 +217,7 @@ impl Store {
             durability,
             head_seq,
             health,
+            recent,
             rows_read: AtomicU64::new(0),
             directory,
         };

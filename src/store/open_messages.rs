@@ -4,6 +4,7 @@
 use super::append::FinishMessage;
 use super::error::{Error, Result};
 use super::lineage::Reader;
+use super::script::Script;
 use super::tx::Tx;
 use crate::limits;
 use crate::model::ids::MessageId;
@@ -12,8 +13,10 @@ use crate::model::time::Timestamp;
 use sqlx::{Row as _, SqliteConnection};
 use std::collections::HashMap;
 
-const WRITE: &str = "insert into open_message (message_id, session_id, timeout_ms, expire_time) values ($1, $2, $3, $4) \
-     on conflict (message_id) do update set expire_time = excluded.expire_time";
+const WRITE: (&str, &str) = (
+    "insert into open_message (message_id, session_id, timeout_ms, expire_time)",
+    " on conflict (message_id) do update set expire_time = excluded.expire_time",
+);
 const DELETE: &str = "delete from open_message where message_id = $1";
 const RESTART: &str = "update open_message set expire_time = $1 + timeout_ms * 1000 where expire_time is not null";
 const RESTORE: &str = "update open_message set expire_time = $2 + timeout_ms * 1000 where session_id = $1";
@@ -25,7 +28,7 @@ const EXPIRED: &str = "select o.message_id, o.session_id, m.public_id from open_
 
 /// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
-pub(crate) const STATEMENTS: &[&str] = &[WRITE, DELETE, RESTART, RESTORE, SUSPEND, POSTPONE, NEXT, EXPIRED];
+pub(crate) const STATEMENTS: &[&str] = &[DELETE, RESTART, RESTORE, SUSPEND, POSTPONE, NEXT, EXPIRED];
 
 /// An open message that something was written to.
 #[derive(Debug, Clone, Copy)]
@@ -36,12 +39,10 @@ pub(crate) struct Written {
 }
 
 /// Keeps the times at which messages expire, by their rows.
-pub(super) async fn write(conn: &mut SqliteConnection, written: HashMap<i64, Written>) -> Result<()> {
-    for (message, Written { session, timeout_ms, expire_time }) in written {
-        let query = sqlx::query(WRITE).bind(message).bind(session).bind(timeout_ms).bind(expire_time.0);
-        query.execute(&mut *conn).await?;
-    }
-    Ok(())
+pub(super) fn write(script: &mut Script, written: HashMap<i64, Written>) {
+    script.insert(WRITE, 4, written, |script, (message, Written { session, timeout_ms, expire_time })| {
+        script.bind(message).bind(session).bind(timeout_ms).bind(expire_time.0);
+    });
 }
 
 /// Forgets a message that is sealed.

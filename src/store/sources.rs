@@ -2,7 +2,7 @@
 
 use super::error::Result;
 use super::lineage::{self, Lineage, Reader};
-use super::{Pending, PolicyText, SessionKey, Store, jobs, marks, messages, sessions, windows};
+use super::{Newest, Pending, PolicyText, SessionKey, Store, jobs, marks, messages, sessions, windows};
 use crate::limits;
 use crate::model::Revision;
 use crate::model::ids::SessionId;
@@ -19,7 +19,7 @@ const FIRST_OPEN: &str = "select min(+revision) from message where session_id = 
 pub(crate) const STATEMENTS: &[&str] = &[FIRST_OPEN];
 
 /// A session as a view needs it, read in one snapshot.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Source {
     /// The session.
     pub session: SessionKey,
@@ -50,12 +50,14 @@ pub struct Source {
 pub enum News {
     /// None. Something else may be pending.
     Nothing(Pending),
-    /// Messages alone: those of the source take the place of all that stand at `from` or behind it.
+    /// Messages alone: these take the place of all that stand at `from` or behind it.
     Messages {
         /// The first revision that is replaced.
         from: Revision,
-        /// The newest source, with the messages from there on.
-        source: Box<Source>,
+        /// The state of the session behind them.
+        newest: Newest,
+        /// The messages from there on.
+        messages: Vec<SourceMessage>,
     },
     /// Something else as well: the source is to be read anew.
     Changed,
@@ -80,9 +82,19 @@ impl Store {
         .await
     }
 
-    /// The changes behind a source of a session's newest revision. Fails where new messages hold more bytes than these.
-    pub async fn news(&self, known: &Source, bytes_max: usize) -> Result<News> {
+    /// The changes behind a source of a session's newest revision: up to `at_least`, the revision of a commit that the
+    /// caller has seen, or all. Fails where new messages hold more bytes than these.
+    pub async fn news(&self, known: &Source, at_least: Option<Revision>, bytes_max: usize) -> Result<News> {
         let key = known.session.0;
+        if let Some((newest, messages)) = self.shared.recent.since(key, known.at, at_least) {
+            if newest.at == known.at {
+                return Ok(News::Nothing(newest.pending));
+            }
+            let from = known.at + 1;
+            if open_end(known) == Some(from) {
+                return Ok(News::Messages { from, newest, messages });
+            }
+        }
         let (pending, newest, _) = self.reading(async |reader| jobs::pending(reader, key).await).await?;
         if newest == known.at {
             return Ok(News::Nothing(pending));
@@ -93,7 +105,8 @@ impl Store {
             let Some(from) = goes_on_from(known, &source, &lineage) else { return Ok(News::Changed) };
             let behind = Layout { spans: vec![Span::Inline { first: from, last: None }], ..source.layout.clone() };
             let messages = messages::sources(reader, &lineage, &behind, source.at, bytes_max).await?;
-            Ok(News::Messages { from, source: Box::new(Source { messages, ..source }) })
+            let Source { at, first_open, pending, appended_bytes, .. } = source;
+            Ok(News::Messages { from, newest: Newest { at, first_open, pending, appended_bytes }, messages })
         })
         .await
     }
@@ -122,9 +135,15 @@ async fn frame(reader: &mut Reader<'_>, lineage: &Lineage, at: Revision) -> Resu
 /// in front of it was sealed when the known one was read, and stands as it stood.
 fn goes_on_from(known: &Source, newer: &Source, lineage: &Lineage) -> Option<Revision> {
     let is_same = known.changed_revision == newer.changed_revision && known.layout == newer.layout;
+    let is_own = |from: &Revision| lineage.fork_revision.is_none_or(|fork| *from > fork);
+    open_end(known).filter(|from| is_same && is_own(from))
+}
+
+/// The first revision of a view's newest range from which on messages may change or join, where nothing of it stands
+/// elsewhere.
+fn open_end(known: &Source) -> Option<Revision> {
     let Some(Span::Inline { first, last: None }) = known.layout.spans.last() else { return None };
     let from = known.first_open.unwrap_or(known.at + 1).min(known.at + 1);
     let is_placed = |span: &Span| matches!(span, Span::Placed { revision, .. } if *revision >= from);
-    let is_own = lineage.fork_revision.is_none_or(|fork| from > fork);
-    (is_same && is_own && from >= *first && !known.layout.spans.iter().any(is_placed)).then_some(from)
+    (from >= *first && !known.layout.spans.iter().any(is_placed)).then_some(from)
 }

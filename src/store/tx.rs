@@ -8,6 +8,8 @@ use super::counts::{self, Counted};
 use super::error::{Error, Result};
 use super::head::{Head, OpenMessage, Receipt};
 use super::open_messages;
+use super::recent::{Changes, Newest};
+use super::script::Script;
 use crate::clock::fresh_id;
 use crate::limits;
 use crate::model::event::EventBody;
@@ -15,8 +17,9 @@ use crate::model::ids::MessageId;
 use crate::model::message::{Finish, GivenView, MessageKind, NewMessage, Role};
 use crate::model::part::PartBody;
 use crate::model::time::Timestamp;
+use crate::model::view::SourceMessage;
 use crate::model::{Revision, Seq};
-use sqlx::{QueryBuilder, Sqlite, SqliteConnection};
+use sqlx::SqliteConnection;
 use std::collections::{BTreeSet, HashMap};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
@@ -199,17 +202,20 @@ pub(crate) struct Tx<'a> {
     /// Whoever holds a job that ends here, to be told once that is committed.
     pub(super) interrupted: Vec<CancellationToken>,
     pub(crate) now: Timestamp,
+    has_begun: bool,
     rows: Rows,
     /// Index into `rows.events` where the current mutation began.
     mutation_start: usize,
     dirty: BTreeSet<i64>,
+    /// The changes of each session, for readers that hold what came before.
+    changes: HashMap<i64, Changes>,
     /// Messages of this transaction by client id, which no read of the database can see yet.
     fresh_clients: HashMap<(i64, String), Uuid>,
     fresh_requests: HashMap<(i64, String), ([u8; 32], Receipt)>,
 }
 
 impl<'a> Tx<'a> {
-    /// Starts gathering; the caller has begun the transaction on the connection.
+    /// Starts gathering. Whoever writes on the connection begins the transaction before.
     pub(crate) fn new(
         conn: &'a mut SqliteConnection,
         heads: &'a mut Heads,
@@ -224,9 +230,11 @@ impl<'a> Tx<'a> {
             claims,
             interrupted: Vec::new(),
             now,
+            has_begun: false,
             rows: Rows::default(),
             mutation_start: 0,
             dirty: BTreeSet::new(),
+            changes: HashMap::new(),
             fresh_clients: HashMap::new(),
             fresh_requests: HashMap::new(),
         }
@@ -280,6 +288,7 @@ impl<'a> Tx<'a> {
         }
         let revision = head.revision;
         self.counters.next_seq += 1;
+        self.changes.entry(key).or_insert_with(|| Changes::from(revision)).note(body);
         self.rows.events.push(EventRow {
             seq,
             session: key,
@@ -412,7 +421,10 @@ impl<'a> Tx<'a> {
 
     /// Writes the calls so far. Everything else waits for the end of the mutation.
     pub(super) async fn write_calls(&mut self) -> Result<()> {
-        std::mem::take(&mut self.rows.calls).write(self.conn).await
+        self.begin().await?;
+        let mut script = Script::default();
+        std::mem::take(&mut self.rows.calls).write(&mut script);
+        script.execute(self.conn).await
     }
 
     /// Notes a write to an open message: its time begins anew.
@@ -422,6 +434,13 @@ impl<'a> Tx<'a> {
         let (row, timeout_ms) = (open.row, open.timeout_ms);
         let written = open_messages::Written { session: key, timeout_ms, expire_time: now.plus_millis(timeout_ms) };
         self.rows.open.insert(row, written);
+    }
+
+    /// Keeps a new message for readers. Its event is there.
+    pub(super) fn recent(&mut self, key: i64, message: SourceMessage) {
+        if let Some(changes) = self.changes.get_mut(&key) {
+            changes.message(message);
+        }
     }
 
     /// Keeps what a new message weighs.
@@ -462,31 +481,59 @@ impl<'a> Tx<'a> {
         Ok(receipt)
     }
 
-    /// Writes the rows so far, so that reads on this connection see them.
-    pub(crate) async fn flush(&mut self) -> Result<()> {
-        let rows = std::mem::take(&mut self.rows);
-        self.mutation_start = 0;
-        insert_blobs(self.conn, rows.blobs).await?;
-        insert_messages(self.conn, rows.messages).await?;
-        insert_parts(self.conn, rows.parts).await?;
-        insert_events(self.conn, rows.events).await?;
-        insert_requests(self.conn, rows.requests).await?;
-        rows.calls.write(self.conn).await?;
-        open_messages::write(self.conn, rows.open).await?;
-        counts::insert(self.conn, rows.counts).await
+    /// Begins the transaction, if that has not been done. Reads in front of it see the same: nobody else writes.
+    pub(crate) async fn begin(&mut self) -> Result<()> {
+        if !self.has_begun {
+            sqlx::query(BEGIN).execute(&mut *self.conn).await?;
+            self.has_begun = true;
+        }
+        Ok(())
     }
 
-    /// Writes everything that is left, heads included.
-    pub(crate) async fn finish(mut self) -> Result<Finished> {
-        self.flush().await?;
+    /// Writes the rows so far, so that reads on this connection see them.
+    pub(crate) async fn flush(&mut self) -> Result<()> {
+        let mut script = Script::default();
+        self.take_rows(&mut script);
+        if script.is_empty() {
+            return Ok(());
+        }
+        self.begin().await?;
+        script.execute(self.conn).await
+    }
+
+    /// Moves the rows so far into a script.
+    fn take_rows(&mut self, script: &mut Script) {
+        let rows = std::mem::take(&mut self.rows);
+        self.mutation_start = 0;
+        insert_blobs(script, rows.blobs);
+        insert_messages(script, rows.messages);
+        insert_parts(script, rows.parts);
+        insert_events(script, rows.events);
+        insert_requests(script, rows.requests);
+        rows.calls.write(script);
+        open_messages::write(script, rows.open);
+        counts::insert(script, rows.counts);
+    }
+
+    /// The script of everything that is left, heads included, and what it leaves for the writer's memory.
+    pub(crate) fn finish(mut self) -> (Script, Finished) {
+        let mut script = Script::default();
+        if !self.has_begun {
+            script.statement(BEGIN);
+        }
+        self.take_rows(&mut script);
+        let mut sessions = Vec::with_capacity(self.dirty.len());
         for key in &self.dirty {
             if let Some(head) = self.heads.get_mut(key) {
                 let is_due = head.due_revision.is_some() || head.missed;
                 head.due_time = is_due.then(|| head.due_time.unwrap_or(self.now));
-                head.save(self.conn).await?;
+                head.save(&mut script);
+                sessions.push((*key, Newest::of(head), self.changes.remove(key)));
             }
         }
-        Ok(Finished { counters: self.counters, claims: self.claims, interrupted: self.interrupted })
+        let finished =
+            Finished { counters: self.counters, claims: self.claims, interrupted: self.interrupted, sessions };
+        (script, finished)
     }
 }
 
@@ -495,125 +542,88 @@ pub(crate) struct Finished {
     pub(crate) counters: Counters,
     pub(crate) claims: Claims,
     pub(crate) interrupted: Vec<CancellationToken>,
+    /// The sessions with a new state, each with its changes.
+    pub(crate) sessions: Vec<(i64, Newest, Option<Changes>)>,
 }
 
-/// Rows of one statement. Few enough for SQLite's limit on bound values, and a fixed number, so that the statement for
-/// full batches is prepared once.
-pub(super) const ROWS_PER_STATEMENT: usize = 64;
-
-async fn insert_blobs(conn: &mut SqliteConnection, blobs: Vec<EncodedBlob>) -> Result<()> {
+fn insert_blobs(script: &mut Script, blobs: Vec<EncodedBlob>) {
     for blob in blobs {
-        sqlx::query(INSERT_BLOB)
-            .bind(blob.hash.to_vec())
-            .bind(blob.codec)
-            .bind(blob.length)
-            .bind(blob.data)
-            .execute(&mut *conn)
-            .await?;
+        script.statement(INSERT_BLOB).bind(blob.hash.to_vec()).bind(blob.codec).bind(blob.length).bind(blob.data);
     }
-    Ok(())
 }
 
-async fn insert_messages(conn: &mut SqliteConnection, rows: Vec<MessageRow>) -> Result<()> {
-    let mut rows = rows.into_iter().peekable();
-    while rows.peek().is_some() {
-        let mut query = QueryBuilder::<Sqlite>::new(
-            "insert into message (id, session_id, revision, public_id, client_id, role, kind, lane, create_time, \
-             head, sealed_revision, seal) ",
-        );
-        query.push_values(rows.by_ref().take(ROWS_PER_STATEMENT), |mut values, row| {
-            let sealed = row.seal.is_some().then_some(row.revision);
-            values
-                .push_bind(row.id)
-                .push_bind(row.session)
-                .push_bind(row.revision)
-                .push_bind(row.public_id.as_bytes().to_vec())
-                .push_bind(row.client_id)
-                .push_bind(row.role)
-                .push_bind(row.kind)
-                .push_bind(row.lane)
-                .push_bind(row.create_time)
-                .push_bind(row.head)
-                .push_bind(sealed)
-                .push_bind(row.seal);
-        });
-        query.build().execute(&mut *conn).await?;
-    }
-    Ok(())
+fn insert_messages(script: &mut Script, rows: Vec<MessageRow>) {
+    script.insert((INSERT_MESSAGE, ""), 12, rows, |script, row| {
+        let sealed = row.seal.is_some().then_some(row.revision);
+        script
+            .bind(row.id)
+            .bind(row.session)
+            .bind(row.revision)
+            .bind(row.public_id.as_bytes().to_vec())
+            .bind(row.client_id)
+            .bind(row.role)
+            .bind(row.kind)
+            .bind(row.lane)
+            .bind(row.create_time)
+            .bind(row.head)
+            .bind(sealed)
+            .bind(row.seal);
+    });
 }
 
-async fn insert_parts(conn: &mut SqliteConnection, rows: Vec<PartRow>) -> Result<()> {
-    let mut rows = rows.into_iter().peekable();
-    while rows.peek().is_some() {
-        let mut query = QueryBuilder::<Sqlite>::new(
-            "insert into part (id, message_id, position, revision, public_id, client_id, kind, codec, length, salt, \
-             body, blob_hash, call_message) ",
-        );
-        query.push_values(rows.by_ref().take(ROWS_PER_STATEMENT), |mut values, row| {
-            values
-                .push_bind(row.id)
-                .push_bind(row.message)
-                .push_bind(row.position)
-                .push_bind(row.revision)
-                .push_bind(row.public_id.as_bytes().to_vec())
-                .push_bind(row.client_id)
-                .push_bind(row.encoded.kind)
-                .push_bind(row.encoded.codec)
-                .push_bind(row.encoded.length)
-                .push_bind(row.encoded.salt.to_vec())
-                .push_bind(row.encoded.body)
-                .push_bind(row.encoded.blob_hash.map(|hash| hash.to_vec()))
-                .push_bind(row.call_message.map(|id| id.as_bytes().to_vec()));
-        });
-        query.build().execute(&mut *conn).await?;
-    }
-    Ok(())
+fn insert_parts(script: &mut Script, rows: Vec<PartRow>) {
+    script.insert((INSERT_PART, ""), 13, rows, |script, row| {
+        script
+            .bind(row.id)
+            .bind(row.message)
+            .bind(row.position)
+            .bind(row.revision)
+            .bind(row.public_id.as_bytes().to_vec())
+            .bind(row.client_id)
+            .bind(row.encoded.kind)
+            .bind(row.encoded.codec)
+            .bind(row.encoded.length)
+            .bind(row.encoded.salt.to_vec())
+            .bind(row.encoded.body)
+            .bind(row.encoded.blob_hash.map(|hash| hash.to_vec()))
+            .bind(row.call_message.map(|id| id.as_bytes().to_vec()));
+    });
 }
 
-async fn insert_events(conn: &mut SqliteConnection, rows: Vec<EventRow>) -> Result<()> {
-    let mut rows = rows.into_iter().peekable();
-    while rows.peek().is_some() {
-        let mut query = QueryBuilder::<Sqlite>::new(
-            "insert into event (seq, session_id, revision, kind, ends_mutation, time, actor, request_id, body, \
-             digest, hash) ",
-        );
-        query.push_values(rows.by_ref().take(ROWS_PER_STATEMENT), |mut values, row| {
-            values
-                .push_bind(row.seq)
-                .push_bind(row.session)
-                .push_bind(row.revision)
-                .push_bind(row.kind)
-                .push_bind(row.ends_mutation)
-                .push_bind(row.time)
-                .push_bind(row.actor)
-                .push_bind(row.request_id)
-                .push_bind(row.body)
-                .push_bind(row.digest.to_vec())
-                .push_bind(row.hash.to_vec());
-        });
-        query.build().execute(&mut *conn).await?;
-    }
-    Ok(())
+fn insert_events(script: &mut Script, rows: Vec<EventRow>) {
+    script.insert((INSERT_EVENT, ""), 11, rows, |script, row| {
+        script
+            .bind(row.seq)
+            .bind(row.session)
+            .bind(row.revision)
+            .bind(row.kind)
+            .bind(row.ends_mutation)
+            .bind(row.time)
+            .bind(row.actor)
+            .bind(row.request_id)
+            .bind(row.body)
+            .bind(row.digest.to_vec())
+            .bind(row.hash.to_vec());
+    });
 }
 
-async fn insert_requests(conn: &mut SqliteConnection, rows: Vec<(i64, RequestKey, Vec<u8>)>) -> Result<()> {
-    for (session, request, receipt) in rows {
-        sqlx::query(INSERT_REQUEST)
-            .bind(session)
-            .bind(request.id)
-            .bind(request.payload_hash.to_vec())
-            .bind(receipt)
-            .execute(&mut *conn)
-            .await?;
-    }
-    Ok(())
+fn insert_requests(script: &mut Script, rows: Vec<(i64, RequestKey, Vec<u8>)>) {
+    script.insert((INSERT_REQUEST, ""), 4, rows, |script, (session, request, receipt)| {
+        script.bind(session).bind(request.id).bind(request.payload_hash.to_vec()).bind(receipt);
+    });
 }
 
+const BEGIN: &str = "begin immediate";
 const INSERT_BLOB: &str =
-    "insert into blob (hash, codec, length, data) values ($1, $2, $3, $4) on conflict (hash) do nothing";
-const INSERT_REQUEST: &str =
-    "insert into request (session_id, request_id, payload_hash, receipt) values ($1, $2, $3, $4)";
+    "insert into blob (hash, codec, length, data) values (?, ?, ?, ?) on conflict (hash) do nothing";
+const INSERT_MESSAGE: &str = "insert into message (id, session_id, revision, public_id, client_id, role, kind, lane, \
+     create_time, head, sealed_revision, seal)";
+const INSERT_PART: &str = "insert into part (id, message_id, position, revision, public_id, client_id, kind, codec, \
+     length, salt, body, blob_hash, call_message)";
+const INSERT_EVENT: &str = "insert into event (seq, session_id, revision, kind, ends_mutation, time, actor, request_id, \
+     body, digest, hash)";
+const INSERT_REQUEST: &str = "insert into request (session_id, request_id, payload_hash, receipt)";
 
 /// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
-pub(crate) const STATEMENTS: &[&str] = &[INSERT_BLOB, INSERT_REQUEST];
+pub(crate) const STATEMENTS: &[&str] = &[INSERT_BLOB];

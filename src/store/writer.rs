@@ -13,8 +13,10 @@ use super::health::{Health, WriteState};
 use super::jobs::{self, EndJob, Enqueue, Enqueued, Evaluation};
 use super::marks::Rewrite;
 use super::open_messages;
+use super::recent::Recent;
 use super::reductions::{Commit, Committed, Supply};
 use super::requests::AddRequests;
+use super::script::{Failed, Script};
 use super::search::AddWords;
 use super::sessions::{self, CreateSession, ForkSession, UpdateSession};
 use super::tx::{Caller, Counters, Finished, Heads, Tx};
@@ -142,6 +144,7 @@ pub(crate) struct Writer {
     head_seq: watch::Sender<Seq>,
     health: Arc<Health>,
     files: files::Watch,
+    recent: Arc<Recent>,
 }
 
 const COUNTERS: &str = "select (select coalesce(max(seq), 0) + 1 from event), \
@@ -158,6 +161,7 @@ impl Writer {
         clock: Clock,
         health: Arc<Health>,
         files: files::Watch,
+        recent: Arc<Recent>,
     ) -> Result<(Self, WriterHandle, watch::Receiver<Seq>)> {
         let (next_seq, next_message, next_part): (i64, i64, i64) =
             sqlx::query_as(COUNTERS).fetch_one(&mut conn).await?;
@@ -175,6 +179,7 @@ impl Writer {
             head_seq,
             health,
             files,
+            recent,
         };
         let room = Arc::new(Semaphore::new(limits::WRITER_QUEUE_BYTES_MAX / 1_024));
         Ok((writer, WriterHandle { commands: sender, room }, watcher))
@@ -282,17 +287,13 @@ impl Writer {
         let now = self.clock.now();
         let leaps = self.clock.leaps();
         let could_write = leaps == self.leaps && self.health.writes() == WriteState::Accepted;
-        let (answers, finished) = match self.write(commands, &points, now, could_write).await {
+        let (answers, script, finished) = match self.write(commands, now, could_write).await {
             Ok(written) => written,
             Err(error) => return Err(self.undo(error, false).await),
         };
-        let committed = sqlx::query("commit").execute(&mut self.conn).await.map_err(Error::from);
-        let committed = match points.iter().any(|points| failpoint::fails(points.unsynced)) {
-            true => Err(Error::Disk(sqlx::Error::WorkerCrashed)),
-            false => committed,
-        };
-        if let Err(error) = committed {
-            return Err(self.undo(error, true).await);
+        self.recent.begin(finished.sessions.iter().map(|(key, ..)| *key));
+        if let Err(failed) = self.commit_script(script, &points).await {
+            return Err(self.undo(failed.error, failed.at_last).await);
         }
         points.iter().for_each(|points| failpoint::reach(points.committed));
         self.leaps = leaps;
@@ -300,17 +301,42 @@ impl Writer {
         self.check_files();
         if self.health.writes().is_final() {
             self.heads.clear();
+            self.recent.forget();
             return Err(Error::Uncertain);
         }
         // A decision of the scheduler fits where a message does not, and says nothing of the room for one.
         if carries.iter().zip(&answers).any(|(carries, answer)| *carries && answer.is_ok()) {
             self.health.set(WriteState::Accepted);
         }
-        let Finished { counters, claims, interrupted } = finished;
+        let Finished { counters, claims, interrupted, sessions } = finished;
         (self.counters, self.claims) = (counters, claims);
+        self.recent.committed(sessions);
         interrupted.iter().for_each(CancellationToken::cancel);
         self.head_seq.send_replace(self.counters.next_seq - 1);
         Ok(answers)
+    }
+
+    /// Runs a script and commits, in one round trip. The commit is the last statement.
+    async fn commit_script(&mut self, mut script: Script, points: &[Points]) -> std::result::Result<(), Failed> {
+        let stop = |error| Failed { error, at_last: false };
+        if failpoint::is_armed() {
+            // Between the two a test may stop.
+            script.execute(&mut self.conn).await.map_err(stop)?;
+            points.iter().for_each(|points| failpoint::reach(points.uncommitted));
+            if points.iter().any(|points| failpoint::fails(points.full)) {
+                return Err(stop(Error::Full));
+            }
+            if points.iter().any(|points| failpoint::fails(points.refused)) {
+                return Err(stop(Error::Database(sqlx::Error::WorkerCrashed)));
+            }
+            script = Script::default();
+        }
+        script.statement("commit");
+        script.run(&mut self.conn).await?;
+        match points.iter().any(|points| failpoint::fails(points.unsynced)) {
+            true => Err(Failed { error: Error::Disk(sqlx::Error::WorkerCrashed), at_last: true }),
+            false => Ok(()),
+        }
     }
 
     /// Rolls back and says what became of the transaction. SQLite rolls back cleanly when a disk is full or takes no
@@ -318,6 +344,7 @@ impl Writer {
     /// hold the commit, and what a later sync says of it means nothing.
     async fn undo(&mut self, error: Error, was_committing: bool) -> Error {
         self.heads.clear();
+        self.recent.forget();
         if let Err(error) = sqlx::query("rollback").execute(&mut self.conn).await {
             tracing::debug!(%error, "nothing to roll back");
         }
@@ -339,21 +366,23 @@ impl Writer {
         told
     }
 
-    /// Writes everything that the commands ask for, short of the commit.
+    /// Does everything that the commands ask for, short of the script that remains and the commit.
     ///
     /// Where clients could not write for a while, open messages have their whole time anew: `could_write` is false.
     async fn write(
         &mut self,
         commands: Vec<Command>,
-        points: &[Points],
         now: Timestamp,
         could_write: bool,
-    ) -> Result<(Vec<Result<Reply>>, Finished)> {
-        sqlx::query("begin immediate").execute(&mut self.conn).await?;
-        if !could_write {
-            open_messages::restart(&mut self.conn, now).await?;
-        }
+    ) -> Result<(Vec<Result<Reply>>, Script, Finished)> {
         let mut tx = Tx::new(&mut self.conn, &mut self.heads, self.counters.clone(), self.claims.clone(), now);
+        if !could_write {
+            tx.begin().await?;
+            open_messages::restart(tx.conn, now).await?;
+        }
+        if !commands.iter().all(Command::only_gathers) {
+            tx.begin().await?;
+        }
         let mut answers = Vec::with_capacity(commands.len());
         for command in commands {
             match command.apply(&mut tx).await {
@@ -361,15 +390,8 @@ impl Writer {
                 answer => answers.push(answer),
             }
         }
-        let finished = tx.finish().await?;
-        points.iter().for_each(|points| failpoint::reach(points.uncommitted));
-        if points.iter().any(|points| failpoint::fails(points.full)) {
-            return Err(Error::Full);
-        }
-        if points.iter().any(|points| failpoint::fails(points.refused)) {
-            return Err(Error::Database(sqlx::Error::WorkerCrashed));
-        }
-        Ok((answers, finished))
+        let (script, finished) = tx.finish();
+        Ok((answers, script, finished))
     }
 }
 
@@ -423,6 +445,11 @@ impl Command {
             Self::Append(_) | Self::AppendParts(_) => self.bytes() > 0,
             _ => false,
         }
+    }
+
+    /// True for what begins the transaction itself before it writes anything at once. Most of them never do.
+    fn only_gathers(&self) -> bool {
+        matches!(self, Self::Append(_) | Self::Evaluated(..))
     }
 
     fn points(&self) -> Option<Points> {

@@ -31,10 +31,18 @@ impl Armed {
     }
 }
 
+fn armed() -> Option<&'static Armed> {
+    ARMED.get_or_init(|| std::env::var(VARIABLE).ok().map(|text| Armed::parse(&text))).as_ref()
+}
+
+/// True where any fail point may act.
+pub fn is_armed() -> bool {
+    armed().is_some()
+}
+
 /// Whether the step that stands here is to fail.
 pub fn fails(name: &str) -> bool {
-    let armed = ARMED.get_or_init(|| std::env::var(VARIABLE).ok().map(|text| Armed::parse(&text)));
-    armed.as_ref().is_some_and(|armed| armed.acts(name))
+    armed().is_some_and(|armed| armed.acts(name))
 }
 
 /// Dies here, if this is the place.

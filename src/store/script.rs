@@ -1,0 +1,121 @@
+//! Statements that go to the database together. A statement alone costs a round trip to the thread of its connection,
+//! which takes longer than most statements do.
+
+use super::error::{Error, Result};
+use futures::TryStreamExt as _;
+use sqlx::sqlite::SqliteArguments;
+use sqlx::{Arguments as _, AssertSqlSafe, Encode, Executor as _, Sqlite, SqliteConnection, Type};
+
+/// Rows of one insert. A fixed number, and few enough for SQLite's limit on bound values.
+const ROWS_PER_STATEMENT: usize = 64;
+
+/// Scripts with up to so many bound values are prepared once for each text; there are few texts. What larger ones cost to
+/// prepare is little beside their rows.
+const VALUES_KEPT: usize = 128;
+
+/// SQLite takes texts of up to a million bytes.
+const TEXT_BYTES: usize = 256 * 1_024;
+
+/// Statements with the values of their `?` parameters, in order.
+#[derive(Default)]
+pub(crate) struct Script {
+    /// Texts that are run one behind the other; there are several only where one would be too long.
+    texts: Vec<Text>,
+}
+
+#[derive(Default)]
+struct Text {
+    sql: String,
+    statements: usize,
+    values: SqliteArguments,
+}
+
+/// A script that failed.
+#[derive(Debug)]
+pub(crate) struct Failed {
+    pub(super) error: Error,
+    /// True where all statements but the last had succeeded.
+    pub(super) at_last: bool,
+}
+
+impl Script {
+    /// True without a statement.
+    pub(super) fn is_empty(&self) -> bool {
+        self.texts.is_empty()
+    }
+
+    /// Adds a statement, whose values follow.
+    pub(super) fn statement(&mut self, sql: &str) -> &mut Self {
+        match self.texts.last_mut().filter(|text| text.sql.len() < TEXT_BYTES) {
+            Some(text) => text.sql.push(';'),
+            None => self.texts.push(Text::default()),
+        }
+        let text = self.text();
+        text.sql.push_str(sql);
+        text.statements += 1;
+        self
+    }
+
+    /// Adds the next value of the statement.
+    pub(super) fn bind<'t, T: Encode<'t, Sqlite> + Type<Sqlite>>(&mut self, value: T) -> &mut Self {
+        // None of the types that rows are made of can fail to encode.
+        self.text().values.add(value).expect("a value for SQLite");
+        self
+    }
+
+    /// Adds an insert of rows: the words before and behind its values, the number of columns, and the values of a row.
+    pub(super) fn insert<R>(
+        &mut self,
+        (head, tail): (&str, &str),
+        columns: usize,
+        rows: impl IntoIterator<Item = R>,
+        mut bind: impl FnMut(&mut Self, R),
+    ) {
+        let mut rows = rows.into_iter().peekable();
+        while rows.peek().is_some() {
+            self.statement(head);
+            self.text().sql.push_str(" values ");
+            for (index, row) in rows.by_ref().take(ROWS_PER_STATEMENT).enumerate() {
+                let sql = &mut self.text().sql;
+                sql.push_str(if index == 0 { "(?" } else { ",(?" });
+                sql.extend(std::iter::repeat_n(",?", columns - 1));
+                sql.push(')');
+                bind(self, row);
+            }
+            self.text().sql.push_str(tail);
+        }
+    }
+
+    /// The text that grows.
+    fn text(&mut self) -> &mut Text {
+        self.texts.last_mut().expect("a statement")
+    }
+
+    /// Runs the statements in one round trip, or few. Those behind one that fails are not tried.
+    pub(super) async fn run(self, conn: &mut SqliteConnection) -> std::result::Result<(), Failed> {
+        let mut texts = self.texts.into_iter().peekable();
+        while let Some(Text { sql, statements, values }) = texts.next() {
+            let is_kept = values.len() <= VALUES_KEPT;
+            // The text is made of this program's own statements; all that comes from outside is bound.
+            let query = sqlx::query_with(AssertSqlSafe(sql), values).persistent(is_kept);
+            let mut results = conn.fetch_many(query);
+            let mut done = 0;
+            loop {
+                match results.try_next().await {
+                    Ok(Some(_)) => done += 1,
+                    Ok(None) => break,
+                    Err(error) => {
+                        let error = error.into();
+                        return Err(Failed { error, at_last: texts.peek().is_none() && done + 1 == statements });
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Runs the statements for a caller to whom it is all the same which of them fails.
+    pub(super) async fn execute(self, conn: &mut SqliteConnection) -> Result<()> {
+        self.run(conn).await.map_err(|failed| failed.error)
+    }
+}
