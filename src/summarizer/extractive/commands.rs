@@ -13,6 +13,8 @@ pub(super) enum Purpose {
     Record,
     /// Changes something: installs, moves, deletes.
     Change,
+    /// Runs a program whose end or failure is news.
+    Run,
     /// Only looks.
     Look,
 }
@@ -145,12 +147,49 @@ pub(super) fn purpose(part: &str) -> Purpose {
     const LOOKERS: &[&str] = &[
         "grep", "rg", "cat", "ls", "find", "sed", "head", "tail", "echo", "wc", "which", "tree", "awk", "pwd",
         "printf", "stat", "diff", "du", "ps", "env", "jq", "sort", "sleep", "true", "file", "less", "type", "for",
-        "while", "cut", "od", "xxd", "set", "export",
+        "while", "cut", "od", "xxd", "set", "export", "fi", "done", "do", "then", "if", "else", "tr", "uniq", "tee",
+        "basename", "dirname", "realpath", "command", "test", "[", "[[", "date", "whoami", "id", "uname", "history",
+        "more", "bat", "fd", "ag", "tac", "nl", "column", "xargs", "wait", "lsof", "pgrep", "exit", "source", ".",
     ];
-    const GIT_LOOKS: &[&str] =
-        &["status", "log", "diff", "show", "branch", "blame", "grep", "rev-parse", "remote", "add", "fetch"];
-    let verb = part.split_whitespace().nth(1).unwrap_or_default();
-    if LOOKERS.contains(&program) || matches!(program, "git" | "jj") && GIT_LOOKS.contains(&verb) {
+    const LOOKS: &[&str] = &[
+        "status",
+        "log",
+        "diff",
+        "show",
+        "branch",
+        "blame",
+        "grep",
+        "rev-parse",
+        "remote",
+        "add",
+        "fetch",
+        "view",
+        "list",
+        "ls",
+        "ready",
+        "ps",
+        "logs",
+        "describe",
+        "info",
+        "--version",
+        "-v",
+        "-V",
+        "version",
+        "help",
+        "--help",
+        "search",
+        "ls-files",
+        "cat-file",
+        "shortlog",
+        "reflog",
+        "config",
+        "whoami",
+        "auth",
+        "api",
+    ];
+    // `git -C there log` and `gh issue view` say it one word later.
+    let looks = part.split_whitespace().skip(1).take(2).any(|verb| LOOKS.contains(&verb));
+    if LOOKERS.contains(&program) || looks && !VERIFY.is_match(part) || program.is_empty() {
         return Purpose::Look;
     }
     // Files are arguments, whatever they are called.
@@ -161,8 +200,16 @@ pub(super) fn purpose(part: &str) -> Purpose {
     } else if CHANGE.is_match(&head) {
         Purpose::Change
     } else {
-        Purpose::Look
+        Purpose::Run
     }
+}
+
+/// The folder that a command line goes to first, unless it is named from the root of the disk.
+pub(super) fn folder(command: &str) -> Option<&str> {
+    let behind = command.trim_start().strip_prefix("cd ")?;
+    let end = behind.find([' ', '&', ';', '\n', '|']).unwrap_or(behind.len());
+    let folder = behind[..end].trim_matches(['"', '\'', '/']);
+    (!folder.is_empty() && !behind.starts_with(['/', '~', '$', '"']) && folder != "..").then_some(folder)
 }
 
 /// Whether an output tells of failure although its tool says that it completed.
@@ -231,6 +278,32 @@ pub(super) fn commits(output: &str) -> Vec<(String, String, String)> {
     let output = text::clean(head(output, 8_000));
     let found = COMMITTED.captures_iter(&output);
     found.map(|found| (found[1].to_owned(), found[2].to_owned(), found[3].trim().to_owned())).collect()
+}
+
+/// What a commit's message says behind its first line, without who signed it.
+pub(super) fn message_body(command: &str, subject: &str) -> String {
+    let command = text::clean(command);
+    let Some((_, behind)) = command.split_once(subject) else { return String::new() };
+    let lines = behind.lines().skip(1).take_while(|line| {
+        let line = line.trim();
+        let is_trailer = line.split_once(": ").is_some_and(|(name, _)| name.contains('-') && !name.contains(' '));
+        !is_trailer && !matches!(line, "EOF" | "EOF'" | ")\"" | "\"") && !line.starts_with("🤖")
+    });
+    let mut body = String::new();
+    for line in lines {
+        // Lines are broken wherever the column ends.
+        let goes_on = !body.is_empty() && !body.ends_with('\n') && !line.trim_start().starts_with(['-', '*', '#']);
+        if line.trim().is_empty() {
+            body.push_str("\n\n");
+        } else if goes_on {
+            body.push(' ');
+            body.push_str(line.trim());
+        } else {
+            body.push('\n');
+            body.push_str(line);
+        }
+    }
+    body
 }
 
 /// A command as it is quoted: its first line.

@@ -8,14 +8,14 @@ use std::collections::HashMap;
 /// they get no more than their share.
 pub(super) const SHARES: [(Topic, usize); 9] = [
     (Topic::Goal, 7),
-    (Topic::InProgress, 13),
-    (Topic::NextSteps, 5),
-    (Topic::Blocked, 4),
-    (Topic::Constraints, 9),
-    (Topic::Done, 22),
-    (Topic::Context, 20),
-    (Topic::Decisions, 12),
-    (Topic::Files, 8),
+    (Topic::InProgress, 14),
+    (Topic::NextSteps, 7),
+    (Topic::Constraints, 15),
+    (Topic::Blocked, 3),
+    (Topic::Done, 32),
+    (Topic::Decisions, 8),
+    (Topic::Context, 8),
+    (Topic::Files, 6),
 ];
 
 /// What the files may have besides, of what nobody else wants, in percent: a tenth of the text in all.

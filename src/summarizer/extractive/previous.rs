@@ -4,11 +4,13 @@
 //! history is then read on top of; so what has been superseded since is gone. A model's is read line by line, and its
 //! sections are told by their headings as the rules spell them, or else by the words that such headings usually have.
 
+use super::checks::{Check, Outcome};
 use super::commands;
 use super::items::{Point, Status};
-use super::record::{Check, Commit, Document, Note, Outcome, Record, Step, Task};
+use super::record::{Commit, Document, Note, Record, Step, Task};
 use super::tell::{
-    ARROW, CLOSED, DID, DOING, FIRST, HOLDS, LATEST, NO_COMMIT, READ, ROOT, SAID, THEN, TODO, UNCHECKED, UNCOMMITTED,
+    ARROW, BODY, CLOSED, DERIVED, DID, DOING, FIRST, HOLDS, LATEST, NO_COMMIT, PLANNED, READ, ROOT, SAID, STOPPED,
+    THEN, TODO, UNCHECKED, UNCOMMITTED,
 };
 use super::text::{self, Lead, Line};
 use super::tools::{self, Progress};
@@ -28,14 +30,18 @@ fn pattern(text: &str) -> Regex {
 
 static CHECKED: LazyLock<Regex> = LazyLock::new(|| {
     pattern(
-        r"^`([^`]+)` (passed|failed|did not finish)(?:: `([^`]+)`| \(`([^`]+)`\)|: `` (.+) ``| \(`` (.+) ``\))?(?: \(files were edited since\))?$",
+        r"^`([^`]+)`(?: in `([^`]+)`)? (passed|failed|did not finish)(?:: `([^`]+)`| \(`([^`]+)`\)|: `` (.+) ``| \(`` (.+) ``\))?(?: \(files were edited since.*\))?$",
     )
 });
-static COMMITTED: LazyLock<Regex> = LazyLock::new(|| pattern(r"^Commit `([^`]+)` on `([^`]+)`(, pushed)?: (.*)$"));
+static COMMITTED: LazyLock<Regex> =
+    LazyLock::new(|| pattern(r"^Commit `([^`]+)` on `([^`]+)`(, pushed|, not pushed)?: (.*)$"));
 static ITEM: LazyLock<Regex> = LazyLock::new(|| pattern(r"^`([^`]+)` \((in progress|open)\): (.*)$"));
 static DEMANDS: LazyLock<Regex> = LazyLock::new(|| pattern(r"^`([^`]+)` (demands|says): (.*)$"));
-static GROUP: LazyLock<Regex> = LazyLock::new(|| pattern(r"`([^`]+)`: ((?:`[^`]+`(?: · )?)+)"));
-static FILE: LazyLock<Regex> = LazyLock::new(|| pattern(r"^`([^`]+)` — (new|edited)$"));
+static GROUP: LazyLock<Regex> =
+    LazyLock::new(|| pattern(r"`([^`]+[^`/])`: ((?:`[^`]+`(?: \(was `[^`]+`\))?(?: · )?)+)"));
+static LINE: LazyLock<Regex> = LazyLock::new(|| pattern(r"`([^`]+)`(?: \(was `([^`]+)`\))?"));
+static FOLDER: LazyLock<Regex> = LazyLock::new(|| pattern(r"^`([^`]*/)`: ((?:`[^`]+`(?: \(new\))?(?:, )?)+)$"));
+static FILE: LazyLock<Regex> = LazyLock::new(|| pattern(r"`([^`]+)`( \(new\))?"));
 static OURS: LazyLock<Regex> = LazyLock::new(|| pattern(r"^`.+` failed.*; then:? "));
 static CODE: LazyLock<Regex> = LazyLock::new(|| pattern(r"`([^`]+)`"));
 
@@ -44,10 +50,11 @@ static CODE: LazyLock<Regex> = LazyLock::new(|| pattern(r"`([^`]+)`"));
 pub(super) fn recall(record: &mut Record, summary: &str, rules: &Summary, goes_on: bool) {
     let cleaned = text::clean(commands::head(summary, READ_BYTES_MAX));
     let body = files::strip_tags(&cleaned);
-    let mut reader = Reader { record, root: None, latest: None, at: BASE, goes_on, held: Vec::new(), points: 0 };
+    let (at, held, paths) = (BASE, Vec::new(), Vec::new());
+    let mut reader = Reader { record, root: None, paths, latest: None, at, goes_on, held, points: 0 };
     let lines: Vec<Line<'_>> = text::prose(&body);
-    let root = lines.iter().find_map(|line| text::plain(line.text).strip_prefix(ROOT).and_then(quoted));
-    reader.root = root;
+    reader.root = lines.iter().find_map(|line| text::plain(line.text).strip_prefix(ROOT).and_then(quoted));
+    lines.iter().for_each(|line| reader.folder(text::plain(line.text).trim()));
     let mut topic = None;
     for line in &lines {
         if let Some(found) = heading_topic(line, &rules.sections) {
@@ -62,6 +69,8 @@ pub(super) fn recall(record: &mut Record, summary: &str, rules: &Summary, goes_o
 struct Reader<'a> {
     record: &'a mut Record,
     root: Option<String>,
+    /// The files that it lists.
+    paths: Vec<String>,
     /// The newest request.
     latest: Option<String>,
     at: i64,
@@ -150,8 +159,10 @@ impl Reader<'_> {
         let Some(found) = COMMITTED.captures(words) else { return false };
         let number = self.record.tasks.len();
         let subject = self.lines(&found[4], number).trim_end_matches(ARROW.trim_end()).trim().to_owned();
-        let commit = Commit { at, id: found[1].to_owned(), branch: found[2].to_owned(), subject };
-        if found.get(3).is_some() {
+        let (subject, body) = subject.split_once(BODY).unwrap_or((subject.as_str(), ""));
+        let (subject, body) = (subject.to_owned(), body.to_owned());
+        let commit = Commit { at, id: found[1].to_owned(), branch: found[2].to_owned(), subject, body };
+        if found.get(3).is_some_and(|pushed| pushed.as_str() == ", pushed") {
             self.record.pushed_at = at;
         }
         self.record.tasks.push(Task { at, commit: Some(commit), ..Task::default() });
@@ -170,8 +181,9 @@ impl Reader<'_> {
     fn recall_lines(&mut self, words: &str, step: usize) {
         for group in GROUP.captures_iter(words) {
             let path = self.path(&group[1]);
-            for line in CODE.captures_iter(&group[2]) {
-                self.record.files.recall(&path, &line[1], step);
+            for line in LINE.captures_iter(&group[2]) {
+                let was = line.get(2).map_or("", |was| was.as_str());
+                self.record.files.recall(&path, &line[1], was, step);
             }
         }
     }
@@ -207,25 +219,41 @@ impl Reader<'_> {
     /// Checks.
     fn checked(&mut self, words: &str) -> bool {
         let Some(found) = CHECKED.captures(words) else { return false };
-        let outcome = match &found[2] {
+        let outcome = match &found[3] {
             "passed" => Outcome::Passed,
             "failed" => Outcome::Failed,
             _ => Outcome::Stopped,
         };
-        let says = (3..=6).find_map(|group| found.get(group)).map(|says| says.as_str().to_owned()).unwrap_or_default();
+        let says = (4..=7).find_map(|group| found.get(group)).map(|says| says.as_str().to_owned()).unwrap_or_default();
         let command = found[1].to_owned();
+        let folder = found.get(2).map_or("", |folder| folder.as_str()).to_owned();
         let verifies = commands::purpose(command.split(" && ").last().unwrap_or_default()) == commands::Purpose::Verify;
-        self.record.put(Check { command, outcome, says, at: self.at, verifies });
+        self.record.checks.put(Check { command, folder, outcome, says, at: self.at, verifies });
         true
+    }
+
+    /// The files of a folder.
+    fn folder(&mut self, words: &str) {
+        let Some(found) = FOLDER.captures(words) else { return };
+        for file in FILE.captures_iter(&found[2]) {
+            let path = format!("{}{}", found[1].trim_start_matches("./"), &file[1]);
+            let path = match &self.root {
+                Some(root) if !path.starts_with(['/', '~']) => format!("{root}/{path}"),
+                Some(_) | None => path,
+            };
+            // The newest stand first, and all of them before everything else.
+            let at = 3 * BASE - self.paths.len() as i64;
+            let entry = self.record.files.file(&path);
+            (entry.is_new, entry.changed_at) = (file.get(2).is_some(), entry.changed_at.max(at));
+            if !self.paths.contains(&path) {
+                self.paths.push(path);
+            }
+        }
     }
 
     /// Files and how they stand.
     fn filed(&mut self, words: &str) -> bool {
-        if let Some(found) = FILE.captures(words) {
-            let path = self.path(&found[1]);
-            let at = self.at - 100_000;
-            let file = self.record.files.file(&path);
-            (file.is_new, file.changed_at) = (&found[2] == "new", file.changed_at.max(at));
+        if FOLDER.is_match(words) {
             return true;
         }
         if let Some((path, values)) =
@@ -256,10 +284,10 @@ impl Reader<'_> {
             return true;
         }
         // Said again from the facts that they follow from.
-        const DERIVED: [&str; 7] =
-            ["Get `", "Run `", "Commit `", "Working on: ", "No result yet: ", "Finish and report: ", NO_COMMIT];
         let is_open = matches!(topic, Topic::InProgress | Topic::NextSteps);
-        is_open && line.indent == 0 && DERIVED.iter().any(|mark| words.starts_with(mark))
+        let stands_alone = line.indent == 0 && is_open;
+        let is_derived = words == NO_COMMIT || DERIVED.iter().any(|mark| words.starts_with(mark));
+        stands_alone && (is_derived || words.starts_with(PLANNED) || words == STOPPED)
     }
 
     /// Words that say why, with the lines that came of it.
@@ -277,9 +305,9 @@ impl Reader<'_> {
     }
 
     fn note(&mut self, topic: Topic, words: &str) {
-        let is_ours = topic == Topic::Context && OURS.is_match(words);
+        let is_ours = topic == Topic::Context && OURS.is_match(words) || words.starts_with("Asked “");
         let words = words.strip_prefix(SAID).unwrap_or(words).to_owned();
-        self.record.notes.push(Note { topic, words, at: self.at, is_ours });
+        self.record.notes.push(Note { topic, words, at: self.at, is_ours, worth: 1.0 });
     }
 
     /// A line of somebody else's: what is indented belongs to the point above it.
@@ -298,10 +326,14 @@ impl Reader<'_> {
         self.note(topic, words);
     }
 
+    /// The file that is called so.
     fn path(&self, shown: &str) -> String {
-        match &self.root {
-            Some(root) if !shown.starts_with(['/', '~']) => format!("{root}/{shown}"),
-            Some(_) | None => shown.to_owned(),
+        let ending = format!("/{shown}");
+        let mut listed = self.paths.iter().filter(|path| *path == shown || path.ends_with(&ending));
+        match (listed.next(), listed.next(), &self.root) {
+            (Some(path), None, _) => path.clone(),
+            (_, _, Some(root)) if shown.contains('/') && !shown.starts_with(['/', '~']) => format!("{root}/{shown}"),
+            _ => shown.to_owned(),
         }
     }
 }

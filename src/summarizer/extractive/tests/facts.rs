@@ -93,7 +93,7 @@ fn of_work() -> Vec<Case> {
                 "\"accent\": \"#222222\",",
             ),
             says: &[("Critical Context", "`\"accent\": \"#222222\"`")],
-            silent: &["#111111"],
+            silent: &["`\"accent\": \"#111111\"`"],
         },
         Case {
             name: "what is changed and not committed is told after a commit",
@@ -108,7 +108,7 @@ fn of_work() -> Vec<Case> {
                 ("Done", "Commit `1a2b3c4` on `main`: first → `a.py`: `def first(): return 1`"),
                 ("In Progress", "Not committed: `b.py`"),
                 ("In Progress", "`def second(): return 2`"),
-                ("Next Steps", "Commit `b.py`"),
+                ("Next Steps", "Commit: `b.py`"),
             ],
             silent: &["Not committed: `a.py`"],
         },
@@ -118,7 +118,7 @@ fn of_work() -> Vec<Case> {
                 .works("Write", json!({"file_path": "/w/p/tmp_probe.js", "content": "console.log('probe here')"}), "ok")
                 .runs("rm /w/p/tmp_probe.js", ""),
             says: &[],
-            silent: &["`tmp_probe.js` — ", "probe here"],
+            silent: &["`tmp_probe.js`", "probe here"],
         },
         Case {
             name: "why something is done stands with what came of it",
@@ -158,7 +158,7 @@ fn of_words() -> Vec<Case> {
             says: &[
                 ("Done", "Closed: `shop-7.1`"),
                 ("In Progress", "`shop-7.2` (in progress): Open it again"),
-                ("Critical Context", "`shop-7.2` demands: Rules: No new tables"),
+                ("Constraints & Preferences", "`shop-7.2` demands: Rules: No new tables"),
             ],
             silent: &["shop-7.1` (open)", "empty basket"],
         },
@@ -168,7 +168,7 @@ fn of_words() -> Vec<Case> {
                 .user("add a cache")
                 .works("Read", json!({"file_path": "/w/p/CLAUDE.md"}), "     1→# Rules\n     2→- Never edit generated files.\n     3→- The app has two pages.")
                 .model("I have read the rules."),
-            says: &[("Constraints & Preferences", "`/w/p/CLAUDE.md` says: Rules: Never edit generated files")],
+            says: &[("Constraints & Preferences", "`CLAUDE.md` says: Rules: Never edit generated files")],
             silent: &["two pages"],
         },
         Case {

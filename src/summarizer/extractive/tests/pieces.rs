@@ -77,7 +77,10 @@ fn tools_are_told_by_name_and_input() {
         ("shell", json!({"command": ["bash", "-lc", "ls"]}), Kind::Command, vec![]),
         ("grep", json!({"pattern": "x", "path": "src"}), Kind::Search, vec![]),
         ("update_plan", json!({"plan": [{"step": "x", "status": "pending"}]}), Kind::Tasks, vec![]),
-        ("Task", json!({"description": "look", "prompt": "around"}), Kind::Other, vec![]),
+        ("Task", json!({"description": "look", "prompt": "around"}), Kind::Tell, vec![]),
+        ("WebSearch", json!({"query": "x"}), Kind::Tell, vec![]),
+        ("AskUserQuestion", json!({"questions": []}), Kind::Ask, vec![]),
+        ("TaskOutput", json!({"task_id": "x"}), Kind::Other, vec![]),
         ("weather", json!("not an object"), Kind::Other, vec![]),
     ];
     for (tool, input, kind, paths) in cases {
