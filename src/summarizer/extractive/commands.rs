@@ -55,6 +55,7 @@ static FAILURE: LazyLock<Regex> = LazyLock::new(|| {
         r"(?mx)\b[1-9]\d*\s+(?:tests?\s+)?(?:failed|failures?|errors?|failing)\b|\berror\ TS\d+|^\s*error(?:\[\w+\])?:
         |npm\ (?:ERR!|error)|^Traceback\ \(most|\bpanicked\ at\b|\bBUILD\ FAILED\b|^\s*FAILED\b|^\s*FAIL\b|^\*\*\ \(
         |\bcommand\ not\ found\b|\bSegmentation\ fault\b|^\s*✖\s|compilation\ error|(?i:compilation\ failed)
+        |\bBUILD\ FAILURE\b|^\S+\.\w{1,5}:\d+:(?:\d+:)?\ (?:error|undefined|cannot|fatal|[EF]\d)
         |:\s+No\ such\ file\ or\ directory",
     )
 });
@@ -63,7 +64,7 @@ static FAILURE: LazyLock<Regex> = LazyLock::new(|| {
 static STRONG: LazyLock<Regex> = LazyLock::new(|| {
     pattern(
         r"(?x)^\s*(?:\*\*\s*\(|error(?:\[\w+\])?:|(?:\w+\.)*\w*(?:Error|Exception)\b|E\s{3}|fatal:|panic|[Aa]ssert(?:ion)?\b
-        |thread\ '.*panicked)|error\ TS\d+|\(\w+(?:\.\w+)*Error\)|:\d+:(?:\d+:)?\ (?:fatal\ )?error",
+        |thread\ '.*panicked|●\ |\w+_test\.go:\d+:\ |npm\ ERR!\ [A-Z]+\ \w)|error\ TS\d+|\(\w+(?:\.\w+)*Error\)|:\d+:(?:\d+:)?\ (?:fatal\ )?error",
     )
 });
 
@@ -77,7 +78,8 @@ static WEAK: LazyLock<Regex> = LazyLock::new(|| {
 /// A line that only says that something failed.
 static EMPTY: LazyLock<Regex> = LazyLock::new(|| {
     pattern(
-        r"(?ix)could\ not\ compile|aborting\ due|compilation\ (?:failed|error)|^\W*exit\ code|\bexited\ with\b|npm\ ERR!
+        r"(?ix)could\ not\ compile|aborting\ due|compilation\ (?:failed|error)|^\W*exit\ code|\bexited\ with\b
+        |npm\ ERR!\ (?:code|errno|path|command|cwd|a\ complete)|non-zero\ code|^\W*found\ \d+\ errors?
         |^make(?:\[\d+\])?:\ \*\*\*|command\ failed|lifecycle|^\W*0\ |\b0\ (?:errors|failed|failures)|command\ aborted
         |\[request\ interrupted|^\W*failures?:?\W*$|errors\ have\ been\ logged|see\ .*\ for\ details|^\W*build\ failed
         |^\s*\d+\ (?:tests?|doctests?),",
@@ -87,6 +89,9 @@ static EMPTY: LazyLock<Regex> = LazyLock::new(|| {
 /// What says that warnings are errors.
 static STRICT: LazyLock<Regex> =
     LazyLock::new(|| pattern(r"(?i)warnings?-as-errors|due to warnings|-D warnings|-Werror"));
+
+/// A line that begins with a place and is no mere warning.
+static PLACED: LazyLock<Regex> = LazyLock::new(|| pattern(r"^\S+\.\w{1,5}:\d+:(?:\d+:)? [A-Za-z]"));
 
 static LOCATION: LazyLock<Regex> = LazyLock::new(|| pattern(r"[\w./-]*\w\.\w{1,6}(?::\d+|\(\d+,\d+\))"));
 
@@ -101,7 +106,28 @@ static RESULT: LazyLock<Regex> = LazyLock::new(|| {
 static COMMITTED: LazyLock<Regex> = LazyLock::new(|| pattern(r"(?m)^\[(\S+)(?: \([^)]*\))? ([0-9a-f]{7,40})\] (.+)$"));
 
 /// The commands that a command line runs one after the other, without those that only say where and how they run.
-pub(super) fn simple(command: &str) -> Vec<&str> {
+pub(super) fn simple(command: &str) -> Vec<String> {
+    // What is handed to a program is no command.
+    static HANDED: LazyLock<Regex> = LazyLock::new(|| pattern(r#"<<-?\s*['"]?([A-Za-z_]+)['"]?"#));
+    let mut cleaned = String::with_capacity(command.len());
+    let mut rest = command;
+    while let Some(found) = HANDED.captures(rest) {
+        let mark = found.get(0).map_or(0..0, |mark| mark.range());
+        let begins = rest[mark.end..].find('\n').map_or(rest.len(), |at| mark.end + at + 1);
+        let is_end = |line: &str| line.trim().trim_end_matches([')', '"']) == &found[1];
+        let handed = rest[begins..].split_inclusive('\n');
+        let lines = handed.clone().position(is_end).unwrap_or(usize::MAX);
+        let length: usize = handed.take(lines.saturating_add(1)).map(str::len).sum();
+        cleaned.push_str(&rest[..mark.start]);
+        cleaned.push_str(&rest[mark.end..begins]);
+        rest = &rest[begins + length..];
+    }
+    cleaned.push_str(rest);
+    split(&cleaned).into_iter().map(str::to_owned).collect()
+}
+
+/// The commands in a line that hands nothing to any of them.
+fn split(command: &str) -> Vec<&str> {
     let mut parts = Vec::new();
     let (mut start, mut quote, mut escaped) = (0, None, false);
     for (at, letter) in command.char_indices() {
@@ -193,7 +219,8 @@ pub(super) fn purpose(part: &str) -> Purpose {
         return Purpose::Look;
     }
     // Files are arguments, whatever they are called.
-    let verbs = part.split_whitespace().skip(1).take(3).filter(|word| !word.contains(['/', '.']));
+    let verbs = part.split_whitespace().skip(1).take(3);
+    let verbs = verbs.filter(|word| !word.contains('/') && (program == "mix" || !word.contains('.')));
     let head = [program].into_iter().chain(verbs).collect::<Vec<_>>().join(" ");
     if VERIFY.is_match(&head) {
         Purpose::Verify
@@ -247,6 +274,9 @@ pub(super) fn deciding(output: &str) -> Option<String> {
     // Where warnings are errors, nothing else is an error.
     let at = find(&|line| STRONG.is_match(line))
         .or_else(|| if STRICT.is_match(&output) { find(&|line| line.starts_with("warning:")) } else { None })
+        .or_else(|| {
+            find(&|line| PLACED.is_match(line) && !["warning", "note", "info"].iter().any(|mild| line.contains(mild)))
+        })
         .or_else(|| find(&|line| WEAK.is_match(line)))
         .or_else(|| lines.iter().rposition(|line| line.chars().any(char::is_alphabetic) && !EMPTY.is_match(line)))?;
     let mut words =
@@ -266,11 +296,25 @@ pub(super) fn deciding(output: &str) -> Option<String> {
     Some(words)
 }
 
-/// The line of an output that says how it went.
+/// The line of an output that says how it went: the last that counts something, or else the last that says so.
 pub(super) fn result(output: &str) -> Option<String> {
+    static COUNTS: LazyLock<Regex> = LazyLock::new(|| {
+        pattern(
+            r"(?i)\b[1-9]\d*\s+(?:tests?|examples?|specs?|passed|passing|failed|failures?|errors?)\b|\btests run: [1-9]",
+        )
+    });
     let output = text::clean(tail(output, 8_000));
-    let line = output.lines().rev().take(60).map(str::trim).find(|line| line.len() > 3 && RESULT.is_match(line))?;
-    Some(text::one_line(line))
+    let lines: Vec<&str> = output.lines().rev().take(60).map(str::trim).filter(|line| line.len() > 3).collect();
+    let counts = lines.iter().find(|line| COUNTS.is_match(line));
+    let line = counts.or_else(|| lines.iter().find(|line| RESULT.is_match(line)))?;
+    Some(text::one_line(line.trim_matches(['=', ' ', '-'])))
+}
+
+/// The last line of an output that says something.
+pub(super) fn last_line(output: &str) -> Option<String> {
+    let output = text::clean(tail(output, 4_000));
+    let line = output.lines().rev().map(str::trim).find(|line| line.chars().any(char::is_alphanumeric))?;
+    Some(text::clip(&text::one_line(line), 160))
 }
 
 /// The commits that an output reports: branch, short id and subject.

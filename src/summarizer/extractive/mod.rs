@@ -120,7 +120,7 @@ fn history<'a>(
         let goes_on = messages.iter().any(|source| source.message.role == Role::Assistant);
         previous::recall(&mut record, summary, &input.rules, goes_on);
     }
-    record.read(messages, input.rules.transcript.reasoning);
+    record.read(messages);
     let focus = Fingerprint::of(&text::clean(&input.instructions));
     // Where there is less to tell than room for it, each thing is told in more detail.
     let mut text = String::new();

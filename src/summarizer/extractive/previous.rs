@@ -9,8 +9,8 @@ use super::commands;
 use super::items::{Point, Status};
 use super::record::{Commit, Document, Note, Record, Step, Task};
 use super::tell::{
-    ARROW, BODY, CLOSED, DERIVED, DID, DOING, FIRST, HOLDS, LATEST, NO_COMMIT, PLANNED, READ, ROOT, SAID, STOPPED,
-    THEN, TODO, UNCHECKED, UNCOMMITTED,
+    ARROW, ASKED, BODY, CLOSED, DERIVED, DID, DOING, FIRST, HOLDS, LATEST, NO_COMMIT, PLANNED, READ, ROOT, SAID,
+    STOPPED, THEN, TODO, UNCHECKED, UNCOMMITTED,
 };
 use super::text::{self, Lead, Line};
 use super::tools::{self, Progress};
@@ -30,7 +30,7 @@ fn pattern(text: &str) -> Regex {
 
 static CHECKED: LazyLock<Regex> = LazyLock::new(|| {
     pattern(
-        r"^`([^`]+)`(?: in `([^`]+)`)? (passed|failed|did not finish)(?:: `([^`]+)`| \(`([^`]+)`\)|: `` (.+) ``| \(`` (.+) ``\))?(?: \(files were edited since.*\))?$",
+        r"^`([^`]+)`(?: in `([^`]+)`)? (passed|failed|did not finish|printed)(?:: `([^`]+)`| `([^`]+)`| \(`([^`]+)`\)|: `` (.+) ``| \(`` (.+) ``\))?(?: \(files were edited since.*\))?$",
     )
 });
 static COMMITTED: LazyLock<Regex> =
@@ -49,7 +49,7 @@ static CODE: LazyLock<Regex> = LazyLock::new(|| pattern(r"`([^`]+)`"));
 /// old.
 pub(super) fn recall(record: &mut Record, summary: &str, rules: &Summary, goes_on: bool) {
     let cleaned = text::clean(commands::head(summary, READ_BYTES_MAX));
-    let body = files::strip_tags(&cleaned);
+    let body = files::strip_tags(conclusion(&cleaned));
     let (at, held, paths) = (BASE, Vec::new(), Vec::new());
     let mut reader = Reader { record, root: None, paths, latest: None, at, goes_on, held, points: 0 };
     let lines: Vec<Line<'_>> = text::prose(&body);
@@ -64,6 +64,21 @@ pub(super) fn recall(record: &mut Record, summary: &str, rules: &Summary, goes_o
         }
     }
     reader.end();
+}
+
+/// A summary without what its writer thought before it.
+fn conclusion(summary: &str) -> &str {
+    let line = |marks: [&str; 2]| {
+        let mut at = 0;
+        summary.split_inclusive('\n').find_map(|line| {
+            at += line.len();
+            marks.contains(&line.trim()).then_some(at)
+        })
+    };
+    match (line(["Analysis:", "<analysis>"]), line(["Summary:", "<summary>"])) {
+        (Some(thoughts), Some(start)) if thoughts < start => &summary[start..],
+        _ => summary,
+    }
 }
 
 struct Reader<'a> {
@@ -100,8 +115,12 @@ impl Reader<'_> {
             self.points = 0;
             return;
         }
-        if topic == Topic::Constraints && words.starts_with('“') && words.ends_with('”') {
-            self.note(topic, words.trim_matches(['“', '”']));
+        // What somebody says of a file is no list.
+        let topic = if topic == Topic::Files && words.contains(' ') { Topic::Context } else { topic };
+        // Where a preset has no section for constraints they stand beside the goal.
+        let binds = matches!(topic, Topic::Constraints | Topic::Goal);
+        if binds && (words.starts_with('“') && words.ends_with('”') || words.starts_with(ASKED)) {
+            self.note(Topic::Constraints, words.trim_matches(['“', '”']));
         } else if matches!(topic, Topic::Decisions | Topic::Context) {
             self.reason(topic, words, line);
         } else if topic == Topic::InProgress && GROUP.is_match(words) {
@@ -220,14 +239,15 @@ impl Reader<'_> {
     fn checked(&mut self, words: &str) -> bool {
         let Some(found) = CHECKED.captures(words) else { return false };
         let outcome = match &found[3] {
-            "passed" => Outcome::Passed,
+            "passed" | "printed" => Outcome::Passed,
             "failed" => Outcome::Failed,
             _ => Outcome::Stopped,
         };
-        let says = (4..=7).find_map(|group| found.get(group)).map(|says| says.as_str().to_owned()).unwrap_or_default();
+        let says = (4..=8).find_map(|group| found.get(group)).map(|says| says.as_str().to_owned()).unwrap_or_default();
         let command = found[1].to_owned();
         let folder = found.get(2).map_or("", |folder| folder.as_str()).to_owned();
-        let verifies = commands::purpose(command.split(" && ").last().unwrap_or_default()) == commands::Purpose::Verify;
+        let last = command.split(" && ").last().unwrap_or_default();
+        let verifies = &found[3] == "passed" || commands::purpose(last) == commands::Purpose::Verify;
         self.record.checks.put(Check { command, folder, outcome, says, at: self.at, verifies });
         true
     }
@@ -305,7 +325,7 @@ impl Reader<'_> {
     }
 
     fn note(&mut self, topic: Topic, words: &str) {
-        let is_ours = topic == Topic::Context && OURS.is_match(words) || words.starts_with("Asked “");
+        let is_ours = topic == Topic::Context && OURS.is_match(words) || words.starts_with(ASKED);
         let words = words.strip_prefix(SAID).unwrap_or(words).to_owned();
         self.record.notes.push(Note { topic, words, at: self.at, is_ours, worth: 1.0 });
     }

@@ -7,6 +7,7 @@ use super::checks::{Check, Checks, Outcome};
 use super::commands::{self, Purpose};
 use super::files::Files;
 use super::items::{self, Items, Point};
+use super::tell::ASKED;
 use super::text::{self, Lead};
 use super::tools::{self, Kind, Progress, TaskStep, Use};
 use super::words;
@@ -170,8 +171,8 @@ impl Record {
         Self { pushed_at: never, said: (never, String::new()), acted_at: never, stopped_at: never, ..Self::default() }
     }
 
-    /// Reads messages, oldest first; thoughts too where the policy has them written out.
-    pub(super) fn read<'a>(&mut self, messages: impl IntoIterator<Item = &'a SourceMessage>, thoughts: bool) {
+    /// Reads messages, oldest first.
+    pub(super) fn read<'a>(&mut self, messages: impl IntoIterator<Item = &'a SourceMessage>) {
         let messages: Vec<&SourceMessage> = messages.into_iter().collect();
         let calls = Calls::of(messages.iter().copied());
         let by_call = calls.by_call();
@@ -184,12 +185,12 @@ impl Record {
                     (PartBody::Text(words), Role::User) if !is_branch => self.hear(at, &text::spoken(words)),
                     (PartBody::Text(words), Role::User | Role::Assistant) => self.say(at, &text::clean(words)),
                     (PartBody::Marker(marker), Role::User) if marker.name == NOTE => self.note_of_agent(at, marker),
-                    (PartBody::Reasoning(words), Role::Assistant) if thoughts => self.think(at, &text::clean(words)),
                     (PartBody::ToolCall(call), _) => {
                         let answer = by_call.get(&part.id).map(|answer| answer.result);
                         self.act(at, &call.tool, &tools::understand(&call.tool, &call.input_json), answer);
                     }
-                    // Standing instructions come with every view, and results are read with their calls.
+                    // Thoughts weigh what is not done in the end, standing instructions come with every view, and results
+                    // are read with their calls.
                     _ => {}
                 }
             }
@@ -258,17 +259,6 @@ impl Record {
         }
     }
 
-    /// The model thinks: what it decides there it may do without a word.
-    fn think(&mut self, at: i64, words: &str) {
-        words::each_sentence(words, |sentence| {
-            let decides = words::sense(sentence) == Some(Topic::Decisions) && words::tells(sentence);
-            if decides && sentence.chars().count() <= 300 {
-                self.note(Topic::Decisions, text::one_line(sentence), at, 0.3);
-            }
-            true
-        });
-    }
-
     /// The model speaks.
     fn say(&mut self, at: i64, words: &str) {
         if !words.chars().any(char::is_alphanumeric) {
@@ -296,7 +286,8 @@ impl Record {
         });
         let after = std::mem::take(&mut self.failure);
         if sentences.len() > STEP_SENTENCES_MAX {
-            for (words, topic) in sentences {
+            for (words, topic) in sentences.into_iter().filter(|(words, _)| !words.ends_with([':', '：', '?', '？']))
+            {
                 // What says neither why nor what was found is told where there is room for it.
                 self.note(topic.unwrap_or(Topic::Context), words, at, if topic.is_some() { 1.0 } else { 0.2 });
             }
@@ -405,11 +396,11 @@ impl Record {
                 let mut pairs = ANSWER.captures_iter(&output).peekable();
                 if pairs.peek().is_none() && !output.trim().is_empty() {
                     let answer = text::clip(&text::one_line(&output), 240);
-                    add(Topic::Constraints, format!("Asked “{about}”, the user answered: “{answer}”"), 1.2);
+                    add(Topic::Constraints, format!("{ASKED}{about}”, the user answered: “{answer}”"), 1.2);
                 }
                 for pair in pairs {
                     let (question, answer) = (text::clip(&pair[1], 160), text::clip(&pair[2], 240));
-                    add(Topic::Constraints, format!("Asked “{question}”, the user answered: “{answer}”"), 1.2);
+                    add(Topic::Constraints, format!("{ASKED}{question}”, the user answered: “{answer}”"), 1.2);
                 }
             }
             Kind::Tell => {
@@ -457,7 +448,7 @@ impl Record {
         let folder = commands::folder(command).unwrap_or_default();
         let telling: Vec<(&str, Purpose)> = parts
             .iter()
-            .map(|part| (*part, commands::purpose(part)))
+            .map(|part| (part.as_str(), commands::purpose(part)))
             .filter(|(_, purpose)| *purpose != Purpose::Look)
             .collect();
         let verifies = telling.iter().any(|(_, purpose)| *purpose == Purpose::Verify);
@@ -497,6 +488,11 @@ impl Record {
                 self.since_commit.drain(..self.since_commit.len().saturating_sub(BACKGROUND_MAX));
             }
             self.check(at, part, folder, outcome, output, purpose == Purpose::Verify);
+            if purpose == Purpose::Run
+                && let Some(says) = commands::last_line(output)
+            {
+                self.print(at, part, folder, says);
+            }
             match purpose {
                 Purpose::Record => self.recorded(at, part, command, output),
                 Purpose::Change if !tracks => self.changed(part),
@@ -543,6 +539,12 @@ impl Record {
             }
             self.tasks.push(Task { at: at + 1, ..Task::default() });
         }
+    }
+
+    /// A program that checks nothing printed something; the last time counts.
+    fn print(&mut self, at: i64, command: &str, folder: &str, says: String) {
+        let (command, folder) = (commands::shown(command), text::one_line(&text::clean(folder)));
+        self.checks.put(Check { command, folder, outcome: Outcome::Passed, says, at, verifies: false });
     }
 
     /// A command ended; the last time counts.

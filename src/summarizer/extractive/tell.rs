@@ -6,7 +6,7 @@ use super::checks::{Check, Outcome};
 use super::commands::{self, Purpose};
 use super::compose::{Item, SHARES};
 use super::files::{File, Line};
-use super::items::{self, Status};
+use super::items::{self, Point, Status};
 use super::names::Names;
 use super::record::{Commit, Note, Record, Task};
 use super::text;
@@ -20,6 +20,8 @@ use std::ops::Range;
 /// What stands before the first and the newest request.
 pub(super) const FIRST: &str = "First request: ";
 pub(super) const LATEST: &str = "Latest request: ";
+/// What stands before a question that the user answered.
+pub(super) const ASKED: &str = "Asked “";
 /// What stands before tasks of a list, by how far they are, and before a list that nobody ticks off.
 pub(super) const TODO: &str = "To do: ";
 pub(super) const DOING: &str = "Doing: ";
@@ -30,6 +32,8 @@ pub(super) const UNCOMMITTED: &str = "Not committed: ";
 pub(super) const UNCHECKED: &str = "Edited since the last check passed: ";
 /// What is said where files were changed and nothing was committed.
 pub(super) const NO_COMMIT: &str = "No commit was made of these changes";
+/// What stands between a program and the last line that it printed.
+pub(super) const PRINTED: &str = " printed ";
 /// What is said behind a failure that is older than the last edit.
 const EDITED_SINCE: &str = " (files were edited since)";
 /// What is said where the user stopped the model.
@@ -94,9 +98,12 @@ const NOTE_CHARS_MIN: usize = 320;
 /// The share of the room for the settings in one file, in percent.
 const SETTINGS_SHARE: usize = 4;
 
-/// The share of the room for constraints that goes to what the item in work demands, in percent: issues are written for
-/// whoever does them, and nothing else says what is wanted.
-const DEMANDS_SHARE: usize = 60;
+/// The share of the room for constraints that goes to what items demand, in percent: the one in work, the next one, and those
+/// behind it. Issues are written for whoever does them, and nothing else says what is wanted.
+const DEMANDS_PERCENT: [usize; 4] = [60, 60, 30, 30];
+
+/// How many programs are told with what they printed.
+const PRINTS_MAX: usize = 4;
 
 /// How many of the newest failures, checks and items to come are told.
 const CHECKS_MAX: usize = 12;
@@ -169,8 +176,11 @@ impl Teller<'_> {
         };
         let line =
             |label: &str, task: &Task| format!("{label}{}{}", text::clip(&task.request, quote), named(&task.request));
-        let first = asked.first().map(|task| (line(FIRST, task), task.at));
-        let latest = asked.last().filter(|_| asked.len() > 1).map(|task| (line(LATEST, task), task.at));
+        // Behind somebody else's summary the first request is one that it tells of.
+        let is_later = asked.first().is_some_and(|task| task.at >= 0)
+            && self.record.notes.iter().any(|note| note.topic == Topic::Goal);
+        let first = asked.first().filter(|_| !is_later).map(|task| (line(FIRST, task), task.at));
+        let latest = asked.last().filter(|_| is_later || asked.len() > 1).map(|task| (line(LATEST, task), task.at));
         if let Some((text, at)) = first {
             self.add(Topic::Goal, &text, 9.0, at);
         }
@@ -213,13 +223,18 @@ impl Teller<'_> {
 
     /// Documents that bind: the newest first.
     fn documents(&mut self) {
-        let room = self.share(Topic::Constraints);
         for (rank, document) in self.record.documents.iter().rev().enumerate() {
-            let limit = room * 3 / 5 / (1 + rank);
-            let points = items::told(&document.points, limit.max(DETAIL_MIN));
-            let text = format!("{} says: {points}", self.shown(&document.name));
-            self.add(Topic::Constraints, &text, 1.1, document.at);
+            let head = format!("{} says: ", self.shown(&document.name));
+            self.demands(&head, &document.points, 60 / (1 + rank), (1.1, document.at));
         }
+    }
+
+    /// The points of a text that bind, in a share of the room for constraints, or less.
+    fn demands(&mut self, head: &str, points: &[Point], percent: usize, (score, order): (f64, i64)) {
+        let limit = self.share(Topic::Constraints) * percent / 100;
+        let told = |limit: usize| format!("{head}{}", items::told(points, limit.max(DETAIL_MIN)));
+        let item = Item::new(Topic::Constraints, &told(limit), score, order);
+        self.items.push(item.or(&told(limit * 3 / 5)).or(&told(limit / 3)));
     }
 
     /// What was asked and what came of it, and commits. All get a line, and the newest most of what is left.
@@ -248,11 +263,18 @@ impl Teller<'_> {
             extra *= 1.0 - part;
             // What changed something matters longer than what was only said.
             let score = (if changes { 1.5 } else { 1.0 }) / (1.0 + rank as f64 / 8.0);
-            self.task(number, task, limit, if task.at < 0 { 0.5 * score } else { score });
+            let score = if task.at < 0 { 0.5 * score } else { score };
+            let shorter = self.task(number, task, base);
+            for (place, (text, at)) in self.task(number, task, limit).into_iter().enumerate() {
+                let item = Item::new(Topic::Done, &text, score, at);
+                self.items.push(shorter.get(place).map_or(item.clone(), |(text, _)| item.or(text)));
+            }
         }
     }
 
-    fn task(&mut self, number: usize, task: &Task, limit: usize, score: f64) {
+    /// A task in so many characters: its commit, and what was asked.
+    fn task(&self, number: usize, task: &Task, limit: usize) -> Vec<(String, i64)> {
+        let mut told = Vec::new();
         let of_lines = if limit > 2 * TASK_CHARS.end { limit * 2 / 5 } else { 0 };
         let untold: Vec<usize> = self.steps_of(number).filter(|step| self.is_untold(*step)).collect();
         let lines = self.lines(untold.into_iter(), of_lines);
@@ -265,10 +287,10 @@ impl Teller<'_> {
             if !gist.is_empty() && of_lines > 0 {
                 head = format!("{head}{BODY}{gist}");
             }
-            self.add(Topic::Done, &with_lines(head, &lines), score, commit.at);
+            told.push((with_lines(head, &lines), commit.at));
         }
         if !is_asked {
-            return;
+            return told;
         }
         let gist = words::gist(&task.answer, limit * 2 / 5 + 20);
         let mut parts: Vec<String> = [gist].into_iter().filter(|gist| !gist.is_empty()).collect();
@@ -295,11 +317,12 @@ impl Teller<'_> {
             let is_news = self.record.tasks[number + 1..].iter().filter(|task| !task.request.is_empty()).count() < 3;
             match (names.is_empty(), is_news) {
                 (true, true) => parts.push("(no answer)".to_owned()),
-                (true, false) => return,
+                (true, false) => return told,
                 (false, _) => parts.push(format!("changed {}", names.join(", "))),
             }
         }
-        self.add(Topic::Done, &format!("“{request}”{ARROW}{}", parts.join(ARROW)), score, task.at);
+        told.push((format!("“{request}”{ARROW}{}", parts.join(ARROW)), task.at));
+        told
     }
 
     fn pushed(&self, commit: &Commit) -> &'static str {
@@ -315,9 +338,9 @@ impl Teller<'_> {
         let current = self.current_from();
         let steps = self.record.steps.iter().enumerate().rev().filter(|(number, _)| *number < current);
         let (telling, others): (Vec<_>, Vec<_>) = steps.partition(|(_, step)| step.topic.is_some());
-        for (_, step) in others.into_iter().take(REASONS_MAX).filter(|(_, step)| words::tells(&step.words)) {
+        for (_, step) in others.into_iter().take(REASONS_MAX) {
             let words = words::without_intentions(&step.words);
-            if !words::is_passing(&words) {
+            if words::tells(&words) && !words::is_passing(&words) {
                 let text = unlike_facts(words, true);
                 self.add(Topic::Context, &text, FILLER * self.record.recency(step.at), step.at);
             }
@@ -347,11 +370,17 @@ impl Teller<'_> {
     /// How each check ended last, and what follows from that.
     fn checks(&mut self) {
         let mut checks: Vec<&Check> = self.record.checks.all.iter().collect();
-        checks.retain(|check| check.verifies || check.outcome != Outcome::Passed);
+        checks.retain(|check| check.verifies || check.outcome != Outcome::Passed || !check.says.is_empty());
         checks.sort_by_key(|check| Reverse(check.at));
+        let (prints, mut checks): (Vec<&Check>, Vec<&Check>) =
+            checks.into_iter().partition(|check| !check.verifies && check.outcome == Outcome::Passed);
+        let began_at = self.record.tasks.last().map_or(i64::MIN, |task| task.at);
+        for check in prints.into_iter().take(PRINTS_MAX).filter(|check| check.at >= began_at) {
+            let line = format!("{}{PRINTED}{}", check.named(), text::code(&check.says));
+            self.add(Topic::Context, &line, 0.35 * self.record.recency(check.at), check.at);
+        }
         let changed_at = self.record.files.changed.iter().map(|file| file.changed_at).max().unwrap_or(i64::MIN);
         let passed_at = self.record.checks.passed().first().map_or(i64::MIN, |check| check.at);
-        let began_at = self.record.tasks.last().map_or(i64::MIN, |task| task.at);
         let passed = self.record.checks.passed().first().map(|check| check.named()).unwrap_or_default();
         let mut subjects: HashSet<String> = HashSet::new();
         checks.retain(|check| check.outcome != Outcome::Passed || subjects.insert(check.subject()));
@@ -387,9 +416,12 @@ impl Teller<'_> {
     /// Items of a tracker: what is in work and what is to come with what its text demands, and what is closed.
     fn tracked(&mut self) {
         let mut items: Vec<&items::Item> = self.record.items.all.iter().filter(|item| !item.id.is_empty()).collect();
-        // Of several in work the newest is worked on; the others are what it is a part of.
-        let newest = |item: &items::Item| if item.status == Status::Active { Reverse(item.at) } else { Reverse(0) };
-        items.sort_by_key(|item| (item.status, newest(item), item.id.clone()));
+        // Of several in work the newest is worked on, and the others are what it is a part of.
+        let newest = items.iter().filter(|item| item.status == Status::Active).map(|item| item.at).max();
+        let is_first = |item: &items::Item| item.status == Status::Active && Some(item.at) == newest;
+        items.sort_by_key(|item| {
+            (!is_first(item), item.status == Status::Active, Reverse(item.status), item.id.clone())
+        });
         let closed: Vec<String> =
             items.iter().filter(|item| item.status == Status::Closed).map(|item| text::code(&item.id)).collect();
         if !closed.is_empty() {
@@ -397,19 +429,17 @@ impl Teller<'_> {
             self.add(Topic::Done, &format!("{CLOSED}{}", closed[most..].join(", ")), 1.0, i64::MAX - 1);
         }
         let open = items.into_iter().filter(|item| item.status != Status::Closed);
-        let mut seen: HashSet<Status> = HashSet::new();
         for (rank, item) in open.take(CHECKS_MAX).enumerate() {
             let head = format!("{} ({}): {}", text::code(&item.id), item.status.word(), item.title);
             let order = i64::MAX - 2 * CHECKS_MAX as i64 + rank as i64;
             let topic = if item.status == Status::Active { Topic::InProgress } else { Topic::NextSteps };
-            self.add(topic, &head, 1.3 - 0.05 * rank as f64, order);
+            let score = if rank == 0 { 2.65 } else { 1.3 - 0.05 * rank as f64 };
+            self.add(topic, &head, score, order);
             if !item.points.is_empty() {
-                let is_first = seen.insert(item.status);
-                let limit = self.share(Topic::Constraints) * DEMANDS_SHARE / 100 / if is_first { 1 } else { 1 + rank };
-                let points = items::told(&item.points, limit);
-                // What is in work binds most, what comes next less than what the user said.
-                let score = if rank == 0 { 3.0 } else { 0.9 - 0.1 * rank as f64 };
-                self.add(Topic::Constraints, &format!("{} demands: {points}", text::code(&item.id)), score, order);
+                let percent = DEMANDS_PERCENT.get(rank).copied().unwrap_or(10);
+                // What is in work, and what comes next, bind most.
+                let score = if rank < 2 { 3.0 - rank as f64 } else { 0.9 - 0.1 * rank as f64 };
+                self.demands(&format!("{} demands: ", text::code(&item.id)), &item.points, percent, (score, order));
             }
         }
     }

@@ -151,7 +151,9 @@ pub(super) fn demand(group: &str, line: &str) -> usize {
     });
     static REFERS: LazyLock<Regex> =
         LazyLock::new(|| any_of(r"references?|sources?|see\ also|links?|component\ usage|context|background", "参考"));
-    match (BINDS.is_match(group), DEMANDS.is_match(line), REFERS.is_match(group)) {
+    // Files that are to be made or changed say where the work is.
+    let places = group.to_lowercase().contains("file");
+    match (BINDS.is_match(group), places || DEMANDS.is_match(line), REFERS.is_match(group)) {
         (true, _, _) => 0,
         (false, true, _) => 1,
         (false, false, false) => 2,

@@ -307,7 +307,7 @@ fn a_summary_that_a_model_wrote_is_understood() {
     assert_says(&text, "Goal", "The user wants a chess clock for two phones.");
     assert_says(&text, "Next Steps", "Sync the clocks after a reconnect");
     assert_says(&text, "Critical Context", "WebRTC data channels with `RTCPeerConnection`");
-    assert_says(&text, "Relevant Files", "`src/clock.ts` — The clock itself");
+    assert_says(&text, "Critical Context", "`src/clock.ts` — The clock itself");
     assert!(!text.contains("Please continue") && !text.contains("not a heading"), "{text}");
 }
 
