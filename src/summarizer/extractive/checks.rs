@@ -110,12 +110,15 @@ impl Checks {
     /// failed is a lesson.
     fn settle(&mut self, passed: &Check) -> Vec<(String, i64)> {
         let command = passed.command.as_str();
+        // `./...` is everything below.
+        let whole = command.strip_suffix("...").unwrap_or("\n");
         let head = |command: &str| command.split_whitespace().take(2).map(str::to_owned).collect::<Vec<_>>();
         let mut lessons = Vec::new();
         for place in &self.open {
             let check = &mut self.all[*place];
             let failed = check.command.as_str();
-            let is_narrower = failed == command || failed.starts_with(&format!("{command} "));
+            let is_narrower =
+                failed == command || failed.starts_with(&format!("{command} ")) || failed.starts_with(whole);
             let is_settled = check.folder == passed.folder && is_narrower || failed.ends_with(&format!("&& {command}"));
             if !is_settled && (check.verifies || head(failed) != head(command)) {
                 continue;

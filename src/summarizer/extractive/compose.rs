@@ -12,8 +12,8 @@ pub(super) const SHARES: [(Topic, usize); 9] = [
     (Topic::NextSteps, 7),
     (Topic::Constraints, 18),
     (Topic::Blocked, 3),
-    (Topic::Done, 29),
     (Topic::Decisions, 8),
+    (Topic::Done, 29),
     (Topic::Context, 8),
     (Topic::Files, 6),
 ];

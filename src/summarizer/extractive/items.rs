@@ -188,7 +188,8 @@ impl Items {
             let ends = |place: &usize| is_rule(lines[*place]) || begins(place).is_some_and(|(_, word)| kin(word));
             let end = (start + 1..lines.len()).find(ends).unwrap_or(lines.len());
             let (head, body) = (lines[start], &lines[start + 1..end]);
-            let title = body.iter().find_map(|line| line.strip_prefix("title:")).unwrap_or_else(|| title_of(head, id));
+            let titled = lines[start..end].iter().find_map(|line| line.strip_prefix("title:"));
+            let title = titled.unwrap_or_else(|| title_of(head, id));
             let title = text::clip(&text::one_line(title), 160);
             let status = body.iter().find_map(|line| STATUS_LINE.captures(line)).and_then(|found| status_of(&found[1]));
             let status = status.or_else(|| status_beside(head, id));

@@ -354,6 +354,10 @@ impl Record {
         self.last_act = format!("{what}{end}");
         if is_rejected {
             self.stopped_at = at;
+            // What the model said it was about to do is no answer.
+            if let Some(task) = self.asked.and_then(|asked| self.tasks.get_mut(asked)) {
+                task.answer.clear();
+            }
             let said = output.split_once("the user said:").map_or("", |(_, said)| said.trim());
             return self.hear(at, &text::spoken(said));
         }

@@ -354,7 +354,8 @@ impl Teller<'_> {
             let topic = if is_decision { Topic::Decisions } else { Topic::Context };
             let worth = 0.5 + if lines.is_empty() { 0.0 } else { 0.3 } + if step.after.is_empty() { 0.0 } else { 0.2 };
             let aged = if step.at < 0 { 0.25 } else { 0.35 + 0.65 * self.record.recency(step.at) };
-            let words = if lines.is_empty() { words::without_intentions(&step.words) } else { step.words.clone() };
+            let words = words::without_guesses(&step.words);
+            let words = if lines.is_empty() { words::without_intentions(&words) } else { words };
             // What had failed explains a change; beside words alone it is noise.
             let explains = !lines.is_empty() || step.topic == Some(Topic::Decisions) || words.contains('`');
             let after = if explains { step.after.as_str() } else { "" };
@@ -362,8 +363,13 @@ impl Teller<'_> {
             if lines.is_empty() && (is_vague || words.is_empty()) {
                 continue;
             }
-            let text = with_lines(unlike_facts(said_after(after, &words), after.is_empty()), &lines);
-            self.items.push(Item::new(topic, &text, worth * aged, step.at));
+            let said = unlike_facts(said_after(after, &words), after.is_empty());
+            let item = Item::new(topic, &with_lines(said, &lines), worth * aged, step.at);
+            let short = with_lines(
+                unlike_facts(text::clip(&words, DETAIL_MIN), true),
+                &self.lines([number].into_iter(), DETAIL_MIN),
+            );
+            self.items.push(if short.is_empty() { item } else { item.or(&short) });
         }
     }
 
@@ -387,8 +393,8 @@ impl Teller<'_> {
         for (rank, check) in checks.into_iter().take(CHECKS_MAX).enumerate() {
             let aged = 1.0 / (1.0 + rank as f64 / 3.0);
             // Work went on behind a failure that something else has passed since: it may have been put right.
-            let is_old = changed_at > check.at && check.at < began_at.max(passed_at);
-            let since = match (is_old && passed_at > check.at, changed_at > check.at) {
+            let is_old = changed_at > check.at && passed_at > check.at;
+            let since = match (is_old, changed_at > check.at) {
                 (true, _) => format!(" (files were edited since, and {passed} worked)"),
                 (false, true) => EDITED_SINCE.to_owned(),
                 (false, false) => String::new(),
@@ -403,7 +409,11 @@ impl Teller<'_> {
                     let end = if check.outcome == Outcome::Failed { "failed" } else { "did not finish" };
                     let says = if check.says.is_empty() { String::new() } else { format!(": {says}") };
                     // What other checks have passed since stands in nobody's way.
-                    let (topic, score) = if is_old { (Topic::Context, 2.0 * FILLER) } else { (Topic::Blocked, aged) };
+                    let (topic, score) = if is_old {
+                        (Topic::Context, 0.3 * self.record.recency(check.at))
+                    } else {
+                        (Topic::Blocked, aged)
+                    };
                     self.add(topic, &format!("{} {end}{says}{since}", check.named()), score, check.at);
                     if check.verifies && check.outcome == Outcome::Failed && !is_old {
                         self.add(Topic::NextSteps, &format!("Get {} to pass", check.named()), aged, check.at);
@@ -509,7 +519,7 @@ impl Teller<'_> {
             let detail = self.detail(Topic::InProgress, rank);
             let lines = self.lines([number].into_iter(), detail);
             let words = text::clip(&said_after(&step.after, &step.words), detail);
-            if !lines.is_empty() || (rank < 2 || step.topic.is_some()) && !words.is_empty() {
+            if !lines.is_empty() || (rank == 0 || step.topic.is_some()) && !words.is_empty() {
                 let score = 2.4 / (1.0 + 0.1 * rank as f64);
                 self.add(Topic::InProgress, &with_lines(words, &lines), score, step.at);
             }
@@ -661,10 +671,12 @@ impl Teller<'_> {
         let line = |(file, place): &(usize, usize)| (*file, *place, &self.record.files.changed[*file].lines[*place]);
         let mut chosen: Vec<(usize, usize, &Line)> = places.map(line).collect();
         chosen.sort_by_key(|(file, place, line)| (*file, Reverse(line.weight()), *place));
-        // Each file says its most telling line before any says its second.
+        // Each file says its most telling line before any says its second, and what tells nothing only where all do so.
         let mut turns: Vec<(usize, usize, usize, &Line)> = Vec::with_capacity(chosen.len());
         for group in chosen.chunk_by(|left, right| left.0 == right.0) {
-            turns.extend(group.iter().enumerate().map(|(turn, (file, place, line))| (turn, *file, *place, *line)));
+            let least = usize::from(self.record.files.changed[group[0].0].is_test()) + 1;
+            let telling = group.iter().enumerate().filter(|(turn, (_, _, line))| *turn == 0 || line.weight() >= least);
+            turns.extend(telling.map(|(turn, (file, place, line))| (turn, *file, *place, *line)));
         }
         turns.sort_by_key(|(turn, file, _, line)| (*turn, Reverse(line.weight()), Reverse(*file)));
         let mut chosen: Vec<(usize, usize, &Line)> =

@@ -60,6 +60,7 @@ static INTENDS: LazyLock<Regex> = LazyLock::new(|| {
     Regex::new(
         r"(?ix)^\W*(?:(?:ok(?:ay)?|good|great|perfect|now|alright|and|yes|right|exactly|done)[,.!]?\s+)*
         (?:(?:let\ me|let's|i'?ll|i\ will|i'?m\ going\ to|i\ should|we\ need\ to|starting|time\ to|now|next|then|first)\b
+        |(?:runn|check|add|fix|updat|implement|look|read|writ|creat|start|mov|verify|committ|push|test)ing\b
         |接下来|现在|让我|我将|我要|我来|下面|先)",
     )
     .expect("a fixed pattern")
@@ -269,19 +270,27 @@ pub(super) fn last_intention(words: &str) -> Option<String> {
     intends.then(|| text::clip(sentence.trim_end_matches([':', '：']), 240))
 }
 
+/// Words of somebody who guesses, or speaks to the user.
+static GUESSES: LazyLock<Regex> = LazyLock::new(|| {
+    any_of(
+        r"maybe|perhaps|might|could\ be|i\ (?:bet|think|guess|suspect)|likely|probably|possibly|if\ you|sorry|seems?|hmm+
+        |let\ me\ know|suggests",
+        "可能|也许|大概|抱歉",
+    )
+});
+
 /// Whether words that say why can stand alone: neither a guess nor an exclamation.
 pub(super) fn tells(words: &str) -> bool {
     /// What is shorter points at something else.
     const CHARS_MIN: usize = 48;
-    static GUESSES: LazyLock<Regex> = LazyLock::new(|| {
-        any_of(
-            r"maybe|perhaps|might|could\ be|i\ (?:bet|think|guess|suspect)|likely|probably|possibly|if\ you|sorry|seems?|hmm+
-            |let\ me\ know|suggests",
-            "可能|也许|大概|抱歉",
-        )
-    });
     let is_long = words.chars().map(|letter| if text::is_wide(letter) { 4 } else { 1 }).sum::<usize>() >= CHARS_MIN;
     is_long && !GUESSES.is_match(words)
+}
+
+/// A text without the sentences that guess: what came of them is known by now.
+pub(super) fn without_guesses(words: &str) -> String {
+    let sentences = text::sentences_of(words).into_iter().filter(|sentence| !GUESSES.is_match(sentence));
+    sentences.collect::<Vec<_>>().join(" ")
 }
 
 /// Whether words tell of a moment that has passed when they are read.
