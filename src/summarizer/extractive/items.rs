@@ -377,8 +377,7 @@ fn unnumbered(line: &str) -> &str {
 
 /// The points of a text that fit, those that demand something first, in the order of the text, by group.
 pub(super) fn told(points: &[Point], limit: usize) -> String {
-    let refers = |at: &usize| words::demand(&points[*at].group, &points[*at].words) > 3;
-    let mut order: Vec<usize> = (0..points.len()).filter(|at| !refers(at)).collect();
+    let mut order: Vec<usize> = (0..points.len()).collect();
     order.sort_by_key(|at| (words::demand(&points[*at].group, &points[*at].words), *at));
     let mut left = limit;
     let mut kept: Vec<usize> = Vec::new();

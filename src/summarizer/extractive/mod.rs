@@ -1,9 +1,10 @@
 //! The built-in summarizer: no model, no cost, and the same words for the same history.
 //!
 //! It reads the history once ([`record`]) on top of what the summary before it knew ([`previous`]): tasks with what came of
-//! them, checks with how they ended last ([`commands`]), the lines that are new in files and still stand ([`files`]), items
+//! them, checks with how they ended last ([`checks`]), the lines that are new in files and still stand ([`files`]), items
 //! of a tracker with what they demand ([`items`]), and the words that say why ([`words`]). It tells these facts, the newest
-//! in most detail ([`tell`]), and fills the preset's sections with the best of them ([`compose`]).
+//! in most detail ([`tell`]), and fills the preset's sections with the best of them, each as long as there is room for it
+//! ([`compose`]).
 
 mod checks;
 mod commands;

@@ -17,7 +17,7 @@ use crate::model::view::SourceMessage;
 use crate::policy::Topic;
 use crate::policy::calls::Calls;
 use regex::Regex;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::sync::LazyLock;
 
 /// How many commands in the background are remembered at a time, the newest.

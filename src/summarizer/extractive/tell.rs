@@ -80,6 +80,9 @@ const REQUEST_MIN: usize = 60;
 /// How many tasks are told at all.
 const TASKS_MAX: usize = 250;
 
+/// So few new lines of a file are told whatever they say.
+const FEW_LINES: usize = 6;
+
 /// How many changed files are told.
 const FILES_MAX: usize = 60;
 
@@ -100,7 +103,7 @@ const SETTINGS_SHARE: usize = 4;
 
 /// The share of the room for constraints that goes to what items demand, in percent: the one in work, the next one, and those
 /// behind it. Issues are written for whoever does them, and nothing else says what is wanted.
-const DEMANDS_PERCENT: [usize; 4] = [60, 60, 30, 30];
+const DEMANDS_PERCENT: [usize; 3] = [60, 90, 25];
 
 /// How many programs are told with what they printed.
 const PRINTS_MAX: usize = 4;
@@ -278,7 +281,8 @@ impl Teller<'_> {
         let of_lines = if limit > 2 * TASK_CHARS.end { limit * 2 / 5 } else { 0 };
         let untold: Vec<usize> = self.steps_of(number).filter(|step| self.is_untold(*step)).collect();
         let lines = self.lines(untold.into_iter(), of_lines);
-        let is_asked = !task.request.is_empty() && !(self.record.asked == Some(number) && self.is_unfinished());
+        let is_current = self.record.asked == Some(number) && self.is_unfinished();
+        let is_asked = !task.request.is_empty() && !is_current;
         if let Some(commit) = &task.commit {
             let pushed = self.pushed(commit);
             let (id, branch) = (text::code(&commit.id), text::code(&commit.branch));
@@ -446,7 +450,7 @@ impl Teller<'_> {
             let score = if rank == 0 { 2.65 } else { 1.3 - 0.05 * rank as f64 };
             self.add(topic, &head, score, order);
             if !item.points.is_empty() {
-                let percent = DEMANDS_PERCENT.get(rank).copied().unwrap_or(10);
+                let percent = DEMANDS_PERCENT[rank.min(DEMANDS_PERCENT.len() - 1)];
                 // What is in work, and what comes next, bind most.
                 let score = if rank < 2 { 3.0 - rank as f64 } else { 0.9 - 0.1 * rank as f64 };
                 self.demands(&format!("{} demands: ", text::code(&item.id)), &item.points, percent, (score, order));
@@ -674,7 +678,8 @@ impl Teller<'_> {
         // Each file says its most telling line before any says its second, and what tells nothing only where all do so.
         let mut turns: Vec<(usize, usize, usize, &Line)> = Vec::with_capacity(chosen.len());
         for group in chosen.chunk_by(|left, right| left.0 == right.0) {
-            let least = usize::from(self.record.files.changed[group[0].0].is_test()) + 1;
+            let is_body = group.len() > FEW_LINES && self.record.files.changed[group[0].0].is_test();
+            let least = if is_body { 2 } else { usize::from(group.len() > FEW_LINES) };
             let telling = group.iter().enumerate().filter(|(turn, (_, _, line))| *turn == 0 || line.weight() >= least);
             turns.extend(telling.map(|(turn, (file, place, line))| (turn, *file, *place, *line)));
         }

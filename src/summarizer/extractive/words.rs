@@ -135,8 +135,8 @@ pub(super) fn is_rule(sentence: &str) -> bool {
     !sentence.ends_with(['?', '？']) && !wonders && is_whole && (shouts || INSISTS.is_match(sentence))
 }
 
-/// How much a point of a document matters to whoever goes by it: limits and what done means first, then other rules, and last
-/// where to look things up.
+/// How much a point of a document matters to whoever goes by it: limits and what done means first, then other rules and the
+/// places of the work.
 pub(super) fn demand(group: &str, line: &str) -> usize {
     static BINDS: LazyLock<Regex> = LazyLock::new(|| {
         any_of(
@@ -150,15 +150,12 @@ pub(super) fn demand(group: &str, line: &str) -> usize {
             "必须|不要|不能|禁止|只能|不得|确保|保持",
         )
     });
-    static REFERS: LazyLock<Regex> =
-        LazyLock::new(|| any_of(r"references?|sources?|see\ also|links?|component\ usage|context|background", "参考"));
-    // Files that are to be made or changed say where the work is.
-    let places = group.to_lowercase().contains("file");
-    match (BINDS.is_match(group), places || DEMANDS.is_match(line), REFERS.is_match(group)) {
-        (true, _, _) => 0,
-        (false, true, _) => 1,
-        (false, false, false) => 2,
-        (false, false, true) => 3,
+    // Files that are to be read, made or changed say where the work is.
+    static PLACES: LazyLock<Regex> = LazyLock::new(|| any_of(r"files?|references?|sources?", "文件|参考"));
+    match (BINDS.is_match(group), PLACES.is_match(group) || DEMANDS.is_match(line)) {
+        (true, _) => 0,
+        (false, true) => 1,
+        (false, false) => 2,
     }
 }
 
