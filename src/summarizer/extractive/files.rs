@@ -35,17 +35,9 @@ pub(super) struct Line {
     pub(super) text: String,
     /// The step that put it there.
     pub(super) step: usize,
-    /// The value that stood in its place before, of a setting.
-    pub(super) was: String,
 }
 
 impl Line {
-    /// The line as it is quoted, with what it said before.
-    pub(super) fn quoted(&self) -> String {
-        let line = text::code(&self.text);
-        if self.was.is_empty() { line } else { format!("{line} (was {})", text::code(&self.was)) }
-    }
-
     /// How much it says: definitions and exact values most.
     pub(super) fn weight(&self) -> usize {
         if self.text.chars().count() > LINE_CHARS_MAX / 2 {
@@ -101,7 +93,6 @@ impl Files {
         let added = commands::head(&touch.added, CHANGE_BYTES_MAX);
         let old: HashSet<String> = removed.lines().map(told).collect();
         let new: HashSet<String> = added.lines().map(told).collect();
-        let mut before = replaced(&old, &new);
         if is_whole {
             file.lines.retain(|line| new.contains(&line.text));
         } else {
@@ -113,7 +104,7 @@ impl Files {
         let mut known: HashSet<String> = file.lines.iter().map(|line| line.text.clone()).collect();
         for line in added.lines().map(told) {
             if !old.contains(&line) && says_something(&line) && known.insert(line.clone()) {
-                file.lines.push(Line { was: before.remove(&line).unwrap_or_default(), text: line, step });
+                file.lines.push(Line { text: line, step });
             }
         }
         let surplus = file.lines.len().saturating_sub(LINES_MAX);
@@ -135,11 +126,11 @@ impl Files {
     }
 
     /// Adds a line that an earlier summary had.
-    pub(super) fn recall(&mut self, path: &str, line: &str, was: &str, step: usize) {
+    pub(super) fn recall(&mut self, path: &str, line: &str, step: usize) {
         let file = self.file(path);
         let line = told(line);
         if file.lines.len() < LINES_MAX && !file.lines.iter().any(|known| known.text == line) {
-            file.lines.push(Line { text: line, step, was: was.to_owned() });
+            file.lines.push(Line { text: line, step });
         }
     }
 
@@ -162,14 +153,6 @@ impl Files {
         let path = text::one_line(&text::clean(path));
         let path = path.strip_prefix("./").unwrap_or(&path);
         let next = self.changed.len();
-        // An earlier summary may have called it by its last segment alone.
-        if !self.by_path.contains_key(path)
-            && path.contains('/')
-            && let Some(place) = self.by_path.remove(text::base_name(path))
-        {
-            path.clone_into(&mut self.changed[place].path);
-            self.by_path.insert(path.to_owned(), place);
-        }
         let place = *self.by_path.entry(path.to_owned()).or_insert(next);
         if place == next {
             self.changed.push(File { path: path.to_owned(), changed_at: i64::MIN, ..File::default() });
@@ -194,33 +177,6 @@ impl Files {
         }
         (root.matches('/').count() >= 2).then(|| root.to_owned())
     }
-}
-
-/// Settings among new lines that had another value in the old ones: the line, and that value.
-fn replaced(old: &HashSet<String>, new: &HashSet<String>) -> HashMap<String, String> {
-    // A name that stands there twice has no one value.
-    let mut values: HashMap<&str, Vec<&str>> = HashMap::new();
-    for (name, value) in old.difference(new).filter_map(|line| setting(line)) {
-        values.entry(name).or_default().push(value);
-    }
-    let set = new.difference(old).filter_map(|line| Some((line, setting(line)?)));
-    set.filter_map(|(line, (name, value))| match values.get(name)?.as_slice() {
-        [was] if *was != value => Some((line.clone(), (*was).to_owned())),
-        _ => None,
-    })
-    .collect()
-}
-
-/// The name and the value of a setting: one word, and one short literal.
-fn setting(line: &str) -> Option<(&str, &str)> {
-    const VALUE_CHARS_MAX: usize = 32;
-    let at = line.find([':', '='])?;
-    let (name, value) = (line[..at].trim(), line[at + 1..].trim());
-    let is_literal =
-        value.starts_with(['"', '\'', '#', '-', '.']) || value.starts_with(|letter: char| letter.is_ascii_digit());
-    let is_literal = is_literal || matches!(value, "true" | "false" | "null" | "None" | "True" | "False" | "nil");
-    let fits = !name.is_empty() && name.len() <= 60 && value.len() <= VALUE_CHARS_MAX && !value.contains('`');
-    (is_literal && fits).then_some((name, value))
 }
 
 /// A part of a line in place of another, wherever it stands in the new lines.

@@ -11,7 +11,6 @@ mod commands;
 mod compose;
 mod files;
 mod items;
-mod names;
 mod previous;
 mod record;
 mod tell;

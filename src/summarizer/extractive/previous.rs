@@ -37,9 +37,7 @@ static COMMITTED: LazyLock<Regex> =
     LazyLock::new(|| pattern(r"^Commit `([^`]+)` on `([^`]+)`(, pushed|, not pushed)?: (.*)$"));
 static ITEM: LazyLock<Regex> = LazyLock::new(|| pattern(r"^`([^`]+)` \((in progress|open)\): (.*)$"));
 static DEMANDS: LazyLock<Regex> = LazyLock::new(|| pattern(r"^`([^`]+)` (demands|says): (.*)$"));
-static GROUP: LazyLock<Regex> =
-    LazyLock::new(|| pattern(r"`([^`]+[^`/])`: ((?:`[^`]+`(?: \(was `[^`]+`\))?(?: · )?)+)"));
-static LINE: LazyLock<Regex> = LazyLock::new(|| pattern(r"`([^`]+)`(?: \(was `([^`]+)`\))?"));
+static GROUP: LazyLock<Regex> = LazyLock::new(|| pattern(r"`([^`]+[^`/])`: ((?:`[^`]+`(?: · )?)+)"));
 static FOLDER: LazyLock<Regex> = LazyLock::new(|| pattern(r"^`([^`]*/)`: ((?:`[^`]+`(?: \(new\))?(?:, )?)+)$"));
 static FILE: LazyLock<Regex> = LazyLock::new(|| pattern(r"`([^`]+)`( \(new\))?"));
 static OURS: LazyLock<Regex> = LazyLock::new(|| pattern(r"^`.+` failed.*; then:? "));
@@ -50,11 +48,10 @@ static CODE: LazyLock<Regex> = LazyLock::new(|| pattern(r"`([^`]+)`"));
 pub(super) fn recall(record: &mut Record, summary: &str, rules: &Summary, goes_on: bool) {
     let cleaned = text::clean(commands::head(summary, READ_BYTES_MAX));
     let body = files::strip_tags(conclusion(&cleaned));
-    let (at, held, paths) = (BASE, Vec::new(), Vec::new());
-    let mut reader = Reader { record, root: None, paths, latest: None, at, goes_on, held, points: 0 };
+    let (at, held) = (BASE, Vec::new());
+    let mut reader = Reader { record, root: None, latest: None, at, goes_on, held, points: 0 };
     let lines: Vec<Line<'_>> = text::prose(&body);
     reader.root = lines.iter().find_map(|line| text::plain(line.text).strip_prefix(ROOT).and_then(quoted));
-    lines.iter().for_each(|line| reader.folder(text::plain(line.text).trim()));
     let mut topic = None;
     for line in &lines {
         if let Some(found) = heading_topic(line, &rules.sections) {
@@ -84,8 +81,6 @@ fn conclusion(summary: &str) -> &str {
 struct Reader<'a> {
     record: &'a mut Record,
     root: Option<String>,
-    /// The files that it lists.
-    paths: Vec<String>,
     /// The newest request.
     latest: Option<String>,
     at: i64,
@@ -200,9 +195,8 @@ impl Reader<'_> {
     fn recall_lines(&mut self, words: &str, step: usize) {
         for group in GROUP.captures_iter(words) {
             let path = self.path(&group[1]);
-            for line in LINE.captures_iter(&group[2]) {
-                let was = line.get(2).map_or("", |was| was.as_str());
-                self.record.files.recall(&path, &line[1], was, step);
+            for line in CODE.captures_iter(&group[2]) {
+                self.record.files.recall(&path, &line[1], step);
             }
         }
     }
@@ -252,28 +246,16 @@ impl Reader<'_> {
         true
     }
 
-    /// The files of a folder.
-    fn folder(&mut self, words: &str) {
-        let Some(found) = FOLDER.captures(words) else { return };
-        for file in FILE.captures_iter(&found[2]) {
-            let path = format!("{}{}", found[1].trim_start_matches("./"), &file[1]);
-            let path = match &self.root {
-                Some(root) if !path.starts_with(['/', '~']) => format!("{root}/{path}"),
-                Some(_) | None => path,
-            };
-            // The newest stand first, and all of them before everything else.
-            let at = 3 * BASE - self.paths.len() as i64;
-            let entry = self.record.files.file(&path);
-            (entry.is_new, entry.changed_at) = (file.get(2).is_some(), entry.changed_at.max(at));
-            if !self.paths.contains(&path) {
-                self.paths.push(path);
-            }
-        }
-    }
-
     /// Files and how they stand.
     fn filed(&mut self, words: &str) -> bool {
-        if FOLDER.is_match(words) {
+        if let Some(found) = FOLDER.captures(words) {
+            for file in FILE.captures_iter(&found[2]) {
+                let path = self.path(&format!("{}{}", found[1].trim_start_matches("./"), &file[1]));
+                // The newest stand first, and all of them before everything else.
+                let at = 4 * BASE - self.at;
+                let entry = self.record.files.file(&path);
+                (entry.is_new, entry.changed_at) = (file.get(2).is_some(), entry.changed_at.max(at));
+            }
             return true;
         }
         if let Some((path, values)) =
@@ -346,14 +328,10 @@ impl Reader<'_> {
         self.note(topic, words);
     }
 
-    /// The file that is called so.
     fn path(&self, shown: &str) -> String {
-        let ending = format!("/{shown}");
-        let mut listed = self.paths.iter().filter(|path| *path == shown || path.ends_with(&ending));
-        match (listed.next(), listed.next(), &self.root) {
-            (Some(path), None, _) => path.clone(),
-            (_, _, Some(root)) if shown.contains('/') && !shown.starts_with(['/', '~']) => format!("{root}/{shown}"),
-            _ => shown.to_owned(),
+        match &self.root {
+            Some(root) if !shown.starts_with(['/', '~']) => format!("{root}/{shown}"),
+            Some(_) | None => shown.to_owned(),
         }
     }
 }

@@ -7,7 +7,6 @@ use super::commands::{self, Purpose};
 use super::compose::{Item, SHARES};
 use super::files::{File, Line};
 use super::items::{self, Point, Status};
-use super::names::Names;
 use super::record::{Commit, Note, Record, Task};
 use super::text;
 use super::tools::Progress;
@@ -71,11 +70,12 @@ pub(super) const DERIVED: [&str; 9] = [
 /// The least that a step or a reason is told in, in characters.
 const DETAIL_MIN: usize = 110;
 
-/// What an old task is told in, in characters: what was asked, and what came of it.
-const TASK_CHARS: Range<usize> = 110..180;
-
-/// The least of a request: people say in a few words what models need many for.
+/// The least of a request and of its answer, in characters: people say in a few words what models need many for.
 const REQUEST_MIN: usize = 60;
+const ANSWER_MIN: usize = 45;
+
+/// From so many characters on a task is told with the lines that came of it.
+const LINES_FROM: usize = 340;
 
 /// How many tasks are told at all.
 const TASKS_MAX: usize = 250;
@@ -103,7 +103,7 @@ const SETTINGS_SHARE: usize = 4;
 
 /// The share of the room for constraints that goes to what items demand, in percent: the one in work, the next one, and those
 /// behind it. Issues are written for whoever does them, and nothing else says what is wanted.
-const DEMANDS_PERCENT: [usize; 3] = [60, 90, 25];
+const DEMANDS_PERCENT: [usize; 3] = [60, 90, 40];
 
 /// How many programs are told with what they printed.
 const PRINTS_MAX: usize = 4;
@@ -119,7 +119,7 @@ pub(super) fn tell(record: &Record, room: usize) -> Vec<Item> {
             by_step.entry(line.step).or_default().push((place, number));
         }
     }
-    let mut teller = Teller { record, room, names: Names::of(&record.files), by_step, items: Vec::new() };
+    let mut teller = Teller { record, room, root: record.files.root(), by_step, items: Vec::new() };
     teller.goals();
     teller.notes();
     teller.documents();
@@ -137,7 +137,8 @@ pub(super) fn tell(record: &Record, room: usize) -> Vec<Item> {
 struct Teller<'a> {
     record: &'a Record,
     room: usize,
-    names: Names,
+    /// The folder that the work is done in.
+    root: Option<String>,
     /// The lines that came of each step, by file and place.
     by_step: HashMap<usize, Vec<(usize, usize)>>,
     items: Vec<Item>,
@@ -159,8 +160,14 @@ impl Teller<'_> {
         (self.share(topic) / (3 + rank)).max(DETAIL_MIN)
     }
 
+    /// A path from the folder on that the work is done in.
+    fn relative<'p>(&self, path: &'p str) -> &'p str {
+        let inside = self.root.as_deref().and_then(|root| path.strip_prefix(root)?.strip_prefix('/'));
+        inside.unwrap_or(path)
+    }
+
     fn shown(&self, path: &str) -> String {
-        self.names.shown(path)
+        text::code(&self.relative(path).replace('`', "'"))
     }
 
     /// The first request, the newest one, and what the items are called that they name.
@@ -256,18 +263,16 @@ impl Teller<'_> {
         let told: Vec<(usize, &Task, bool)> =
             told.into_iter().map(|(number, task)| (number, task, changes(number, task))).collect();
         let room = self.share(Topic::Done);
-        let most = told.len().min(room / 2 / TASK_CHARS.start).max(1);
-        let base = (room / 2 / most).clamp(TASK_CHARS.start, TASK_CHARS.end);
-        // The other half falls by a part with each task further back, so that it is used up by the newest few.
-        let part = 1.0 / (1.0 + most.min(6) as f64 / 2.0);
-        let mut extra = part * room.saturating_sub(base * most) as f64;
+        // Each gets a part of what those behind it left, so that the newest few use up most.
+        let part = 1.0 / (1.0 + told.len().min(6) as f64 / 2.0);
+        let mut left = room as f64;
         for (rank, (number, task, changes)) in told.into_iter().enumerate() {
-            let limit = base + extra as usize;
-            extra *= 1.0 - part;
+            let limit = (part * left) as usize;
+            left -= part * left;
             // What changed something matters longer than what was only said.
             let score = (if changes { 1.5 } else { 1.0 }) / (1.0 + rank as f64 / 8.0);
             let score = if task.at < 0 { 0.5 * score } else { score };
-            let shorter = self.task(number, task, base);
+            let shorter = self.task(number, task, 0);
             for (place, (text, at)) in self.task(number, task, limit).into_iter().enumerate() {
                 let item = Item::new(Topic::Done, &text, score, at);
                 self.items.push(shorter.get(place).map_or(item.clone(), |(text, _)| item.or(text)));
@@ -278,7 +283,7 @@ impl Teller<'_> {
     /// A task in so many characters: its commit, and what was asked.
     fn task(&self, number: usize, task: &Task, limit: usize) -> Vec<(String, i64)> {
         let mut told = Vec::new();
-        let of_lines = if limit > 2 * TASK_CHARS.end { limit * 2 / 5 } else { 0 };
+        let of_lines = if limit > LINES_FROM { limit * 2 / 5 } else { 0 };
         let untold: Vec<usize> = self.steps_of(number).filter(|step| self.is_untold(*step)).collect();
         let lines = self.lines(untold.into_iter(), of_lines);
         let is_current = self.record.asked == Some(number) && self.is_unfinished();
@@ -296,7 +301,7 @@ impl Teller<'_> {
         if !is_asked {
             return told;
         }
-        let gist = words::gist(&task.answer, limit * 2 / 5 + 20);
+        let gist = words::gist(&task.answer, (limit * 2 / 5).max(ANSWER_MIN));
         let mut parts: Vec<String> = [gist].into_iter().filter(|gist| !gist.is_empty()).collect();
         if !task.ran.is_empty() && of_lines > 0 {
             let ran: Vec<String> = task.ran.iter().rev().take(3).rev().map(|ran| text::code(ran)).collect();
@@ -576,7 +581,7 @@ impl Teller<'_> {
 
     /// The files themselves: what is new and what was changed, by folder, and the newest that were only read.
     fn files(&mut self) {
-        if let Some(root) = self.names.root() {
+        if let Some(root) = &self.root {
             let text = format!("{ROOT}{}", text::code(root));
             self.add(Topic::Files, &text, 9.0, i64::MIN);
         }
@@ -585,7 +590,7 @@ impl Teller<'_> {
         let known: HashSet<&str> = changed.iter().map(|file| file.path.as_str()).collect();
         let mut folders: BTreeMap<&str, (usize, Vec<String>)> = BTreeMap::new();
         for (rank, file) in changed.iter().take(FILES_MAX).enumerate() {
-            let path = self.names.relative(&file.path);
+            let path = self.relative(&file.path);
             let (folder, base) =
                 path.rsplit_once('/').map_or(("./", path), |_| path.split_at(path.rfind('/').unwrap_or(0) + 1));
             let new = if file.is_new { " (new)" } else { "" };
@@ -606,8 +611,7 @@ impl Teller<'_> {
         let mut read: Vec<(&String, &i64)> =
             self.record.files.read.iter().filter(|(path, _)| !known.contains(path.as_str())).collect();
         read.sort_by(|left, right| right.1.cmp(left.1).then_with(|| left.0.cmp(right.0)));
-        let read: Vec<String> =
-            read.into_iter().take(8).map(|(path, _)| text::code(self.names.relative(path))).collect();
+        let read: Vec<String> = read.into_iter().take(8).map(|(path, _)| text::code(self.relative(path))).collect();
         if !read.is_empty() {
             self.add(Topic::Files, &format!("{READ}{}", read.join(", ")), 0.5, i64::MAX);
         }
@@ -689,8 +693,8 @@ impl Teller<'_> {
         let mut left = limit;
         let mut named: HashSet<usize> = HashSet::new();
         chosen.retain(|(file, _, line)| {
-            let name = if named.contains(file) { 0 } else { 24 };
-            let cost = line.quoted().chars().count() + 3 + name;
+            let name = if named.contains(file) { 0 } else { self.shown(&self.record.files.changed[*file].path).len() };
+            let cost = line.text.chars().count() + 5 + name;
             let fits = cost <= left;
             if fits {
                 left -= cost;
@@ -700,7 +704,7 @@ impl Teller<'_> {
         });
         chosen.sort_by_key(|(file, place, _)| (*file, *place));
         let groups = chosen.chunk_by(|left, right| left.0 == right.0).map(|group| {
-            let lines: Vec<String> = group.iter().map(|(_, _, line)| line.quoted()).collect();
+            let lines: Vec<String> = group.iter().map(|(_, _, line)| text::code(&line.text)).collect();
             format!("{}: {}", self.shown(&self.record.files.changed[group[0].0].path), lines.join(BETWEEN))
         });
         groups.collect::<Vec<_>>().join("; ")

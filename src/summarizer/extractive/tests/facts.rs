@@ -94,7 +94,7 @@ fn of_work() -> Vec<Case> {
                 "\"accent\": \"#222222\",",
             ),
             says: &[("Critical Context", "`\"accent\": \"#222222\"`")],
-            silent: &["`\"accent\": \"#111111\"`"],
+            silent: &["#111111"],
         },
         Case {
             name: "what is changed and not committed is told after a commit",
@@ -169,7 +169,7 @@ fn of_words() -> Vec<Case> {
                 .user("add a cache")
                 .works("Read", json!({"file_path": "/w/p/CLAUDE.md"}), "     1→# Rules\n     2→- Never edit generated files.\n     3→- The app has two pages.")
                 .model("I have read the rules."),
-            says: &[("Constraints & Preferences", "`CLAUDE.md` says: Rules: Never edit generated files")],
+            says: &[("Constraints & Preferences", "`/w/p/CLAUDE.md` says: Rules: Never edit generated files")],
             silent: &["two pages"],
         },
         Case {
@@ -312,12 +312,6 @@ fn of_others() -> Vec<Case> {
             name: "an item that is made is open under its title",
             talk: talk().runs("bd create --title=\"Add the alias\" --parent=shop-1", "✓ Created issue: shop-1.2"),
             says: &[("Next Steps", "`shop-1.2` (open): Add the alias")],
-            silent: &[],
-        },
-        Case {
-            name: "a setting says what it was before",
-            talk: edited(talk(), "/w/p/app.toml", "timeout = 30", "timeout = 60").runs("git commit -am x", "[main 1a2b3c4] x"),
-            says: &[("Done", "`timeout = 60` (was `30`)")],
             silent: &[],
         },
         Case {

@@ -249,7 +249,7 @@ fn files_are_told_with_what_is_new_in_them_and_relative_to_one_directory() {
     assert_says(
         &text,
         "In Progress",
-        "Add a backoff to the request loop in the client. → `client.rs`: `fn retry_backoff()",
+        "Add a backoff to the request loop in the client. → `src/client.rs`: `fn retry_backoff()",
     );
     assert!(!text.contains("node_modules"), "{text}");
     assert_eq!(text.matches("/home/ann/shop").count(), 1, "{text}");
