@@ -71,8 +71,8 @@ pub(super) const DERIVED: [&str; 9] = [
 const DETAIL_MIN: usize = 110;
 
 /// The least of a request and of its answer, in characters: people say in a few words what models need many for.
-const REQUEST_MIN: usize = 60;
-const ANSWER_MIN: usize = 45;
+const REQUEST_MIN: usize = 90;
+const ANSWER_MIN: usize = 80;
 
 /// From so many characters on a task is told with the lines that came of it.
 const LINES_FROM: usize = 340;
