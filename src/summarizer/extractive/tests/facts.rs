@@ -209,7 +209,7 @@ fn of_words() -> Vec<Case> {
     ]
 }
 
-/// What the user, helpers and documents said besides requests.
+/// What the user said besides requests, and what commits say.
 fn of_others() -> Vec<Case> {
     let talk = || Talk::default().user("add the export");
     let rejected = "The user doesn't want to proceed with this tool use. The tool use was rejected. To tell you how to \
@@ -257,6 +257,13 @@ fn of_others() -> Vec<Case> {
             )],
             silent: &["Signed-off-by"],
         },
+    ]
+}
+
+/// What follows from commands, and what helpers, pages and plans say.
+fn of_findings() -> Vec<Case> {
+    let talk = || Talk::default().user("add the export");
+    vec![
         Case {
             name: "what led to one commit leads to the next",
             talk: edited(
@@ -334,7 +341,7 @@ fn section(text: &str, heading: &str) -> String {
 #[test]
 fn facts_are_found_where_an_heir_looks_for_them() {
     let mut wrong = Vec::new();
-    for case in of_checks().into_iter().chain(of_work()).chain(of_words()).chain(of_others()) {
+    for case in of_checks().into_iter().chain(of_work()).chain(of_words()).chain(of_others()).chain(of_findings()) {
         let text = case.talk.summary();
         let missing = case.says.iter().filter(|(heading, words)| !section(&text, heading).contains(words));
         let missing = missing.map(|(heading, words)| format!("{heading} does not say {words}"));
