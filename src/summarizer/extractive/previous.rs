@@ -40,6 +40,7 @@ static DEMANDS: LazyLock<Regex> = LazyLock::new(|| pattern(r"^`([^`]+)` (demands
 static GROUP: LazyLock<Regex> = LazyLock::new(|| pattern(r"`([^`]+[^`/])`: ((?:`[^`]+`(?: · )?)+)"));
 static FOLDER: LazyLock<Regex> = LazyLock::new(|| pattern(r"^`([^`]*/)`: ((?:`[^`]+`(?: \(new\))?(?:, )?)+)$"));
 static FILE: LazyLock<Regex> = LazyLock::new(|| pattern(r"`([^`]+)`( \(new\))?"));
+static ALONE: LazyLock<Regex> = LazyLock::new(|| pattern(r"^`[^`]*[^`/]`(?: \(new\))?$"));
 static OURS: LazyLock<Regex> = LazyLock::new(|| pattern(r"^`.+` failed.*; then:? "));
 static CODE: LazyLock<Regex> = LazyLock::new(|| pattern(r"`([^`]+)`"));
 
@@ -104,7 +105,7 @@ impl Reader<'_> {
         if self.asked(words)
             || self.tracked(words)
             || self.checked(words)
-            || self.filed(words)
+            || self.filed(topic, words)
             || self.listed(topic, line, words)
         {
             self.points = 0;
@@ -247,10 +248,15 @@ impl Reader<'_> {
     }
 
     /// Files and how they stand.
-    fn filed(&mut self, words: &str) -> bool {
-        if let Some(found) = FOLDER.captures(words) {
-            for file in FILE.captures_iter(&found[2]) {
-                let path = self.path(&format!("{}{}", found[1].trim_start_matches("./"), &file[1]));
+    fn filed(&mut self, topic: Topic, words: &str) -> bool {
+        let listed = match FOLDER.captures(words) {
+            Some(found) => Some((found[1].to_owned(), found.get(2).map_or("", |files| files.as_str()))),
+            None if topic == Topic::Files && ALONE.is_match(words) => Some((String::new(), words)),
+            None => None,
+        };
+        if let Some((folder, files)) = listed {
+            for file in FILE.captures_iter(files) {
+                let path = self.path(&format!("{}{}", folder.trim_start_matches("./"), &file[1]));
                 // The newest stand first, and all of them before everything else.
                 let at = 4 * BASE - self.at;
                 let entry = self.record.files.file(&path);

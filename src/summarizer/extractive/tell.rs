@@ -376,7 +376,7 @@ impl Teller<'_> {
             let item = Item::new(topic, &with_lines(said, &lines), worth * aged, step.at);
             let short = with_lines(
                 unlike_facts(text::clip(&words, DETAIL_MIN), true),
-                &self.lines([number].into_iter(), DETAIL_MIN),
+                &self.lines([number].into_iter(), DETAIL_MIN * 3 / 2),
             );
             self.items.push(if short.is_empty() { item } else { item.or(&short) });
         }
@@ -601,10 +601,12 @@ impl Teller<'_> {
                 self.add(Topic::Context, &text, 0.9 + 0.9 * self.record.recency(file.changed_at), file.changed_at);
             }
         }
-        let lines: Vec<(String, usize)> = folders
-            .into_iter()
-            .map(|(folder, (rank, bases))| (format!("{}: {}", text::code(folder), bases.join(", ")), rank))
-            .collect();
+        let told = |(folder, (rank, bases)): (&str, (usize, Vec<String>))| match bases.as_slice() {
+            // A file that is alone in its folder is told by its path.
+            [base] => (format!("`{}{}", folder.trim_start_matches("./"), &base[1..]), rank),
+            _ => (format!("{}: {}", text::code(folder), bases.join(", ")), rank),
+        };
+        let lines: Vec<(String, usize)> = folders.into_iter().map(told).collect();
         for (line, rank) in lines {
             self.add(Topic::Files, &line, 2.0 / (1.0 + rank as f64 / 8.0), rank as i64);
         }

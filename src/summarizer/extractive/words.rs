@@ -135,15 +135,13 @@ pub(super) fn is_rule(sentence: &str) -> bool {
     !sentence.ends_with(['?', '？']) && !wonders && is_whole && (shouts || INSISTS.is_match(sentence))
 }
 
-/// How much a point of a document matters to whoever goes by it: limits and what done means first, then other rules and the
+/// How much a point of a document matters to whoever goes by it: what done means first, then limits, then other rules and the
 /// places of the work.
 pub(super) fn demand(group: &str, line: &str) -> usize {
-    static BINDS: LazyLock<Regex> = LazyLock::new(|| {
-        any_of(
-            r"accept(?:ance)?|constraints?|rules?|definition|scope|edge\ cases?|criteria|no-?gos?|requirements?",
-            "验收|约束|规则|要求",
-        )
-    });
+    static BINDS: LazyLock<Regex> =
+        LazyLock::new(|| any_of(r"constraints?|rules?|scope|edge\ cases?|no-?gos?|requirements?", "约束|规则|要求"));
+    static ENDS: LazyLock<Regex> =
+        LazyLock::new(|| any_of(r"definition\ of\ done|done|accept(?:ance)?|criteria|verification", "验收|完成"));
     static DEMANDS: LazyLock<Regex> = LazyLock::new(|| {
         any_of(
             r"must|never|always|do(?:n'?t|\ not)|only|no|not|avoid|exactly|required?|keep|without|forbidden|should",
@@ -152,10 +150,13 @@ pub(super) fn demand(group: &str, line: &str) -> usize {
     });
     // Files that are to be read, made or changed say where the work is.
     static PLACES: LazyLock<Regex> = LazyLock::new(|| any_of(r"files?|references?|sources?", "文件|参考"));
+    if ENDS.is_match(group) {
+        return 0;
+    }
     match (BINDS.is_match(group), PLACES.is_match(group) || DEMANDS.is_match(line)) {
-        (true, _) => 0,
-        (false, true) => 1,
-        (false, false) => 2,
+        (true, _) => 1,
+        (false, true) => 2,
+        (false, false) => 3,
     }
 }
 

@@ -244,8 +244,8 @@ fn files_are_told_with_what_is_new_in_them_and_relative_to_one_directory() {
         .works("Grep", json!({"pattern": "retry"}), "src/config.rs\nsrc/client.rs\nnode_modules/retry/index.js")
         .summary();
     assert_says(&text, "Relevant Files", "Working directory: `/home/ann/shop`");
-    assert_says(&text, "Relevant Files", "`src/`: `client.rs`");
-    assert_says(&text, "Relevant Files", "`tests/`: `retry_test.rs` (new)");
+    assert_says(&text, "Relevant Files", "`src/client.rs`");
+    assert_says(&text, "Relevant Files", "`tests/retry_test.rs` (new)");
     assert_says(
         &text,
         "In Progress",
@@ -288,7 +288,7 @@ fn what_the_previous_summary_knew_is_carried_on() {
     assert_says(&text, "Goal", "Latest request: show the moon phase too");
     assert_says(&text, "Constraints & Preferences", "never scrape the official site");
     assert_says(&text, "Blocked", "KeyError: 'harbour_id'");
-    assert_says(&text, "Relevant Files", "`tide_table.py` (new)");
+    assert_says(&text, "Relevant Files", "`src/tide_table.py` (new)");
     assert!(text.contains("load_harbours"), "{text}");
     assert_eq!(text.matches("First request").count(), 1, "{text}");
     let settled = extract(&over(&first, talk.runs("pytest -q", "3 passed")));
