@@ -38,6 +38,9 @@ const BODY_CHARS_MAX: usize = 700;
 /// A longer request is a document: its points bind one by one.
 const REQUEST_CHARS_MAX: usize = 700;
 
+/// Of a longer message only the beginning and the end are a person's own words, in bytes.
+const PASTED_BYTES: usize = 3_000;
+
 /// A question to the user, and the answer, as agents print them.
 static ANSWER: LazyLock<Regex> = LazyLock::new(|| Regex::new(r#""([^"]+)"="([^"]*)""#).expect("a fixed pattern"));
 
@@ -227,7 +230,12 @@ impl Record {
 
     /// The rules among a user's words.
     fn insist(&mut self, at: i64, words: &str) {
-        words::each_sentence(words, |sentence| {
+        // In the middle of a long message stands what was pasted.
+        let words = match words.len() > PASTED_BYTES {
+            true => format!("{}\n{}", commands::head(words, PASTED_BYTES / 2), commands::tail(words, PASTED_BYTES / 2)),
+            false => words.to_owned(),
+        };
+        words::each_sentence(&words, |sentence| {
             let length = sentence.chars().count();
             if (8..=400).contains(&length) && words::is_rule(sentence) && !sentence.ends_with([':', '：']) {
                 self.note(Topic::Constraints, text::one_line(sentence), at, 1.0);

@@ -242,6 +242,16 @@ fn of_others() -> Vec<Case> {
             silent: &["r.Get(export)", "→ I'm registering"],
         },
         Case {
+            name: "what is pasted into a long message lays down no rules",
+            talk: Talk::default().user(&format!(
+                "never touch the schema\n{}worker 7 must not be restarted by hand\n{}",
+                "ok line of a log\n".repeat(120),
+                "ok line of a log\n".repeat(120),
+            )),
+            says: &[("Constraints & Preferences", "“never touch the schema”")],
+            silent: &["“worker 7 must not"],
+        },
+        Case {
             name: "two messages without a word between them are one request",
             talk: talk().user("as CSV, please"),
             says: &[("Goal", "First request: add the export / as CSV, please")],
