@@ -13,9 +13,9 @@ pub(super) const SHARES: [(Topic, usize); 9] = [
     (Topic::Constraints, 18),
     (Topic::Blocked, 3),
     (Topic::Decisions, 8),
-    (Topic::Done, 29),
+    (Topic::Done, 30),
     (Topic::Context, 8),
-    (Topic::Files, 6),
+    (Topic::Files, 5),
 ];
 
 /// How many items of a topic are looked at. No budget holds more.
