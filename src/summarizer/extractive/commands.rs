@@ -13,6 +13,8 @@ pub(super) enum Purpose {
     Record,
     /// Changes something: installs, moves, deletes.
     Change,
+    /// Runs a program whose end or failure is news.
+    Run,
     /// Only looks.
     Look,
 }
@@ -53,6 +55,7 @@ static FAILURE: LazyLock<Regex> = LazyLock::new(|| {
         r"(?mx)\b[1-9]\d*\s+(?:tests?\s+)?(?:failed|failures?|errors?|failing)\b|\berror\ TS\d+|^\s*error(?:\[\w+\])?:
         |npm\ (?:ERR!|error)|^Traceback\ \(most|\bpanicked\ at\b|\bBUILD\ FAILED\b|^\s*FAILED\b|^\s*FAIL\b|^\*\*\ \(
         |\bcommand\ not\ found\b|\bSegmentation\ fault\b|^\s*✖\s|compilation\ error|(?i:compilation\ failed)
+        |\bBUILD\ FAILURE\b|^\S+\.\w{1,5}:\d+:(?:\d+:)?\ (?:error|undefined|cannot|fatal|[EF]\d)
         |:\s+No\ such\ file\ or\ directory",
     )
 });
@@ -61,7 +64,7 @@ static FAILURE: LazyLock<Regex> = LazyLock::new(|| {
 static STRONG: LazyLock<Regex> = LazyLock::new(|| {
     pattern(
         r"(?x)^\s*(?:\*\*\s*\(|error(?:\[\w+\])?:|(?:\w+\.)*\w*(?:Error|Exception)\b|E\s{3}|fatal:|panic|[Aa]ssert(?:ion)?\b
-        |thread\ '.*panicked)|error\ TS\d+|\(\w+(?:\.\w+)*Error\)|:\d+:(?:\d+:)?\ (?:fatal\ )?error",
+        |thread\ '.*panicked|●\ |\w+_test\.go:\d+:\ |npm\ ERR!\ [A-Z]+\ \w)|error\ TS\d+|\(\w+(?:\.\w+)*Error\)|:\d+:(?:\d+:)?\ (?:fatal\ )?error",
     )
 });
 
@@ -75,7 +78,8 @@ static WEAK: LazyLock<Regex> = LazyLock::new(|| {
 /// A line that only says that something failed.
 static EMPTY: LazyLock<Regex> = LazyLock::new(|| {
     pattern(
-        r"(?ix)could\ not\ compile|aborting\ due|compilation\ (?:failed|error)|^\W*exit\ code|\bexited\ with\b|npm\ ERR!
+        r"(?ix)could\ not\ compile|aborting\ due|compilation\ (?:failed|error)|^\W*exit\ code|\bexited\ with\b
+        |npm\ ERR!\ (?:code|errno|path|command|cwd|a\ complete)|non-zero\ code|^\W*found\ \d+\ errors?
         |^make(?:\[\d+\])?:\ \*\*\*|command\ failed|lifecycle|^\W*0\ |\b0\ (?:errors|failed|failures)|command\ aborted
         |\[request\ interrupted|^\W*failures?:?\W*$|errors\ have\ been\ logged|see\ .*\ for\ details|^\W*build\ failed
         |^\s*\d+\ (?:tests?|doctests?),",
@@ -85,6 +89,9 @@ static EMPTY: LazyLock<Regex> = LazyLock::new(|| {
 /// What says that warnings are errors.
 static STRICT: LazyLock<Regex> =
     LazyLock::new(|| pattern(r"(?i)warnings?-as-errors|due to warnings|-D warnings|-Werror"));
+
+/// A line that begins with a place and is no mere warning.
+static PLACED: LazyLock<Regex> = LazyLock::new(|| pattern(r"^\S+\.\w{1,5}:\d+:(?:\d+:)? [A-Za-z]"));
 
 static LOCATION: LazyLock<Regex> = LazyLock::new(|| pattern(r"[\w./-]*\w\.\w{1,6}(?::\d+|\(\d+,\d+\))"));
 
@@ -99,7 +106,28 @@ static RESULT: LazyLock<Regex> = LazyLock::new(|| {
 static COMMITTED: LazyLock<Regex> = LazyLock::new(|| pattern(r"(?m)^\[(\S+)(?: \([^)]*\))? ([0-9a-f]{7,40})\] (.+)$"));
 
 /// The commands that a command line runs one after the other, without those that only say where and how they run.
-pub(super) fn simple(command: &str) -> Vec<&str> {
+pub(super) fn simple(command: &str) -> Vec<String> {
+    // What is handed to a program is no command.
+    static HANDED: LazyLock<Regex> = LazyLock::new(|| pattern(r#"<<-?\s*['"]?([A-Za-z_]+)['"]?"#));
+    let mut cleaned = String::with_capacity(command.len());
+    let mut rest = command;
+    while let Some(found) = HANDED.captures(rest) {
+        let mark = found.get(0).map_or(0..0, |mark| mark.range());
+        let begins = rest[mark.end..].find('\n').map_or(rest.len(), |at| mark.end + at + 1);
+        let is_end = |line: &str| line.trim().trim_end_matches([')', '"']) == &found[1];
+        let handed = rest[begins..].split_inclusive('\n');
+        let lines = handed.clone().position(is_end).unwrap_or(usize::MAX);
+        let length: usize = handed.take(lines.saturating_add(1)).map(str::len).sum();
+        cleaned.push_str(&rest[..mark.start]);
+        cleaned.push_str(&rest[mark.end..begins]);
+        rest = &rest[begins + length..];
+    }
+    cleaned.push_str(rest);
+    split(&cleaned).into_iter().map(str::to_owned).collect()
+}
+
+/// The commands in a line that hands nothing to any of them.
+fn split(command: &str) -> Vec<&str> {
     let mut parts = Vec::new();
     let (mut start, mut quote, mut escaped) = (0, None, false);
     for (at, letter) in command.char_indices() {
@@ -145,24 +173,70 @@ pub(super) fn purpose(part: &str) -> Purpose {
     const LOOKERS: &[&str] = &[
         "grep", "rg", "cat", "ls", "find", "sed", "head", "tail", "echo", "wc", "which", "tree", "awk", "pwd",
         "printf", "stat", "diff", "du", "ps", "env", "jq", "sort", "sleep", "true", "file", "less", "type", "for",
-        "while", "cut", "od", "xxd", "set", "export",
+        "while", "cut", "od", "xxd", "set", "export", "fi", "done", "do", "then", "if", "else", "tr", "uniq", "tee",
+        "basename", "dirname", "realpath", "command", "test", "[", "[[", "date", "whoami", "id", "uname", "history",
+        "more", "bat", "fd", "ag", "tac", "nl", "column", "xargs", "wait", "lsof", "pgrep", "exit", "source", ".",
     ];
-    const GIT_LOOKS: &[&str] =
-        &["status", "log", "diff", "show", "branch", "blame", "grep", "rev-parse", "remote", "add", "fetch"];
-    let verb = part.split_whitespace().nth(1).unwrap_or_default();
-    if LOOKERS.contains(&program) || matches!(program, "git" | "jj") && GIT_LOOKS.contains(&verb) {
+    const LOOKS: &[&str] = &[
+        "status",
+        "log",
+        "diff",
+        "show",
+        "branch",
+        "blame",
+        "grep",
+        "rev-parse",
+        "remote",
+        "add",
+        "fetch",
+        "view",
+        "list",
+        "ls",
+        "ready",
+        "ps",
+        "logs",
+        "describe",
+        "info",
+        "--version",
+        "-v",
+        "-V",
+        "version",
+        "help",
+        "--help",
+        "search",
+        "ls-files",
+        "cat-file",
+        "shortlog",
+        "reflog",
+        "config",
+        "whoami",
+        "auth",
+        "api",
+    ];
+    // `git -C there log` and `gh issue view` say it one word later.
+    let looks = part.split_whitespace().skip(1).take(2).any(|verb| LOOKS.contains(&verb));
+    if LOOKERS.contains(&program) || looks && !VERIFY.is_match(part) || program.is_empty() {
         return Purpose::Look;
     }
     // Files are arguments, whatever they are called.
-    let verbs = part.split_whitespace().skip(1).take(3).filter(|word| !word.contains(['/', '.']));
+    let verbs = part.split_whitespace().skip(1).take(3);
+    let verbs = verbs.filter(|word| !word.contains('/') && (program == "mix" || !word.contains('.')));
     let head = [program].into_iter().chain(verbs).collect::<Vec<_>>().join(" ");
     if VERIFY.is_match(&head) {
         Purpose::Verify
     } else if CHANGE.is_match(&head) {
         Purpose::Change
     } else {
-        Purpose::Look
+        Purpose::Run
     }
+}
+
+/// The folder that a command line goes to first, unless it is named from the root of the disk.
+pub(super) fn folder(command: &str) -> Option<&str> {
+    let behind = command.trim_start().strip_prefix("cd ")?;
+    let end = behind.find([' ', '&', ';', '\n', '|']).unwrap_or(behind.len());
+    let folder = behind[..end].trim_matches(['"', '\'', '/']);
+    (!folder.is_empty() && !behind.starts_with(['/', '~', '$', '"']) && folder != "..").then_some(folder)
 }
 
 /// Whether an output tells of failure although its tool says that it completed.
@@ -200,6 +274,9 @@ pub(super) fn deciding(output: &str) -> Option<String> {
     // Where warnings are errors, nothing else is an error.
     let at = find(&|line| STRONG.is_match(line))
         .or_else(|| if STRICT.is_match(&output) { find(&|line| line.starts_with("warning:")) } else { None })
+        .or_else(|| {
+            find(&|line| PLACED.is_match(line) && !["warning", "note", "info"].iter().any(|mild| line.contains(mild)))
+        })
         .or_else(|| find(&|line| WEAK.is_match(line)))
         .or_else(|| lines.iter().rposition(|line| line.chars().any(char::is_alphabetic) && !EMPTY.is_match(line)))?;
     let mut words =
@@ -219,11 +296,25 @@ pub(super) fn deciding(output: &str) -> Option<String> {
     Some(words)
 }
 
-/// The line of an output that says how it went.
+/// The line of an output that says how it went: the last that counts something, or else the last that says so.
 pub(super) fn result(output: &str) -> Option<String> {
+    static COUNTS: LazyLock<Regex> = LazyLock::new(|| {
+        pattern(
+            r"(?i)\b[1-9]\d*\s+(?:tests?|examples?|specs?|passed|passing|failed|failures?|errors?)\b|\btests run: [1-9]",
+        )
+    });
     let output = text::clean(tail(output, 8_000));
-    let line = output.lines().rev().take(60).map(str::trim).find(|line| line.len() > 3 && RESULT.is_match(line))?;
-    Some(text::one_line(line))
+    let lines: Vec<&str> = output.lines().rev().take(60).map(str::trim).filter(|line| line.len() > 3).collect();
+    let counts = lines.iter().find(|line| COUNTS.is_match(line));
+    let line = counts.or_else(|| lines.iter().find(|line| RESULT.is_match(line)))?;
+    Some(text::one_line(line.trim_matches(['=', ' ', '-'])))
+}
+
+/// The last line of an output that says something.
+pub(super) fn last_line(output: &str) -> Option<String> {
+    let output = text::clean(tail(output, 4_000));
+    let line = output.lines().rev().map(str::trim).find(|line| line.chars().any(char::is_alphanumeric))?;
+    Some(text::clip(&text::one_line(line), 160))
 }
 
 /// The commits that an output reports: branch, short id and subject.
@@ -231,6 +322,32 @@ pub(super) fn commits(output: &str) -> Vec<(String, String, String)> {
     let output = text::clean(head(output, 8_000));
     let found = COMMITTED.captures_iter(&output);
     found.map(|found| (found[1].to_owned(), found[2].to_owned(), found[3].trim().to_owned())).collect()
+}
+
+/// What a commit's message says behind its first line, without who signed it.
+pub(super) fn message_body(command: &str, subject: &str) -> String {
+    let command = text::clean(command);
+    let Some((_, behind)) = command.split_once(subject) else { return String::new() };
+    let lines = behind.lines().skip(1).take_while(|line| {
+        let line = line.trim();
+        let is_trailer = line.split_once(": ").is_some_and(|(name, _)| name.contains('-') && !name.contains(' '));
+        !is_trailer && !matches!(line, "EOF" | "EOF'" | ")\"" | "\"") && !line.starts_with("🤖")
+    });
+    let mut body = String::new();
+    for line in lines {
+        // Lines are broken wherever the column ends.
+        let goes_on = !body.is_empty() && !body.ends_with('\n') && !line.trim_start().starts_with(['-', '*', '#']);
+        if line.trim().is_empty() {
+            body.push_str("\n\n");
+        } else if goes_on {
+            body.push(' ');
+            body.push_str(line.trim());
+        } else {
+            body.push('\n');
+            body.push_str(line);
+        }
+    }
+    body
 }
 
 /// A command as it is quoted: its first line.

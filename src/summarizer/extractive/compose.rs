@@ -8,18 +8,15 @@ use std::collections::HashMap;
 /// they get no more than their share.
 pub(super) const SHARES: [(Topic, usize); 9] = [
     (Topic::Goal, 7),
-    (Topic::InProgress, 13),
-    (Topic::NextSteps, 5),
-    (Topic::Blocked, 4),
-    (Topic::Constraints, 9),
-    (Topic::Done, 22),
-    (Topic::Context, 20),
-    (Topic::Decisions, 12),
-    (Topic::Files, 8),
+    (Topic::InProgress, 14),
+    (Topic::NextSteps, 7),
+    (Topic::Constraints, 18),
+    (Topic::Blocked, 3),
+    (Topic::Decisions, 8),
+    (Topic::Done, 30),
+    (Topic::Context, 8),
+    (Topic::Files, 5),
 ];
-
-/// What the files may have besides, of what nobody else wants, in percent: a tenth of the text in all.
-const FILES_MORE: usize = 2;
 
 /// How many items of a topic are looked at. No budget holds more.
 const CANDIDATES_MAX: usize = 250;
@@ -34,6 +31,8 @@ pub(super) struct Item {
     pub(super) topic: Topic,
     /// What it says: one harmless line, without a bullet.
     pub(super) text: String,
+    /// What it says where there is no room for that: ever less.
+    pub(super) shorter: Vec<String>,
     /// How much it matters beside the other items of its topic.
     pub(super) score: f64,
     /// Where it stands among them: ascending.
@@ -43,7 +42,13 @@ pub(super) struct Item {
 impl Item {
     /// A line with its weight and its place.
     pub(super) fn new(topic: Topic, text: &str, score: f64, order: i64) -> Self {
-        Self { topic, text: text::defuse(text), score, order }
+        Self { topic, text: text::defuse(text), shorter: Vec::new(), score, order }
+    }
+
+    /// The same in less words, where all of them do not fit.
+    pub(super) fn or(mut self, shorter: &str) -> Self {
+        self.shorter.push(text::defuse(shorter));
+        self
     }
 }
 
@@ -118,16 +123,23 @@ pub(super) fn compose(form: Form<'_>, room: Room, items: Vec<Item>, focus: &Fing
     for (topic, share) in SHARES {
         selection.fill(&mut candidates, topic, free * share / 100);
     }
+    // What some leave goes to the others by their shares, and the rest to whoever has more to say, but not to lists.
+    let left = selection.left;
+    for (topic, share) in SHARES {
+        selection.fill(&mut candidates, topic, left * share / 100);
+    }
     for (topic, _) in SHARES.into_iter().filter(|(topic, _)| *topic != Topic::Files) {
+        selection.widen(topic);
         selection.fill(&mut candidates, topic, selection.left);
     }
-    selection.fill(&mut candidates, Topic::Files, free * FILES_MORE / 100);
     cut_to(render(form, &selection.lines()), room)
 }
 
 /// An item with what it says, to tell whether another says the same.
 struct Candidate {
     item: Item,
+    /// All that it would say, where it was taken with less.
+    wanted: Option<String>,
     says: Fingerprint,
 }
 
@@ -150,7 +162,7 @@ fn weigh(mut items: Vec<Item>, focus: &Fingerprint) -> Vec<Candidate> {
         *count += 1;
         *count <= CANDIDATES_MAX
     });
-    items.into_iter().map(|item| Candidate { says: Fingerprint::of(&item.text), item }).collect()
+    items.into_iter().map(|item| Candidate { says: Fingerprint::of(&item.text), wanted: None, item }).collect()
 }
 
 /// The lines taken so far, and what they leave of the room.
@@ -167,21 +179,41 @@ impl Selection<'_> {
         let Some(section) = section_for(self.sections, topic) else { return };
         let mut left = room.min(self.left);
         let mut rest = Vec::with_capacity(candidates.len());
-        for candidate in std::mem::take(candidates) {
+        for mut candidate in std::mem::take(candidates) {
             if candidate.item.topic != topic {
                 rest.push(candidate);
                 continue;
             }
-            let cost = self.cost(section, &candidate.item.text);
-            if cost > left {
+            let fits = |text: &&String| self.cost(section, text) <= left;
+            let text = std::iter::once(&candidate.item.text).chain(&candidate.item.shorter).find(fits).cloned();
+            let Some(text) = text else {
                 rest.push(candidate);
-            } else if !self.taken.iter().any(|(place, other)| *place == section && repeats(&candidate, other)) {
+                continue;
+            };
+            // What did not fit now may fit once it is known what others leave.
+            candidate.wanted = Some(std::mem::replace(&mut candidate.item.text, text));
+            let cost = self.cost(section, &candidate.item.text);
+            if !self.taken.iter().any(|(place, other)| *place == section && repeats(&candidate, other)) {
                 left -= cost;
                 self.left -= cost;
                 self.taken.push((section, candidate));
             }
         }
         *candidates = rest;
+    }
+
+    /// Lets what was taken say more, in the order in which it was taken.
+    fn widen(&mut self, topic: Topic) {
+        for place in 0..self.taken.len() {
+            let (section, candidate) = &self.taken[place];
+            let Some(wanted) = candidate.wanted.as_ref().filter(|_| candidate.item.topic == topic) else { continue };
+            let more = self.cost(*section, wanted).saturating_sub(self.cost(*section, &candidate.item.text));
+            if more <= self.left {
+                self.left -= more;
+                let candidate = &mut self.taken[place].1;
+                candidate.item.text = candidate.wanted.take().unwrap_or_default();
+            }
+        }
     }
 
     fn cost(&self, section: usize, text: &str) -> usize {

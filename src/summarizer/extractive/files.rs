@@ -64,6 +64,14 @@ pub(super) struct File {
     pub(super) is_gone: bool,
 }
 
+impl File {
+    /// Whether it tests others: what it tests says more than how.
+    pub(super) fn is_test(&self) -> bool {
+        let path = self.path.to_lowercase();
+        ["/test", "_test.", ".test.", "test_", ".spec.", "_spec.", "/spec"].iter().any(|mark| path.contains(mark))
+    }
+}
+
 /// The files of a history.
 #[derive(Debug, Default)]
 pub(super) struct Files {

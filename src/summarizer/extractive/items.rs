@@ -80,6 +80,7 @@ pub(super) struct Items {
 enum Deed {
     Show,
     Set(Status),
+    Make,
 }
 
 /// How a status is written, outside of titles: beside an id or in brackets.
@@ -99,6 +100,7 @@ impl Items {
     pub(super) fn command(&mut self, part: &str, output: &str, at: i64) -> bool {
         let Some((deed, ids)) = deed_of(part) else { return false };
         match deed {
+            Deed::Make => self.make(part, output, at),
             Deed::Set(status) => {
                 let known: Vec<String> = ids.into_iter().filter(|id| self.is_known(id)).collect();
                 known.iter().for_each(|id| self.set(id, status, at));
@@ -146,6 +148,26 @@ impl Items {
         self.by_id.contains_key(id) || parent.is_some_and(|parent| self.by_id.contains_key(parent))
     }
 
+    /// An item that the output says was made.
+    fn make(&mut self, part: &str, output: &str, at: i64) -> bool {
+        static MADE: LazyLock<Regex> = LazyLock::new(|| {
+            Regex::new(r"(?i)(?:creat|add|open)ed\b[^\n]*?[\s#]([\w.-]+)\s*$|/issues/(\d+)\s*$")
+                .expect("a fixed pattern")
+        });
+        static TITLE: LazyLock<Regex> = LazyLock::new(|| {
+            Regex::new(r#"--title[= ]+["']([^"']+)["']|\s["']([^"']+)["']"#).expect("a fixed pattern")
+        });
+        let output = text::clean(commands::head(output, LISTING_BYTES_MAX));
+        let found = output.lines().find_map(|line| MADE.captures(line.trim_end()));
+        let id = found.and_then(|found| found.get(1).or_else(|| found.get(2)).map(|id| id.as_str().to_owned()));
+        let Some(id) = id.filter(|id| is_id(id)) else { return false };
+        let title = TITLE.captures(part).and_then(|found| found.get(1).or_else(|| found.get(2)));
+        let title = text::clip(&text::one_line(title.map_or("", |title| title.as_str())), 160);
+        let item = self.item(&id, at);
+        (item.title, item.at) = (title, at);
+        true
+    }
+
     fn set(&mut self, id: &str, status: Status, at: i64) {
         let item = self.item(id, at);
         (item.status, item.at) = (status, at);
@@ -166,7 +188,8 @@ impl Items {
             let ends = |place: &usize| is_rule(lines[*place]) || begins(place).is_some_and(|(_, word)| kin(word));
             let end = (start + 1..lines.len()).find(ends).unwrap_or(lines.len());
             let (head, body) = (lines[start], &lines[start + 1..end]);
-            let title = body.iter().find_map(|line| line.strip_prefix("title:")).unwrap_or_else(|| title_of(head, id));
+            let titled = lines[start..end].iter().find_map(|line| line.strip_prefix("title:"));
+            let title = titled.unwrap_or_else(|| title_of(head, id));
             let title = text::clip(&text::one_line(title), 160);
             let status = body.iter().find_map(|line| STATUS_LINE.captures(line)).and_then(|found| status_of(&found[1]));
             let status = status.or_else(|| status_beside(head, id));
@@ -236,6 +259,7 @@ fn deed_of(part: &str) -> Option<(Deed, Vec<String>)> {
             place,
             match words[place] {
                 "show" | "view" => Deed::Show,
+                "create" | "new" => Deed::Make,
                 "close" | "done" | "resolve" | "complete" | "finish" => Deed::Set(Status::Closed),
                 "reopen" => Deed::Set(Status::Open),
                 "start" | "claim" | "take" => Deed::Set(Status::Active),
@@ -251,7 +275,7 @@ fn deed_of(part: &str) -> Option<(Deed, Vec<String>)> {
     let behind = words[place + 1..].iter().take_while(|word| !word.starts_with('-'));
     let ids: Vec<String> =
         behind.filter(|word| is_id(word)).map(|word| word.trim_start_matches('#').to_owned()).collect();
-    (!ids.is_empty()).then_some((deed, ids))
+    (matches!(deed, Deed::Make) || !ids.is_empty()).then_some((deed, ids))
 }
 
 /// Letters and digits joined by hyphens or dots, or a number.
@@ -307,14 +331,25 @@ fn status_of(words: &str) -> Option<Status> {
 fn status_beside(line: &str, id: &str) -> Option<Status> {
     let at = line.find(id)?;
     let bracketed = BRACKETS.find_iter(&line[at..]).filter(|found| !found.as_str().contains("block"));
-    bracketed.filter_map(|found| status_of(found.as_str())).last().or_else(|| status_of(&line[..at]))
+    // A tick before words says that something worked, whatever it was.
+    let before = &line[..at];
+    let is_report = before.contains(['✓', '✔']) && before.contains(char::is_alphabetic);
+    let beside = || if is_report { None } else { status_of(before) };
+    bracketed.filter_map(|found| status_of(found.as_str())).last().or_else(beside)
+}
+
+/// The points of a whole text.
+pub(super) fn points_of(text: &str) -> Vec<Point> {
+    points(&text.lines().collect::<Vec<_>>())
 }
 
 /// The points of a text, each group with its heading before the first.
-pub(super) fn points(lines: &[&str]) -> Vec<Point> {
+fn points(lines: &[&str]) -> Vec<Point> {
     let mut points: Vec<Point> = Vec::new();
     let mut group: Option<&str> = None;
     for line in lines.iter().map(|line| unnumbered(line)) {
+        // A quotation in a document is set apart, and no less meant.
+        let line = line.trim_start().strip_prefix("> ").unwrap_or(line);
         let Some(part) = text::prose(line).into_iter().next() else { continue };
         let is_title = part.indent == 0 && part.text.len() < 60 && part.text.ends_with([':', '：']);
         let shouts = part.text.len() < 30 && part.text.chars().all(|letter| letter.is_uppercase() || letter == ' ');
@@ -343,7 +378,7 @@ fn unnumbered(line: &str) -> &str {
 /// The points of a text that fit, those that demand something first, in the order of the text, by group.
 pub(super) fn told(points: &[Point], limit: usize) -> String {
     let mut order: Vec<usize> = (0..points.len()).collect();
-    order.sort_by_key(|at| (!words::is_demand(&points[*at].group) && !words::is_demand(&points[*at].words), *at));
+    order.sort_by_key(|at| (words::demand(&points[*at].group, &points[*at].words), *at));
     let mut left = limit;
     let mut kept: Vec<usize> = Vec::new();
     for at in order {

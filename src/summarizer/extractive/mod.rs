@@ -1,10 +1,12 @@
 //! The built-in summarizer: no model, no cost, and the same words for the same history.
 //!
 //! It reads the history once ([`record`]) on top of what the summary before it knew ([`previous`]): tasks with what came of
-//! them, checks with how they ended last ([`commands`]), the lines that are new in files and still stand ([`files`]), items
+//! them, checks with how they ended last ([`checks`]), the lines that are new in files and still stand ([`files`]), items
 //! of a tracker with what they demand ([`items`]), and the words that say why ([`words`]). It tells these facts, the newest
-//! in most detail ([`tell`]), and fills the preset's sections with the best of them ([`compose`]).
+//! in most detail ([`tell`]), and fills the preset's sections with the best of them, each as long as there is room for it
+//! ([`compose`]).
 
+mod checks;
 mod commands;
 mod compose;
 mod files;
@@ -53,9 +55,8 @@ const NO_HISTORY: &str = "No prior history.";
 /// Which part of the budget the front of a split turn gets, in percent.
 const SPLIT_TURN_SHARE: usize = 35;
 
-/// How often a summary that leaves room is told again in more detail, and up to how many times the detail.
-const WIDER_TRIES: usize = 2;
-const WIDER_MAX: usize = 4;
+/// The detail that a summary is told in, in percent of its room, until it fills that.
+const DETAIL_PERCENT: [usize; 4] = [100, 150, 225, 400];
 
 /// Writes a summary of at most `input.budget_tokens`, with what every summary carries along; the same input gives the
 /// same text.
@@ -121,18 +122,15 @@ fn history<'a>(
     }
     record.read(messages);
     let focus = Fingerprint::of(&text::clean(&input.instructions));
-    let mut text = compose::compose(form, room, tell::tell(&record, room.units), &focus);
-    let mut detail = room.units;
-    for _ in 0..WIDER_TRIES {
-        let used = room.measure(&text).max(1);
-        if used * 20 >= room.units * 19 {
-            break;
-        }
-        // Where there is less to tell than room for it, each thing is told in more detail.
-        detail = (detail * room.units / used).min(room.units * WIDER_MAX);
-        let wider = compose::compose(form, room, tell::tell(&record, detail), &focus);
-        if room.measure(&wider) > used {
+    // Where there is less to tell than room for it, each thing is told in more detail.
+    let mut text = String::new();
+    for percent in DETAIL_PERCENT {
+        let wider = compose::compose(form, room, tell::tell(&record, room.units * percent / 100), &focus);
+        if room.measure(&wider) >= room.measure(&text) {
             text = wider;
+        }
+        if room.measure(&text) * 20 >= room.units * 19 {
+            break;
         }
     }
     text

@@ -4,11 +4,13 @@
 //! history is then read on top of; so what has been superseded since is gone. A model's is read line by line, and its
 //! sections are told by their headings as the rules spell them, or else by the words that such headings usually have.
 
+use super::checks::{Check, Outcome};
 use super::commands;
 use super::items::{Point, Status};
-use super::record::{Check, Commit, Document, Note, Outcome, Record, Step, Task};
+use super::record::{Commit, Document, Note, Record, Step, Task};
 use super::tell::{
-    ARROW, CLOSED, DID, DOING, FIRST, HOLDS, LATEST, NO_COMMIT, READ, ROOT, SAID, THEN, TODO, UNCHECKED, UNCOMMITTED,
+    ARROW, ASKED, BODY, CLOSED, DERIVED, DID, DOING, FIRST, HOLDS, LATEST, NO_COMMIT, PLANNED, READ, ROOT, SAID,
+    STOPPED, THEN, TODO, UNCHECKED, UNCOMMITTED,
 };
 use super::text::{self, Lead, Line};
 use super::tools::{self, Progress};
@@ -28,14 +30,17 @@ fn pattern(text: &str) -> Regex {
 
 static CHECKED: LazyLock<Regex> = LazyLock::new(|| {
     pattern(
-        r"^`([^`]+)` (passed|failed|did not finish)(?:: `([^`]+)`| \(`([^`]+)`\)|: `` (.+) ``| \(`` (.+) ``\))?(?: \(files were edited since\))?$",
+        r"^`([^`]+)`(?: in `([^`]+)`)? (passed|failed|did not finish|printed)(?:: `([^`]+)`| `([^`]+)`| \(`([^`]+)`\)|: `` (.+) ``| \(`` (.+) ``\))?(?: \(files were edited since.*\))?$",
     )
 });
-static COMMITTED: LazyLock<Regex> = LazyLock::new(|| pattern(r"^Commit `([^`]+)` on `([^`]+)`(, pushed)?: (.*)$"));
+static COMMITTED: LazyLock<Regex> =
+    LazyLock::new(|| pattern(r"^Commit `([^`]+)` on `([^`]+)`(, pushed|, not pushed)?: (.*)$"));
 static ITEM: LazyLock<Regex> = LazyLock::new(|| pattern(r"^`([^`]+)` \((in progress|open)\): (.*)$"));
 static DEMANDS: LazyLock<Regex> = LazyLock::new(|| pattern(r"^`([^`]+)` (demands|says): (.*)$"));
-static GROUP: LazyLock<Regex> = LazyLock::new(|| pattern(r"`([^`]+)`: ((?:`[^`]+`(?: · )?)+)"));
-static FILE: LazyLock<Regex> = LazyLock::new(|| pattern(r"^`([^`]+)` — (new|edited)$"));
+static GROUP: LazyLock<Regex> = LazyLock::new(|| pattern(r"`([^`]+[^`/])`: ((?:`[^`]+`(?: · )?)+)"));
+static FOLDER: LazyLock<Regex> = LazyLock::new(|| pattern(r"^`([^`]*/)`: ((?:`[^`]+`(?: \(new\))?(?:, )?)+)$"));
+static FILE: LazyLock<Regex> = LazyLock::new(|| pattern(r"`([^`]+)`( \(new\))?"));
+static ALONE: LazyLock<Regex> = LazyLock::new(|| pattern(r"^`[^`]*[^`/]`(?: \(new\))?$"));
 static OURS: LazyLock<Regex> = LazyLock::new(|| pattern(r"^`.+` failed.*; then:? "));
 static CODE: LazyLock<Regex> = LazyLock::new(|| pattern(r"`([^`]+)`"));
 
@@ -43,11 +48,11 @@ static CODE: LazyLock<Regex> = LazyLock::new(|| pattern(r"`([^`]+)`"));
 /// old.
 pub(super) fn recall(record: &mut Record, summary: &str, rules: &Summary, goes_on: bool) {
     let cleaned = text::clean(commands::head(summary, READ_BYTES_MAX));
-    let body = files::strip_tags(&cleaned);
-    let mut reader = Reader { record, root: None, latest: None, at: BASE, goes_on, held: Vec::new(), points: 0 };
+    let body = files::strip_tags(conclusion(&cleaned));
+    let (at, held) = (BASE, Vec::new());
+    let mut reader = Reader { record, root: None, latest: None, at, goes_on, held, points: 0 };
     let lines: Vec<Line<'_>> = text::prose(&body);
-    let root = lines.iter().find_map(|line| text::plain(line.text).strip_prefix(ROOT).and_then(quoted));
-    reader.root = root;
+    reader.root = lines.iter().find_map(|line| text::plain(line.text).strip_prefix(ROOT).and_then(quoted));
     let mut topic = None;
     for line in &lines {
         if let Some(found) = heading_topic(line, &rules.sections) {
@@ -57,6 +62,21 @@ pub(super) fn recall(record: &mut Record, summary: &str, rules: &Summary, goes_o
         }
     }
     reader.end();
+}
+
+/// A summary without what its writer thought before it.
+fn conclusion(summary: &str) -> &str {
+    let line = |marks: [&str; 2]| {
+        let mut at = 0;
+        summary.split_inclusive('\n').find_map(|line| {
+            at += line.len();
+            marks.contains(&line.trim()).then_some(at)
+        })
+    };
+    match (line(["Analysis:", "<analysis>"]), line(["Summary:", "<summary>"])) {
+        (Some(thoughts), Some(start)) if thoughts < start => &summary[start..],
+        _ => summary,
+    }
 }
 
 struct Reader<'a> {
@@ -85,14 +105,18 @@ impl Reader<'_> {
         if self.asked(words)
             || self.tracked(words)
             || self.checked(words)
-            || self.filed(words)
+            || self.filed(topic, words)
             || self.listed(topic, line, words)
         {
             self.points = 0;
             return;
         }
-        if topic == Topic::Constraints && words.starts_with('“') && words.ends_with('”') {
-            self.note(topic, words.trim_matches(['“', '”']));
+        // What somebody says of a file is no list.
+        let topic = if topic == Topic::Files && words.contains(' ') { Topic::Context } else { topic };
+        // Where a preset has no section for constraints they stand beside the goal.
+        let binds = matches!(topic, Topic::Constraints | Topic::Goal);
+        if binds && (words.starts_with('“') && words.ends_with('”') || words.starts_with(ASKED)) {
+            self.note(Topic::Constraints, words.trim_matches(['“', '”']));
         } else if matches!(topic, Topic::Decisions | Topic::Context) {
             self.reason(topic, words, line);
         } else if topic == Topic::InProgress && GROUP.is_match(words) {
@@ -150,8 +174,10 @@ impl Reader<'_> {
         let Some(found) = COMMITTED.captures(words) else { return false };
         let number = self.record.tasks.len();
         let subject = self.lines(&found[4], number).trim_end_matches(ARROW.trim_end()).trim().to_owned();
-        let commit = Commit { at, id: found[1].to_owned(), branch: found[2].to_owned(), subject };
-        if found.get(3).is_some() {
+        let (subject, body) = subject.split_once(BODY).unwrap_or((subject.as_str(), ""));
+        let (subject, body) = (subject.to_owned(), body.to_owned());
+        let commit = Commit { at, id: found[1].to_owned(), branch: found[2].to_owned(), subject, body };
+        if found.get(3).is_some_and(|pushed| pushed.as_str() == ", pushed") {
             self.record.pushed_at = at;
         }
         self.record.tasks.push(Task { at, commit: Some(commit), ..Task::default() });
@@ -207,25 +233,35 @@ impl Reader<'_> {
     /// Checks.
     fn checked(&mut self, words: &str) -> bool {
         let Some(found) = CHECKED.captures(words) else { return false };
-        let outcome = match &found[2] {
-            "passed" => Outcome::Passed,
+        let outcome = match &found[3] {
+            "passed" | "printed" => Outcome::Passed,
             "failed" => Outcome::Failed,
             _ => Outcome::Stopped,
         };
-        let says = (3..=6).find_map(|group| found.get(group)).map(|says| says.as_str().to_owned()).unwrap_or_default();
+        let says = (4..=8).find_map(|group| found.get(group)).map(|says| says.as_str().to_owned()).unwrap_or_default();
         let command = found[1].to_owned();
-        let verifies = commands::purpose(command.split(" && ").last().unwrap_or_default()) == commands::Purpose::Verify;
-        self.record.put(Check { command, outcome, says, at: self.at, verifies });
+        let folder = found.get(2).map_or("", |folder| folder.as_str()).to_owned();
+        let last = command.split(" && ").last().unwrap_or_default();
+        let verifies = &found[3] == "passed" || commands::purpose(last) == commands::Purpose::Verify;
+        self.record.checks.put(Check { command, folder, outcome, says, at: self.at, verifies });
         true
     }
 
     /// Files and how they stand.
-    fn filed(&mut self, words: &str) -> bool {
-        if let Some(found) = FILE.captures(words) {
-            let path = self.path(&found[1]);
-            let at = self.at - 100_000;
-            let file = self.record.files.file(&path);
-            (file.is_new, file.changed_at) = (&found[2] == "new", file.changed_at.max(at));
+    fn filed(&mut self, topic: Topic, words: &str) -> bool {
+        let listed = match FOLDER.captures(words) {
+            Some(found) => Some((found[1].to_owned(), found.get(2).map_or("", |files| files.as_str()))),
+            None if topic == Topic::Files && ALONE.is_match(words) => Some((String::new(), words)),
+            None => None,
+        };
+        if let Some((folder, files)) = listed {
+            for file in FILE.captures_iter(files) {
+                let path = self.path(&format!("{}{}", folder.trim_start_matches("./"), &file[1]));
+                // The newest stand first, and all of them before everything else.
+                let at = 4 * BASE - self.at;
+                let entry = self.record.files.file(&path);
+                (entry.is_new, entry.changed_at) = (file.get(2).is_some(), entry.changed_at.max(at));
+            }
             return true;
         }
         if let Some((path, values)) =
@@ -256,10 +292,10 @@ impl Reader<'_> {
             return true;
         }
         // Said again from the facts that they follow from.
-        const DERIVED: [&str; 7] =
-            ["Get `", "Run `", "Commit `", "Working on: ", "No result yet: ", "Finish and report: ", NO_COMMIT];
         let is_open = matches!(topic, Topic::InProgress | Topic::NextSteps);
-        is_open && line.indent == 0 && DERIVED.iter().any(|mark| words.starts_with(mark))
+        let stands_alone = line.indent == 0 && is_open;
+        let is_derived = words == NO_COMMIT || DERIVED.iter().any(|mark| words.starts_with(mark));
+        stands_alone && (is_derived || words.starts_with(PLANNED) || words == STOPPED)
     }
 
     /// Words that say why, with the lines that came of it.
@@ -277,9 +313,9 @@ impl Reader<'_> {
     }
 
     fn note(&mut self, topic: Topic, words: &str) {
-        let is_ours = topic == Topic::Context && OURS.is_match(words);
+        let is_ours = topic == Topic::Context && OURS.is_match(words) || words.starts_with(ASKED);
         let words = words.strip_prefix(SAID).unwrap_or(words).to_owned();
-        self.record.notes.push(Note { topic, words, at: self.at, is_ours });
+        self.record.notes.push(Note { topic, words, at: self.at, is_ours, worth: 1.0 });
     }
 
     /// A line of somebody else's: what is indented belongs to the point above it.

@@ -3,23 +3,27 @@
 //! The history is read once, in order, on top of what an earlier summary knew. Whatever is known about one thing (a check, a
 //! line of a file, an item, a list of tasks) is kept under that thing, so that the last word about it counts.
 
+use super::checks::{Check, Checks, Outcome};
 use super::commands::{self, Purpose};
 use super::files::Files;
 use super::items::{self, Items, Point};
-use super::text;
+use super::tell::ASKED;
+use super::text::{self, Lead};
 use super::tools::{self, Kind, Progress, TaskStep, Use};
 use super::words;
 use crate::model::message::{MessageKind, Role};
-use crate::model::part::{PartBody, ResultStatus, ToolResult};
+use crate::model::part::{Marker, NOTE, PartBody, ResultStatus, ToolResult};
 use crate::model::view::SourceMessage;
 use crate::policy::Topic;
 use crate::policy::calls::Calls;
-use std::collections::{HashMap, HashSet, VecDeque};
+use regex::Regex;
+use std::collections::HashSet;
+use std::sync::LazyLock;
 
-/// How many failed commands and unread outputs are remembered at a time, the newest.
-const OPEN_MAX: usize = 64;
+/// How many commands in the background are remembered at a time, the newest.
+const BACKGROUND_MAX: usize = 64;
 
-/// How many rules documents are kept.
+/// How many documents with rules are kept.
 const DOCUMENTS_MAX: usize = 12;
 
 /// So many sentences are an answer; fewer say why the next step is taken.
@@ -27,6 +31,18 @@ const STEP_SENTENCES_MAX: usize = 4;
 
 /// How long the words of a step may be.
 const STEP_CHARS_MAX: usize = 360;
+
+/// How much of a commit's message is kept behind its first line.
+const BODY_CHARS_MAX: usize = 700;
+
+/// A longer request is a document: its points bind one by one.
+const REQUEST_CHARS_MAX: usize = 700;
+
+/// Of a longer message only the beginning and the end are a person's own words, in bytes.
+const PASTED_BYTES: usize = 3_000;
+
+/// A question to the user, and the answer, as agents print them.
+static ANSWER: LazyLock<Regex> = LazyLock::new(|| Regex::new(r#""([^"]+)"="([^"]*)""#).expect("a fixed pattern"));
 
 /// Something that was worked on: from a request to the next one, or to a commit.
 #[derive(Debug, Clone, Default)]
@@ -54,6 +70,8 @@ pub(super) struct Commit {
     pub(super) branch: String,
     /// The first line of its message.
     pub(super) subject: String,
+    /// What the rest of its message comes down to.
+    pub(super) body: String,
 }
 
 /// Something the model did at once, and why.
@@ -71,32 +89,6 @@ pub(super) struct Step {
     pub(super) after: String,
 }
 
-/// How a check ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Outcome {
-    /// It did what it was asked.
-    Passed,
-    /// It failed.
-    Failed,
-    /// Nobody let it end.
-    Stopped,
-}
-
-/// A test, a build, a check, or any other command that failed: how it ended last.
-#[derive(Debug, Clone)]
-pub(super) struct Check {
-    /// The command.
-    pub(super) command: String,
-    /// How it ended.
-    pub(super) outcome: Outcome,
-    /// The line of its output that says so; may be empty.
-    pub(super) says: String,
-    /// When.
-    pub(super) at: i64,
-    /// Whether it tells whether the work is right.
-    pub(super) verifies: bool,
-}
-
 /// Words that hold until they are taken back.
 #[derive(Debug, Clone)]
 pub(super) struct Note {
@@ -108,6 +100,8 @@ pub(super) struct Note {
     pub(super) at: i64,
     /// Whether they are put together here, and not somebody's.
     pub(super) is_ours: bool,
+    /// How much they matter beside others.
+    pub(super) worth: f64,
 }
 
 /// A document with rules that the user pointed to, or that agents keep for rules.
@@ -131,7 +125,7 @@ pub(super) struct Record {
     /// Changed files.
     pub(super) files: Files,
     /// Checks, each with its last outcome.
-    pub(super) checks: Vec<Check>,
+    pub(super) checks: Checks,
     /// Items of a tracker.
     pub(super) items: Items,
     /// The user's rules, findings, and what an earlier summary said that is under no other heading.
@@ -140,25 +134,34 @@ pub(super) struct Record {
     pub(super) documents: Vec<Document>,
     /// The newest list of tasks.
     pub(super) todos: Vec<tools::Task>,
+    /// What the model announced last as what is to be done, and when; nobody ticks that off.
+    pub(super) plan: (i64, Vec<String>),
     /// When something was pushed last.
     pub(super) pushed_at: i64,
     /// The model's last words, and when they were said.
     pub(super) said: (i64, String),
     /// When a tool was called last.
     pub(super) acted_at: i64,
+    /// What that was.
+    pub(super) last_act: String,
+    /// When the user stopped the model last.
+    pub(super) stopped_at: i64,
     /// Calls at the end that nothing has answered.
     pub(super) unanswered: Vec<String>,
     /// How many messages there are.
     pub(super) length: i64,
     /// The newest request, by its place among the tasks.
     pub(super) asked: Option<usize>,
+    /// Commands in the background, by the name under which their output can be asked for.
+    pub(super) background: Vec<(String, String)>,
+    /// The commands that led to the newest commit, in order.
+    pub(super) routine: Vec<String>,
+    /// Those since then.
+    since_commit: Vec<String>,
     /// What failed since the model last spoke.
     failure: String,
-    /// Commands in the background, by the name under which their output can be asked for.
-    background: Vec<(String, String)>,
-    by_command: HashMap<String, usize>,
-    /// The newest checks that have not passed.
-    open: VecDeque<usize>,
+    /// Whether nothing was said or done since the newest request.
+    is_idle: bool,
     /// Documents that the user named.
     named: HashSet<String>,
     commit_ids: HashSet<String>,
@@ -167,7 +170,8 @@ pub(super) struct Record {
 impl Record {
     /// A record of nothing.
     pub(super) fn new() -> Self {
-        Self { pushed_at: i64::MIN, said: (i64::MIN, String::new()), acted_at: i64::MIN, ..Self::default() }
+        let never = i64::MIN;
+        Self { pushed_at: never, said: (never, String::new()), acted_at: never, stopped_at: never, ..Self::default() }
     }
 
     /// Reads messages, oldest first.
@@ -183,12 +187,13 @@ impl Record {
                 match (&part.body, source.message.role) {
                     (PartBody::Text(words), Role::User) if !is_branch => self.hear(at, &text::spoken(words)),
                     (PartBody::Text(words), Role::User | Role::Assistant) => self.say(at, &text::clean(words)),
+                    (PartBody::Marker(marker), Role::User) if marker.name == NOTE => self.note_of_agent(at, marker),
                     (PartBody::ToolCall(call), _) => {
                         let answer = by_call.get(&part.id).map(|answer| answer.result);
                         self.act(at, &call.tool, &tools::understand(&call.tool, &call.input_json), answer);
                     }
-                    // Thoughts were not said, standing instructions come with every view, and results are read with
-                    // their calls.
+                    // Thoughts weigh what is not done in the end, standing instructions come with every view, and results
+                    // are read with their calls.
                     _ => {}
                 }
             }
@@ -200,24 +205,65 @@ impl Record {
         if !words.chars().any(char::is_alphanumeric) {
             return;
         }
-        words::each_sentence(words, |sentence| {
+        let named = words.split_whitespace().map(|word| word.trim_matches(|letter: char| !letter.is_alphanumeric()));
+        self.named.extend(named.filter(|word| word.contains('.')).map(|word| text::base_name(word).to_lowercase()));
+        let request = words::request_line(words);
+        let points = if request.chars().count() > REQUEST_CHARS_MAX { items::points_of(words) } else { Vec::new() };
+        if points.len() > 2 {
+            self.document(Document { name: text::clip(&request, 60).replace('`', "'"), points, at });
+        } else {
+            self.insist(at, words);
+        }
+        if !words::is_request(words) {
+            return;
+        }
+        self.failure.clear();
+        // What is said in several messages is one request.
+        if let Some(task) = self.tasks.last_mut().filter(|task| self.is_idle && !task.request.is_empty()) {
+            task.request = format!("{} / {request}", task.request);
+            return;
+        }
+        self.asked = Some(self.tasks.len());
+        self.is_idle = true;
+        self.tasks.push(Task { request, at, ..Task::default() });
+    }
+
+    /// The rules among a user's words.
+    fn insist(&mut self, at: i64, words: &str) {
+        // In the middle of a long message stands what was pasted.
+        let words = match words.len() > PASTED_BYTES {
+            true => format!("{}\n{}", commands::head(words, PASTED_BYTES / 2), commands::tail(words, PASTED_BYTES / 2)),
+            false => words.to_owned(),
+        };
+        words::each_sentence(&words, |sentence| {
             let length = sentence.chars().count();
             if (8..=400).contains(&length) && words::is_rule(sentence) && !sentence.ends_with([':', '：']) {
-                self.notes.push(Note {
-                    topic: Topic::Constraints,
-                    words: text::one_line(sentence),
-                    at,
-                    is_ours: false,
-                });
+                self.note(Topic::Constraints, text::one_line(sentence), at, 1.0);
             }
             true
         });
-        let named = words.split_whitespace().map(|word| word.trim_matches(|letter: char| !letter.is_alphanumeric()));
-        self.named.extend(named.filter(|word| word.contains('.')).map(|word| text::base_name(word).to_lowercase()));
-        if words::is_request(words) {
-            self.asked = Some(self.tasks.len());
-            self.tasks.push(Task { request: words::request_line(words), at, ..Task::default() });
-            self.failure.clear();
+    }
+
+    /// What an agent put in the user's place: the text of a skill has rules, and a notice may say that the user stopped it.
+    fn note_of_agent(&mut self, at: i64, marker: &Marker) {
+        const SKILL: &str = "Base directory for this skill:";
+        let words = text::clean(&marker.text);
+        if words.trim_start().starts_with("[Request interrupted") {
+            self.stopped_at = at;
+        }
+        if words.contains("<task-notification>") {
+            self.background.retain(|(name, _)| !words.contains(name.as_str()) || !words.contains("<status>completed"));
+        }
+        let asked = self.tasks.last().map_or("", |task| task.request.as_str());
+        let name = match words.trim_start().strip_prefix(SKILL) {
+            Some(rest) => text::base_name(rest.lines().next().unwrap_or_default().trim()).to_owned(),
+            None if asked.starts_with('/') => asked.split([' ', ';']).next().unwrap_or_default().to_owned(),
+            None => return,
+        };
+        let mut points = items::points_of(&words);
+        points.retain(|point| words::is_rule(&point.words));
+        if !points.is_empty() {
+            self.document(Document { name, points, at });
         }
     }
 
@@ -226,14 +272,18 @@ impl Record {
         if !words.chars().any(char::is_alphanumeric) {
             return;
         }
+        self.is_idle = false;
         self.task(at);
         let task = self.tasks.len() - 1;
         // What is said behind a commit still answers the request.
         let asked = self.asked.unwrap_or(task);
         self.tasks[asked].answer = words.to_owned();
         self.said = (at, words.to_owned());
-        if let Some(todos) = planned(words) {
-            self.todos = todos;
+        let listed = boxes(words);
+        if listed.iter().any(|task| task.progress == Progress::Pending) {
+            self.todos = listed;
+        } else if let Some(points) = announced(words) {
+            self.plan = (at, points);
         }
         let mut sentences: Vec<(String, Option<Topic>)> = Vec::new();
         words::each_sentence(words, |sentence| {
@@ -244,10 +294,11 @@ impl Record {
         });
         let after = std::mem::take(&mut self.failure);
         if sentences.len() > STEP_SENTENCES_MAX {
-            let told = sentences
-                .into_iter()
-                .filter_map(|(words, topic)| Some(Note { topic: topic?, words, at, is_ours: false }));
-            self.notes.extend(told);
+            for (words, topic) in sentences.into_iter().filter(|(words, _)| !words.ends_with([':', '：', '?', '？']))
+            {
+                // What says neither why nor what was found is told where there is room for it.
+                self.note(topic.unwrap_or(Topic::Context), words, at, if topic.is_some() { 1.0 } else { 0.2 });
+            }
             self.steps.push(Step { at, task, after, ..Step::default() });
             return;
         }
@@ -259,6 +310,10 @@ impl Record {
         // What fails and what is done about it belong together.
         let topic = topic.or_else(|| (!after.is_empty()).then_some(Topic::Context));
         self.steps.push(Step { at, task, words, topic, after });
+    }
+
+    fn note(&mut self, topic: Topic, words: String, at: i64, worth: f64) {
+        self.notes.push(Note { topic, words, at, is_ours: false, worth });
     }
 
     /// The step that goes on.
@@ -281,38 +336,106 @@ impl Record {
     /// A tool is called.
     fn act(&mut self, at: i64, tool: &str, call: &Use, answer: Option<&ToolResult>) {
         self.acted_at = at;
+        self.is_idle = false;
         let step = self.step(at);
         let output = answer.map_or("", |result| result.output.as_str());
         self.keep_tasks(call);
+        let path = call.touches.first().map(|touch| text::base_name(&touch.path).to_owned());
+        let what = call.command.clone().or(path);
+        let what = text::clip(&commands::shown(&what.unwrap_or_else(|| call.about.clone())), 160);
+        let what = format!("{tool} {}", text::code(&what));
         let outcome = match answer.map(|result| result.status) {
-            None => {
-                let what = call.command.clone().or_else(|| call.touches.first().map(|touch| touch.path.clone()));
-                let what = text::clip(&commands::shown(&what.unwrap_or_else(|| call.about.clone())), 160);
-                self.unanswered.push(format!("{tool} {}", text::code(&what)));
-                return;
-            }
+            None => return self.unanswered.push(what),
             Some(ResultStatus::Completed) => Outcome::Passed,
             Some(ResultStatus::Error) if was_stopped(output) => Outcome::Stopped,
             Some(ResultStatus::Error) => Outcome::Failed,
             Some(ResultStatus::Interrupted) => Outcome::Stopped,
         };
         self.unanswered.clear();
+        let is_rejected = outcome == Outcome::Stopped && output.contains("doesn't want to proceed");
+        let end = match outcome {
+            _ if is_rejected => " (the user rejected it)",
+            Outcome::Passed => "",
+            Outcome::Failed => " (failed)",
+            Outcome::Stopped => " (stopped)",
+        };
+        self.last_act = format!("{what}{end}");
+        if is_rejected {
+            self.stopped_at = at;
+            // What the model said it was about to do is no answer.
+            if let Some(task) = self.asked.and_then(|asked| self.tasks.get_mut(asked)) {
+                task.answer.clear();
+            }
+            let said = output.split_once("the user said:").map_or("", |(_, said)| said.trim());
+            return self.hear(at, &text::spoken(said));
+        }
         for touch in &call.touches {
             match touch.kind {
                 Kind::Edit | Kind::Write if outcome == Outcome::Passed && !output.starts_with("Error") => {
                     self.documents.retain(|document| document.name != touch.path);
                     self.files.change(touch, at, step);
+                    if touch.kind == Kind::Write && is_plan(&touch.path) {
+                        let points = items::points_of(&text::clean(commands::head(&touch.added, 32_768)));
+                        self.document(Document { name: touch.path.clone(), points, at });
+                    }
                 }
                 Kind::Read => {
                     self.files.read.insert(text::one_line(&text::clean(&touch.path)), at);
-                    self.document(at, &touch.path, output);
+                    self.consult(at, &touch.path, output);
                 }
                 _ => {}
             }
         }
         self.await_background(at, call, output);
-        if let Some(command) = &call.command {
-            self.run(at, command, outcome, output);
+        match (&call.command, call.kind) {
+            (Some(command), _) => self.run(at, command, outcome, output),
+            (None, kind) => self.learn(at, tool, kind, call, output),
+        }
+        if let Some(check) = self.checks.newest().filter(|check| check.at == at && end.is_empty()) {
+            self.last_act.push_str(if check.outcome == Outcome::Passed { " (passed)" } else { " (failed)" });
+        }
+    }
+
+    /// What a tool that runs nothing found out.
+    fn learn(&mut self, at: i64, tool: &str, kind: Kind, call: &Use, output: &str) {
+        let output = text::clean(commands::head(output, 16_384));
+        let mut add = |topic, words: String, worth| {
+            self.notes.push(Note { topic, words, at, is_ours: true, worth });
+        };
+        let about = text::clip(&text::one_line(&text::clean(&call.about)), 120);
+        match kind {
+            Kind::Ask => {
+                let mut pairs = ANSWER.captures_iter(&output).peekable();
+                if pairs.peek().is_none() && !output.trim().is_empty() {
+                    let answer = text::clip(&text::one_line(&output), 240);
+                    add(Topic::Constraints, format!("{ASKED}{about}”, the user answered: “{answer}”"), 1.2);
+                }
+                for pair in pairs {
+                    let (question, answer) = (text::clip(&pair[1], 160), text::clip(&pair[2], 240));
+                    add(Topic::Constraints, format!("{ASKED}{question}”, the user answered: “{answer}”"), 1.2);
+                }
+            }
+            Kind::Tell => {
+                let prose: Vec<&str> = output.lines().filter(|line| !line.contains("{\"")).collect();
+                let gist = words::gist(&prose.join("\n"), 600);
+                if !gist.is_empty() {
+                    add(Topic::Context, format!("{tool} “{about}” says: {gist}"), 0.25);
+                }
+            }
+            _ => {}
+        }
+        if let Some(plan) = &call.plan {
+            let points = items::points_of(&text::clean(commands::head(plan, 32_768)));
+            self.document(Document { name: "plan".to_owned(), points, at });
+        }
+        if tool.to_lowercase().contains("plan") && output.contains("approved") {
+            self.notes.push(Note {
+                topic: Topic::Decisions,
+                words: "The user approved the plan".to_owned(),
+                at,
+                is_ours: true,
+                worth: 1.0,
+            });
         }
     }
 
@@ -327,20 +450,23 @@ impl Record {
         if has_ended {
             let (_, command) = self.background.remove(place);
             let outcome = if commands::tells_failure(output) { Outcome::Failed } else { Outcome::Passed };
-            self.check(at, &command, outcome, output, true);
+            self.check(at, &command, "", outcome, output, true);
         }
     }
 
     /// A command was run.
     fn run(&mut self, at: i64, command: &str, outcome: Outcome, output: &str) {
         let parts = commands::simple(command);
+        let folder = commands::folder(command).unwrap_or_default();
         let telling: Vec<(&str, Purpose)> = parts
             .iter()
-            .map(|part| (*part, commands::purpose(part)))
+            .map(|part| (part.as_str(), commands::purpose(part)))
             .filter(|(_, purpose)| *purpose != Purpose::Look)
             .collect();
         let verifies = telling.iter().any(|(_, purpose)| *purpose == Purpose::Verify);
-        let fails_quietly = outcome == Outcome::Passed && !telling.is_empty() && commands::tells_failure(output);
+        // A program may print anything; only what checks is believed when it tells of failure by its words.
+        let reports = telling.iter().any(|(_, purpose)| *purpose != Purpose::Run);
+        let fails_quietly = outcome == Outcome::Passed && reports && commands::tells_failure(output);
         let outcome = if fails_quietly { Outcome::Failed } else { outcome };
         if outcome == Outcome::Passed
             && let Some(name) = output.split("background with ID: ").nth(1)
@@ -348,13 +474,13 @@ impl Record {
         {
             let name = name.split(|letter: char| !letter.is_alphanumeric()).next().unwrap_or_default();
             self.background.push((name.to_owned(), (*part).to_owned()));
-            self.background.drain(..self.background.len().saturating_sub(OPEN_MAX));
+            self.background.drain(..self.background.len().saturating_sub(BACKGROUND_MAX));
             return;
         }
         let mut tracks = false;
         for part in &parts {
             tracks |= outcome == Outcome::Passed && self.items.command(part, output, at);
-            self.document_shown(at, part, output);
+            self.consult_shown(at, part, output);
         }
         if !tracks && telling.is_empty() {
             self.items.listing(output, at);
@@ -362,16 +488,27 @@ impl Record {
         if outcome != Outcome::Passed {
             let joined = telling.iter().map(|(part, _)| *part).collect::<Vec<_>>().join(" && ");
             if !joined.is_empty() {
-                self.check(at, &joined, outcome, output, verifies);
+                self.check(at, &joined, folder, outcome, output, verifies);
             }
             return;
         }
         for (part, purpose) in telling {
-            self.check(at, part, outcome, output, purpose == Purpose::Verify);
+            if tracks || matches!(purpose, Purpose::Verify | Purpose::Record) {
+                let short: Vec<&str> =
+                    part.split_whitespace().take(if purpose == Purpose::Verify { 5 } else { 2 }).collect();
+                self.since_commit.push(short.join(" "));
+                self.since_commit.drain(..self.since_commit.len().saturating_sub(BACKGROUND_MAX));
+            }
+            self.check(at, part, folder, outcome, output, purpose == Purpose::Verify);
+            if purpose == Purpose::Run
+                && let Some(says) = commands::last_line(output)
+            {
+                self.print(at, part, folder, says);
+            }
             match purpose {
-                Purpose::Record => self.recorded(at, part, output),
+                Purpose::Record => self.recorded(at, part, command, output),
                 Purpose::Change if !tracks => self.changed(part),
-                Purpose::Change | Purpose::Verify | Purpose::Look => {}
+                Purpose::Change | Purpose::Verify | Purpose::Run | Purpose::Look => {}
             }
         }
     }
@@ -392,85 +529,49 @@ impl Record {
     }
 
     /// Work was recorded.
-    fn recorded(&mut self, at: i64, part: &str, output: &str) {
+    fn recorded(&mut self, at: i64, part: &str, command: &str, output: &str) {
         if part.contains(" push") {
             self.pushed_at = at;
+        }
+        // A request to merge is known by its address.
+        if let Some(address) =
+            output.split_whitespace().find(|word| word.starts_with("https://") && part.contains("create"))
+            && let Some(task) = self.tasks.last_mut()
+        {
+            task.ran.push(format!("{} ({address})", text::clip(&commands::shown(part), 100)));
         }
         for (branch, id, subject) in commands::commits(output) {
             if !self.commit_ids.insert(id.clone()) {
                 continue;
             }
+            self.routine = std::mem::take(&mut self.since_commit);
             if let Some(task) = self.tasks.last_mut() {
-                task.commit = Some(Commit { at, id, branch, subject });
+                let body = commands::message_body(command, &subject);
+                task.commit = Some(Commit { at, id, branch, subject, body: words::gist(&body, BODY_CHARS_MAX) });
             }
             self.tasks.push(Task { at: at + 1, ..Task::default() });
         }
     }
 
+    /// A program that checks nothing printed something; the last time counts.
+    fn print(&mut self, at: i64, command: &str, folder: &str, says: String) {
+        let (command, folder) = (commands::shown(command), text::one_line(&text::clean(folder)));
+        self.checks.put(Check { command, folder, outcome: Outcome::Passed, says, at, verifies: false });
+    }
+
     /// A command ended; the last time counts.
-    fn check(&mut self, at: i64, command: &str, outcome: Outcome, output: &str, verifies: bool) {
-        let command = commands::shown(command);
-        if outcome == Outcome::Passed {
-            self.settle(&command);
-            if !verifies {
-                return;
-            }
+    fn check(&mut self, at: i64, command: &str, folder: &str, outcome: Outcome, output: &str, verifies: bool) {
+        let (command, folder) = (commands::shown(command), text::one_line(&text::clean(folder)));
+        let says = String::new();
+        let lessons = self.checks.end(Check { command, folder, outcome, says, at, verifies }, output);
+        for (words, at) in lessons {
+            self.notes.push(Note { topic: Topic::Context, words, at, is_ours: true, worth: 1.0 });
         }
-        let says = match outcome {
-            Outcome::Passed => commands::result(output),
-            Outcome::Failed => commands::deciding(output),
-            Outcome::Stopped => output.lines().rev().find(|line| !line.trim().is_empty()).map(text::one_line),
-        };
-        let says = text::clip(&says.unwrap_or_default(), 240);
-        if outcome == Outcome::Failed {
-            self.failure = failed(&command, &says);
+        if outcome == Outcome::Failed
+            && let Some(check) = self.checks.newest()
+        {
+            self.failure = check.failure();
         }
-        let says = if outcome == Outcome::Passed && says.is_empty() { "no error shown".to_owned() } else { says };
-        self.put(Check { command, outcome, says, at, verifies });
-    }
-
-    /// Puts a check in the place of what was known of it.
-    pub(super) fn put(&mut self, check: Check) {
-        let next = self.checks.len();
-        let place = *self.by_command.entry(check.command.clone()).or_insert(next);
-        if check.outcome != Outcome::Passed && !self.open.contains(&place) {
-            self.open.push_back(place);
-            self.open.drain(..self.open.len().saturating_sub(OPEN_MAX));
-        }
-        if place == next { self.checks.push(check) } else { self.checks[place] = check }
-    }
-
-    /// What a success puts right: the same command, a narrower one, or one that ended in it.
-    fn settle(&mut self, command: &str) {
-        let is_like = |failed: &str| {
-            let mut words = failed.split_whitespace();
-            let mut own = command.split_whitespace();
-            words.next() == own.next() && words.next() == own.next()
-        };
-        let mut settled = Vec::new();
-        for place in self.open.iter().copied() {
-            let check = &self.checks[place];
-            let failed = check.command.as_str();
-            let ends_in = failed.ends_with(&format!("&& {command}"));
-            let is_narrower = failed == command || failed.starts_with(&format!("{command} "));
-            if is_narrower || ends_in {
-                settled.push((place, false));
-            } else if !check.verifies && is_like(failed) {
-                settled.push((place, true));
-            }
-        }
-        for (place, is_lesson) in settled {
-            let check = &mut self.checks[place];
-            if is_lesson {
-                let failed = failed(&check.command, &check.says);
-                let words = format!("{failed}; then {} worked", text::code(&text::clip(command, 140)));
-                self.notes.push(Note { topic: Topic::Context, words, at: check.at, is_ours: true });
-            }
-            // A command that only failed once is no check, and a check is told by how it ended last.
-            (check.outcome, check.verifies) = (Outcome::Passed, check.verifies && check.command == command);
-            check.says.clear();
-        }
-        self.open.retain(|place| self.checks[*place].outcome != Outcome::Passed);
     }
 
     /// Keeps the list of tasks.
@@ -493,11 +594,11 @@ impl Record {
         }
     }
 
-    fn document_shown(&mut self, at: i64, part: &str, output: &str) {
+    fn consult_shown(&mut self, at: i64, part: &str, output: &str) {
         if commands::purpose(part) == Purpose::Look
             && let Some(name) = part.split_whitespace().skip(1).find(|word| self.is_document(word))
         {
-            self.document(at, name, output);
+            self.consult(at, name, output);
         }
     }
 
@@ -510,20 +611,23 @@ impl Record {
         RULES.contains(&base.as_str()) || is_prose && self.named.contains(&base)
     }
 
-    fn document(&mut self, at: i64, path: &str, output: &str) {
+    /// A file was read; its rules hold if it is a document.
+    fn consult(&mut self, at: i64, path: &str, output: &str) {
         // What is edited is what the work is about, not what it goes by.
         if !self.is_document(path) || self.files.is_changed(path) {
             return;
         }
-        let text = text::clean(commands::head(output, 65_536));
-        let lines: Vec<&str> = text.lines().collect();
-        let mut points = items::points(&lines);
+        let mut points = items::points_of(&text::clean(commands::head(output, 65_536)));
         points.retain(|point| words::is_rule(&point.words));
-        self.documents.retain(|document| document.name != path);
         if !points.is_empty() {
-            self.documents.push(Document { name: path.to_owned(), points, at });
-            self.documents.drain(..self.documents.len().saturating_sub(DOCUMENTS_MAX));
+            self.document(Document { name: path.to_owned(), points, at });
         }
+    }
+
+    fn document(&mut self, document: Document) {
+        self.documents.retain(|known| known.name != document.name);
+        self.documents.push(document);
+        self.documents.drain(..self.documents.len().saturating_sub(DOCUMENTS_MAX));
     }
 
     /// How much something at a place still weighs: 1 at the end, half of that for every quarter of the history further
@@ -536,22 +640,17 @@ impl Record {
         0.5_f64.powf((self.length - at - 1) as f64 / half_life)
     }
 
-    /// When the newest commit was made.
-    pub(super) fn committed_at(&self) -> i64 {
-        self.tasks.iter().filter_map(|task| task.commit.as_ref()).map(|commit| commit.at).max().unwrap_or(i64::MIN)
-    }
-
-    /// The newest check that passed.
-    pub(super) fn last_passed(&self) -> Option<&Check> {
-        let passed = self.checks.iter().filter(|check| check.verifies && check.outcome == Outcome::Passed);
-        passed.max_by_key(|check| check.at)
+    /// The newest commit.
+    pub(super) fn committed(&self) -> Option<&Commit> {
+        self.tasks.iter().filter_map(|task| task.commit.as_ref()).max_by_key(|commit| commit.at)
     }
 }
 
-/// What is said of a command that failed.
-pub(super) fn failed(command: &str, says: &str) -> String {
-    let command = text::code(&text::clip(command, 140));
-    if says.is_empty() { format!("{command} failed") } else { format!("{command} failed: {}", text::code(says)) }
+/// Whether a file says by its name that it holds what is to be done.
+fn is_plan(path: &str) -> bool {
+    let base = text::base_name(path).to_lowercase();
+    let names = ["plan", "spec", "design", "requirements", "prd", "todo", "tasks"];
+    base.ends_with(".md") && names.iter().any(|name| base.contains(name))
 }
 
 /// Whether an error says that somebody or a clock stopped the tool.
@@ -565,21 +664,14 @@ fn was_stopped(output: &str) -> bool {
     })
 }
 
-/// The tasks of a plan: a check list with something left to do, or a list that is announced as what comes.
-fn planned(words: &str) -> Option<Vec<tools::Task>> {
-    let listed = boxes(words);
-    if listed.iter().any(|task| task.progress == Progress::Pending) {
-        return Some(listed);
-    }
+/// The points of a list that is announced as what comes.
+fn announced(words: &str) -> Option<Vec<String>> {
     let lines = text::prose(commands::head(words, 16_000));
     let start = lines.iter().position(|line| words::announces(line.text))?;
-    let points =
-        lines[start + 1..].iter().take_while(|line| matches!(line.lead, text::Lead::Number | text::Lead::Bullet));
-    let tasks: Vec<tools::Task> = points
-        .filter(|line| line.indent < 2)
-        .map(|line| tools::Task { text: line.text.to_owned(), progress: Progress::Pending })
-        .collect();
-    (tasks.len() > 1).then_some(tasks)
+    let points = lines[start + 1..].iter().take_while(|line| matches!(line.lead, Lead::Number | Lead::Bullet));
+    let points: Vec<String> =
+        points.filter(|line| line.indent < 2).map(|line| text::one_line(&text::plain(line.text))).collect();
+    (points.len() > 1).then_some(points)
 }
 
 /// The tasks of a check list.
@@ -587,8 +679,8 @@ pub(super) fn boxes(words: &str) -> Vec<tools::Task> {
     let lines = text::prose(commands::head(words, 16_000));
     let task = |line: text::Line<'_>| {
         let progress = match line.lead {
-            text::Lead::Unchecked => Progress::Pending,
-            text::Lead::Checked => Progress::Done,
+            Lead::Unchecked => Progress::Pending,
+            Lead::Checked => Progress::Done,
             _ => return None,
         };
         Some(tools::Task { text: line.text.to_owned(), progress })

@@ -2,33 +2,44 @@
 //!
 //! Each kind of fact has one form, by which [`super::previous`] knows it again. The newest is told in most detail.
 
+use super::checks::{Check, Outcome};
+use super::commands::{self, Purpose};
 use super::compose::{Item, SHARES};
 use super::files::{File, Line};
-use super::items::{self, Status};
-use super::record::{Check, Outcome, Record, Task, failed};
+use super::items::{self, Point, Status};
+use super::record::{Commit, Note, Record, Task};
 use super::text;
 use super::tools::Progress;
 use super::words;
 use crate::policy::Topic;
 use std::cmp::Reverse;
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Range;
 
 /// What stands before the first and the newest request.
 pub(super) const FIRST: &str = "First request: ";
 pub(super) const LATEST: &str = "Latest request: ";
-/// What stands before tasks of a list, by how far they are.
+/// What stands before a question that the user answered.
+pub(super) const ASKED: &str = "Asked “";
+/// What stands before tasks of a list, by how far they are, and before a list that nobody ticks off.
 pub(super) const TODO: &str = "To do: ";
 pub(super) const DOING: &str = "Doing: ";
 pub(super) const DID: &str = "Did: ";
+pub(super) const PLANNED: &str = "Announced: ";
 /// What stands before files that are changed and not yet committed, or not yet checked.
 pub(super) const UNCOMMITTED: &str = "Not committed: ";
 pub(super) const UNCHECKED: &str = "Edited since the last check passed: ";
 /// What is said where files were changed and nothing was committed.
 pub(super) const NO_COMMIT: &str = "No commit was made of these changes";
+/// What stands between a program and the last line that it printed.
+pub(super) const PRINTED: &str = " printed ";
+/// What is said behind a failure that is older than the last edit.
+const EDITED_SINCE: &str = " (files were edited since)";
+/// What is said where the user stopped the model.
+pub(super) const STOPPED: &str = "The user stopped it here";
 /// What stands before the directory that paths start from, and files that were only read.
 pub(super) const ROOT: &str = "Working directory: ";
-pub(super) const READ: &str = "Read: ";
+pub(super) const READ: &str = "Only read: ";
 /// What stands before the settings that are new in a file.
 pub(super) const HOLDS: &str = " now has ";
 /// What stands before the ids of closed items.
@@ -39,33 +50,63 @@ pub(super) const THEN: &str = "; then: ";
 pub(super) const SAID: &str = "Said: ";
 /// What stands between what was wanted, what came of it, and the lines that stand for it.
 pub(super) const ARROW: &str = " → ";
+/// What stands between the first line of a commit's message and the rest.
+pub(super) const BODY: &str = " — ";
 /// What stands between lines of one file.
 pub(super) const BETWEEN: &str = " · ";
+/// What stands before what follows from other facts, and is not read back.
+pub(super) const DERIVED: [&str; 9] = [
+    "Get `",
+    "Run `",
+    "Commit: ",
+    "Last act: ",
+    "No result yet: ",
+    "Go on with: ",
+    "Was about to: ",
+    "Newest commit ",
+    "Runs in the background: ",
+];
 
-/// The least that a task, a step or an item is told in, in characters.
+/// The least that a step or a reason is told in, in characters.
 const DETAIL_MIN: usize = 110;
 
-/// The least that a request is quoted in: people say in a few words what models need many for.
-const REQUEST_MIN: usize = 150;
+/// The least of a request and of its answer, in characters: people say in a few words what models need many for.
+const REQUEST_MIN: usize = 90;
+const ANSWER_MIN: usize = 80;
 
-/// How many tasks are told at all, and how many with the lines that came of them.
+/// From so many characters on a task is told with the lines that came of it.
+const LINES_FROM: usize = 340;
+
+/// How many tasks are told at all.
 const TASKS_MAX: usize = 250;
-const DETAILED_MAX: usize = 16;
-/// How long an old task's answer may be.
-const OLD_CHARS: usize = 70;
+
+/// So few new lines of a file are told whatever they say.
+const FEW_LINES: usize = 6;
 
 /// How many changed files are told.
 const FILES_MAX: usize = 60;
 
+/// How many steps are told with their reasons, the newest.
+const REASONS_MAX: usize = 250;
+
+/// What words weigh that say neither why nor what was found: they are told where there is room for them.
+const FILLER: f64 = 0.1;
+
 /// How many rules and reasons are looked at, the newest of each: no summary holds more.
 const NOTES_MAX: usize = 600;
 
-/// The share of the room for the settings in one file, in percent.
-const SETTINGS_SHARE: usize = 3;
+/// The most of a note, in characters, in the least room.
+const NOTE_CHARS_MIN: usize = 320;
 
-/// The share of the room for what an item demands that is in work or comes next, in percent: issues are written for whoever
-/// does them, and nothing else says what is wanted.
-const DEMANDS_SHARE: usize = 16;
+/// The share of the room for the settings in one file, in percent.
+const SETTINGS_SHARE: usize = 4;
+
+/// The share of the room for constraints that goes to what items demand, in percent: the one in work, the next one, and those
+/// behind it. Issues are written for whoever does them, and nothing else says what is wanted.
+const DEMANDS_PERCENT: [usize; 3] = [60, 90, 40];
+
+/// How many programs are told with what they printed.
+const PRINTS_MAX: usize = 4;
 
 /// How many of the newest failures, checks and items to come are told.
 const CHECKS_MAX: usize = 12;
@@ -80,13 +121,15 @@ pub(super) fn tell(record: &Record, room: usize) -> Vec<Item> {
     }
     let mut teller = Teller { record, room, root: record.files.root(), by_step, items: Vec::new() };
     teller.goals();
-    teller.rules();
+    teller.notes();
+    teller.documents();
     teller.tasks();
     teller.reasons();
     teller.checks();
     teller.tracked();
     teller.todos();
-    teller.unfinished();
+    teller.position();
+    teller.unsettled();
     teller.files();
     teller.items
 }
@@ -94,6 +137,7 @@ pub(super) fn tell(record: &Record, room: usize) -> Vec<Item> {
 struct Teller<'a> {
     record: &'a Record,
     room: usize,
+    /// The folder that the work is done in.
     root: Option<String>,
     /// The lines that came of each step, by file and place.
     by_step: HashMap<usize, Vec<(usize, usize)>>,
@@ -105,17 +149,25 @@ impl Teller<'_> {
         self.items.push(Item::new(topic, text, score, order));
     }
 
+    /// The room that a topic may count on.
+    fn share(&self, topic: Topic) -> usize {
+        self.room * SHARES.iter().find(|(known, _)| *known == topic).map_or(0, |(_, share)| *share) / 100
+    }
+
     /// How long the newest but `rank` of a topic may be: the newest gets a third of the topic's room, the one before it a
     /// quarter, and so on.
     fn detail(&self, topic: Topic, rank: usize) -> usize {
-        let share = SHARES.iter().find(|(known, _)| *known == topic).map_or(0, |(_, share)| *share);
-        (self.room * share / 100 / (3 + rank)).max(DETAIL_MIN)
+        (self.share(topic) / (3 + rank)).max(DETAIL_MIN)
+    }
+
+    /// A path from the folder on that the work is done in.
+    fn relative<'p>(&self, path: &'p str) -> &'p str {
+        let inside = self.root.as_deref().and_then(|root| path.strip_prefix(root)?.strip_prefix('/'));
+        inside.unwrap_or(path)
     }
 
     fn shown(&self, path: &str) -> String {
-        let inside =
-            self.root.as_deref().and_then(|root| path.strip_prefix(root)).and_then(|path| path.strip_prefix('/'));
-        text::code(&inside.unwrap_or(path).replace('`', "'"))
+        text::code(&self.relative(path).replace('`', "'"))
     }
 
     /// The first request, the newest one, and what the items are called that they name.
@@ -134,8 +186,11 @@ impl Teller<'_> {
         };
         let line =
             |label: &str, task: &Task| format!("{label}{}{}", text::clip(&task.request, quote), named(&task.request));
-        let first = asked.first().map(|task| (line(FIRST, task), task.at));
-        let latest = asked.last().filter(|_| asked.len() > 1).map(|task| (line(LATEST, task), task.at));
+        // Behind somebody else's summary the first request is one that it tells of.
+        let is_later = asked.first().is_some_and(|task| task.at >= 0)
+            && self.record.notes.iter().any(|note| note.topic == Topic::Goal);
+        let first = asked.first().filter(|_| !is_later).map(|task| (line(FIRST, task), task.at));
+        let latest = asked.last().filter(|_| is_later || asked.len() > 1).map(|task| (line(LATEST, task), task.at));
         if let Some((text, at)) = first {
             self.add(Topic::Goal, &text, 9.0, at);
         }
@@ -144,8 +199,8 @@ impl Teller<'_> {
         }
     }
 
-    /// The user's rules, and those of documents.
-    fn rules(&mut self) {
+    /// What the user insisted on, and what was found and decided.
+    fn notes(&mut self) {
         let mut counts: HashMap<Topic, usize> = HashMap::new();
         for note in self.record.notes.iter().rev() {
             let count = counts.entry(note.topic).or_default();
@@ -154,135 +209,224 @@ impl Teller<'_> {
                 continue;
             }
             let aged = self.record.recency(note.at);
-            let text = text::clip(&note.words, 320);
-            let is_reason = matches!(note.topic, Topic::Decisions | Topic::Context);
-            if is_reason && note.at >= 0 && !words::tells(&note.words) {
+            let text = text::clip(&note.words, (self.room / 25).max(NOTE_CHARS_MIN));
+            let Note { topic, at, is_ours, worth, .. } = *note;
+            let is_reason = matches!(topic, Topic::Decisions | Topic::Context);
+            if is_reason && at >= 0 && !is_ours && (!words::tells(&text) || words::is_passing(&text)) {
                 continue;
             }
-            let (text, score) = match note.topic {
-                // What a user insisted on holds until it is taken back.
-                Topic::Constraints => (format!("“{}”", text.replace('”', "\"")), 0.7 + 0.3 * aged),
-                topic if note.at < 0 => {
-                    (unlike_facts(text, !note.is_ours), if topic == Topic::Goal { 8.0 } else { aged })
+            // What a user insisted on holds until it is taken back.
+            let (text, score) = match topic {
+                Topic::Constraints if is_ours => (text, worth),
+                Topic::Constraints => (format!("“{}”", text.replace('”', "\"")), worth * (0.7 + 0.3 * aged)),
+                Topic::Goal => (unlike_facts(text, !is_ours), 8.0),
+                _ if at < 0 => (unlike_facts(text, !is_ours), worth * aged),
+                // Names and figures are what is asked for again.
+                _ if text.contains(|letter: char| letter == '`' || letter.is_ascii_digit()) => {
+                    (unlike_facts(text, !is_ours), worth * 0.6 * aged)
                 }
-                _ => (unlike_facts(text, !note.is_ours), 0.5 * aged),
+                _ => (unlike_facts(text, !is_ours), worth * 0.4 * aged),
             };
-            self.items.push(Item::new(note.topic, &text, score, note.at));
-        }
-        for (rank, document) in self.record.documents.iter().rev().enumerate() {
-            let points = items::told(&document.points, self.detail(Topic::Constraints, rank));
-            let text = format!("{} says: {points}", self.shown(&document.name));
-            self.add(Topic::Constraints, &text, 0.9, document.at);
+            self.items.push(Item::new(topic, &text, score, at));
         }
     }
 
-    /// What was asked and what came of it, and commits.
+    /// Documents that bind: the newest first.
+    fn documents(&mut self) {
+        for (rank, document) in self.record.documents.iter().rev().enumerate() {
+            let head = format!("{} says: ", self.shown(&document.name));
+            self.demands(&head, &document.points, 60 / (1 + rank), (1.1, document.at));
+        }
+    }
+
+    /// The points of a text that bind, in a share of the room for constraints, or less.
+    fn demands(&mut self, head: &str, points: &[Point], percent: usize, (score, order): (f64, i64)) {
+        let limit = self.share(Topic::Constraints) * percent / 100;
+        let told = |limit: usize| format!("{head}{}", items::told(points, limit.max(DETAIL_MIN)));
+        let item = Item::new(Topic::Constraints, &told(limit), score, order);
+        self.items.push(item.or(&told(limit * 3 / 5)).or(&told(limit / 3)));
+    }
+
+    /// What was asked and what came of it, and commits. All get a line, and the newest most of what is left.
     fn tasks(&mut self) {
         let record = self.record;
-        for (rank, (number, task)) in record.tasks.iter().enumerate().rev().enumerate() {
-            let detail = self.detail(Topic::Done, rank);
-            if rank >= TASKS_MAX {
-                break;
+        let current = record.asked.filter(|_| self.is_unfinished());
+        let tells = |(number, task): &(usize, &Task)| {
+            task.commit.is_some() || !task.request.is_empty() && current != Some(*number)
+        };
+        let told: Vec<(usize, &Task)> = record.tasks.iter().enumerate().rev().filter(tells).take(TASKS_MAX).collect();
+        let changes = |number: usize, task: &Task| {
+            task.commit.is_some()
+                || !task.ran.is_empty()
+                || self.steps_of(number).any(|step| self.by_step.contains_key(&step))
+        };
+        let told: Vec<(usize, &Task, bool)> =
+            told.into_iter().map(|(number, task)| (number, task, changes(number, task))).collect();
+        let room = self.share(Topic::Done);
+        // Each gets a part of what those behind it left, so that the newest few use up most.
+        let part = 1.0 / (1.0 + told.len().min(6) as f64 / 2.0);
+        let mut left = room as f64;
+        for (rank, (number, task, changes)) in told.into_iter().enumerate() {
+            let limit = (part * left) as usize;
+            left -= part * left;
+            // What changed something matters longer than what was only said.
+            let score = (if changes { 1.5 } else { 1.0 }) / (1.0 + rank as f64 / 8.0);
+            let score = if task.at < 0 { 0.5 * score } else { score };
+            let shorter = self.task(number, task, 0);
+            for (place, (text, at)) in self.task(number, task, limit).into_iter().enumerate() {
+                let item = Item::new(Topic::Done, &text, score, at);
+                self.items.push(shorter.get(place).map_or(item.clone(), |(text, _)| item.or(text)));
             }
-            let is_old = rank >= DETAILED_MAX;
-            let lines = if is_old { 0 } else { detail };
-            let lines = self.lines(self.steps_of(number).filter(|step| self.is_untold(*step)), lines);
-            let aged = 0.3 + 0.7 * self.record.recency(task.at.max(0));
-            let aged = if task.at < 0 { 0.2 } else { aged };
-            if let Some(commit) = &task.commit {
-                let pushed = if self.record.pushed_at >= commit.at { ", pushed" } else { "" };
-                let branch = text::code(&commit.branch);
-                let head = format!(
-                    "Commit {} on {branch}{pushed}: {}",
-                    text::code(&commit.id),
-                    text::clip(&commit.subject, 160)
-                );
-                self.add(Topic::Done, &with_lines(head, &lines), 1.2 * aged + 0.5, commit.at);
+        }
+    }
+
+    /// A task in so many characters: its commit, and what was asked.
+    fn task(&self, number: usize, task: &Task, limit: usize) -> Vec<(String, i64)> {
+        let mut told = Vec::new();
+        let of_lines = if limit > LINES_FROM { limit * 2 / 5 } else { 0 };
+        let untold: Vec<usize> = self.steps_of(number).filter(|step| self.is_untold(*step)).collect();
+        let lines = self.lines(untold.into_iter(), of_lines);
+        let is_current = self.record.asked == Some(number) && self.is_unfinished();
+        let is_asked = !task.request.is_empty() && !is_current;
+        if let Some(commit) = &task.commit {
+            let pushed = self.pushed(commit);
+            let (id, branch) = (text::code(&commit.id), text::code(&commit.branch));
+            let mut head = format!("Commit {id} on {branch}{pushed}: {}", text::clip(&commit.subject, 160));
+            let gist = text::clip(&commit.body, limit * 3 / 5);
+            if !gist.is_empty() && of_lines > 0 {
+                head = format!("{head}{BODY}{gist}");
             }
-            if task.request.is_empty() || record.asked.unwrap_or(number) == number && self.is_unfinished() {
-                continue;
+            told.push((with_lines(head, &lines), commit.at));
+        }
+        if !is_asked {
+            return told;
+        }
+        let gist = words::gist(&task.answer, (limit * 2 / 5).max(ANSWER_MIN));
+        let mut parts: Vec<String> = [gist].into_iter().filter(|gist| !gist.is_empty()).collect();
+        if !task.ran.is_empty() && of_lines > 0 {
+            let ran: Vec<String> = task.ran.iter().rev().take(3).rev().map(|ran| text::code(ran)).collect();
+            parts.push(text::clip(&format!("ran {}", ran.join(", ")), limit / 2));
+        }
+        if task.commit.is_none() && !lines.is_empty() {
+            parts.push(lines);
+        }
+        let request = text::clip(&task.request, (limit * 2 / 5).max(REQUEST_MIN)).replace('”', "\"");
+        if parts.is_empty() {
+            let files: HashSet<usize> = self
+                .steps_of(number)
+                .filter_map(|step| self.by_step.get(&step))
+                .flatten()
+                .map(|(file, _)| *file)
+                .collect();
+            let mut names: Vec<String> =
+                files.into_iter().map(|file| self.shown(&self.record.files.changed[file].path)).collect();
+            names.sort_unstable();
+            names.truncate(3);
+            // Of what was only said long ago, and answered by nothing, nothing is left.
+            let is_news = self.record.tasks[number + 1..].iter().filter(|task| !task.request.is_empty()).count() < 3;
+            match (names.is_empty(), is_news) {
+                (true, true) => parts.push("(no answer)".to_owned()),
+                (true, false) => return told,
+                (false, _) => parts.push(format!("changed {}", names.join(", "))),
             }
-            let gist = words::gist(&task.answer, if is_old { OLD_CHARS } else { detail * 2 / 3 });
-            let mut parts: Vec<String> = [gist].into_iter().filter(|gist| !gist.is_empty()).collect();
-            if !task.ran.is_empty() {
-                let ran: Vec<String> = task.ran.iter().rev().take(3).rev().map(|ran| text::code(ran)).collect();
-                parts.push(text::clip(&format!("ran {}", ran.join(", ")), detail));
-            }
-            if task.commit.is_none() && !lines.is_empty() {
-                parts.push(lines);
-            }
-            let request = if is_old { OLD_CHARS * 3 / 2 } else { (detail / 2).max(REQUEST_MIN) };
-            let request = text::clip(&task.request, request).replace('”', "\"");
-            if parts.is_empty() {
-                parts.push("(no answer)".to_owned());
-            }
-            self.add(Topic::Done, &format!("“{request}”{ARROW}{}", parts.join(ARROW)), aged, task.at);
+        }
+        told.push((format!("“{request}”{ARROW}{}", parts.join(ARROW)), task.at));
+        told
+    }
+
+    fn pushed(&self, commit: &Commit) -> &'static str {
+        match self.record.pushed_at {
+            i64::MIN => "",
+            at if at >= commit.at => ", pushed",
+            _ => ", not pushed",
         }
     }
 
     /// Why things were done as they were, with the lines that came of it.
     fn reasons(&mut self) {
         let current = self.current_from();
-        let steps = self.record.steps.iter().enumerate().rev().filter(|(_, step)| step.topic.is_some());
-        for (rank, (number, step)) in steps.take(250).enumerate() {
-            if number >= current {
+        let steps = self.record.steps.iter().enumerate().rev().filter(|(number, _)| *number < current);
+        let (telling, others): (Vec<_>, Vec<_>) = steps.partition(|(_, step)| step.topic.is_some());
+        for (_, step) in others.into_iter().take(REASONS_MAX) {
+            let words = words::without_intentions(&step.words);
+            if words::tells(&words) && !words::is_passing(&words) {
+                let text = unlike_facts(words, true);
+                self.add(Topic::Context, &text, FILLER * self.record.recency(step.at), step.at);
+            }
+        }
+        for (rank, (number, step)) in telling.into_iter().take(REASONS_MAX).enumerate() {
+            let lines = self.lines([number].into_iter(), self.detail(Topic::Decisions, rank));
+            if lines.is_empty() && words::is_passing(&step.words) {
                 continue;
             }
-            let lines = self.lines([number].into_iter(), self.detail(Topic::Decisions, rank));
             let is_decision = step.topic == Some(Topic::Decisions) || !lines.is_empty();
             let topic = if is_decision { Topic::Decisions } else { Topic::Context };
             let worth = 0.5 + if lines.is_empty() { 0.0 } else { 0.3 } + if step.after.is_empty() { 0.0 } else { 0.2 };
             let aged = if step.at < 0 { 0.25 } else { 0.35 + 0.65 * self.record.recency(step.at) };
-            let words = if lines.is_empty() { words::without_intentions(&step.words) } else { step.words.clone() };
-            let is_vague = step.at >= 0 && step.after.is_empty() && !words::tells(&words);
+            let words = words::without_guesses(&step.words);
+            let words = if lines.is_empty() { words::without_intentions(&words) } else { words };
+            // What had failed explains a change; beside words alone it is noise.
+            let explains = !lines.is_empty() || step.topic == Some(Topic::Decisions) || words.contains('`');
+            let after = if explains { step.after.as_str() } else { "" };
+            let is_vague = step.at >= 0 && after.is_empty() && !words::tells(&words);
             if lines.is_empty() && (is_vague || words.is_empty()) {
                 continue;
             }
-            let text = with_lines(unlike_facts(said_after(&step.after, &words), step.after.is_empty()), &lines);
-            self.items.push(Item::new(topic, &text, worth * aged, step.at));
+            let said = unlike_facts(said_after(after, &words), after.is_empty());
+            let item = Item::new(topic, &with_lines(said, &lines), worth * aged, step.at);
+            let short = with_lines(
+                unlike_facts(text::clip(&words, DETAIL_MIN), true),
+                &self.lines([number].into_iter(), DETAIL_MIN * 3 / 2),
+            );
+            self.items.push(if short.is_empty() { item } else { item.or(&short) });
         }
     }
 
     /// How each check ended last, and what follows from that.
     fn checks(&mut self) {
+        let mut checks: Vec<&Check> = self.record.checks.all.iter().collect();
+        checks.retain(|check| check.verifies || check.outcome != Outcome::Passed || !check.says.is_empty());
+        checks.sort_by_key(|check| Reverse(check.at));
+        let (prints, mut checks): (Vec<&Check>, Vec<&Check>) =
+            checks.into_iter().partition(|check| !check.verifies && check.outcome == Outcome::Passed);
+        let began_at = self.record.tasks.last().map_or(i64::MIN, |task| task.at);
+        for check in prints.into_iter().take(PRINTS_MAX).filter(|check| check.at >= began_at) {
+            let line = format!("{}{PRINTED}{}", check.named(), text::code(&check.says));
+            self.add(Topic::Context, &line, 0.35 * self.record.recency(check.at), check.at);
+        }
         let changed_at = self.record.files.changed.iter().map(|file| file.changed_at).max().unwrap_or(i64::MIN);
-        let mut checks: Vec<&Check> = self.record.checks.iter().collect();
-        checks.sort_by_key(|check| std::cmp::Reverse(check.at));
-        let last_passed = self.record.last_passed().map_or(i64::MIN, |check| check.at);
-        let mut told = 0;
-        for check in
-            checks.into_iter().filter(|check| check.verifies || check.outcome != Outcome::Passed).take(CHECKS_MAX)
-        {
-            let command = text::code(&text::clip(&check.command, 140));
-            let aged = 0.4 + 0.6 * self.record.recency(check.at);
-            let stale = if changed_at > check.at { " (files were edited since)" } else { "" };
+        let passed_at = self.record.checks.passed().first().map_or(i64::MIN, |check| check.at);
+        let passed = self.record.checks.passed().first().map(|check| check.named()).unwrap_or_default();
+        let mut subjects: HashSet<String> = HashSet::new();
+        checks.retain(|check| check.outcome != Outcome::Passed || subjects.insert(check.subject()));
+        for (rank, check) in checks.into_iter().take(CHECKS_MAX).enumerate() {
+            let aged = 1.0 / (1.0 + rank as f64 / 3.0);
+            // Work went on behind a failure that something else has passed since: it may have been put right.
+            let is_old = changed_at > check.at && passed_at > check.at;
+            let since = match (is_old, changed_at > check.at) {
+                (true, _) => format!(" (files were edited since, and {passed} worked)"),
+                (false, true) => EDITED_SINCE.to_owned(),
+                (false, false) => String::new(),
+            };
+            let says = text::code(&text::clip(&check.says, if is_old { 100 } else { 240 }));
             match check.outcome {
                 Outcome::Passed => {
-                    let says =
-                        if check.says.is_empty() { String::new() } else { format!(" ({})", text::code(&check.says)) };
-                    self.add(Topic::Done, &format!("{command} passed{says}"), 0.9 * aged, check.at);
+                    let says = if check.says.is_empty() { String::new() } else { format!(" ({says})") };
+                    self.add(Topic::Done, &format!("{} passed{says}", check.named()), aged, check.at);
                 }
-                Outcome::Failed => {
-                    // What has been edited and has passed another check since may have been put right.
-                    let is_old = !stale.is_empty() && last_passed > check.at;
-                    let score = if is_old { 0.5 * aged } else { aged };
-                    self.add(
-                        Topic::Blocked,
-                        &format!("{}{stale}", failed(&check.command, &check.says)),
-                        score,
-                        check.at,
-                    );
-                    if check.verifies && told < 3 && (!is_old || aged > 0.7) {
-                        told += 1;
-                        let again = format!("Run {command} again: it failed, and files were edited since");
-                        let line = if is_old { again } else { format!("Get {command} to pass") };
-                        self.add(Topic::NextSteps, &line, aged, check.at);
+                Outcome::Failed | Outcome::Stopped => {
+                    let end = if check.outcome == Outcome::Failed { "failed" } else { "did not finish" };
+                    let says = if check.says.is_empty() { String::new() } else { format!(": {says}") };
+                    // What other checks have passed since stands in nobody's way.
+                    let (topic, score) = if is_old {
+                        (Topic::Context, 0.3 * self.record.recency(check.at))
+                    } else {
+                        (Topic::Blocked, aged)
+                    };
+                    self.add(topic, &format!("{} {end}{says}{since}", check.named()), score, check.at);
+                    if check.verifies && check.outcome == Outcome::Failed && !is_old {
+                        self.add(Topic::NextSteps, &format!("Get {} to pass", check.named()), aged, check.at);
                     }
-                }
-                Outcome::Stopped => {
-                    let says =
-                        if check.says.is_empty() { String::new() } else { format!(": {}", text::code(&check.says)) };
-                    self.add(Topic::Blocked, &format!("{command} did not finish{says}"), aged, check.at);
                 }
             }
         }
@@ -291,9 +435,12 @@ impl Teller<'_> {
     /// Items of a tracker: what is in work and what is to come with what its text demands, and what is closed.
     fn tracked(&mut self) {
         let mut items: Vec<&items::Item> = self.record.items.all.iter().filter(|item| !item.id.is_empty()).collect();
-        // Of several in work the newest is worked on; the others are what it is a part of.
-        let newest = |item: &items::Item| if item.status == Status::Active { Reverse(item.at) } else { Reverse(0) };
-        items.sort_by_key(|item| (item.status, newest(item), item.id.clone()));
+        // Of several in work the newest is worked on, and the others are what it is a part of.
+        let newest = items.iter().filter(|item| item.status == Status::Active).map(|item| item.at).max();
+        let is_first = |item: &items::Item| item.status == Status::Active && Some(item.at) == newest;
+        items.sort_by_key(|item| {
+            (!is_first(item), item.status == Status::Active, Reverse(item.status), item.id.clone())
+        });
         let closed: Vec<String> =
             items.iter().filter(|item| item.status == Status::Closed).map(|item| text::code(&item.id)).collect();
         if !closed.is_empty() {
@@ -301,23 +448,22 @@ impl Teller<'_> {
             self.add(Topic::Done, &format!("{CLOSED}{}", closed[most..].join(", ")), 1.0, i64::MAX - 1);
         }
         let open = items.into_iter().filter(|item| item.status != Status::Closed);
-        let mut seen: HashSet<Status> = HashSet::new();
         for (rank, item) in open.take(CHECKS_MAX).enumerate() {
             let head = format!("{} ({}): {}", text::code(&item.id), item.status.word(), item.title);
             let order = i64::MAX - 2 * CHECKS_MAX as i64 + rank as i64;
             let topic = if item.status == Status::Active { Topic::InProgress } else { Topic::NextSteps };
-            self.add(topic, &head, 1.3 - 0.05 * rank as f64, order);
+            let score = if rank == 0 { 2.65 } else { 1.3 - 0.05 * rank as f64 };
+            self.add(topic, &head, score, order);
             if !item.points.is_empty() {
-                let is_first = seen.insert(item.status);
-                let limit = self.room * DEMANDS_SHARE / 100 / if is_first { 1 } else { 2 + rank };
-                let points = items::told(&item.points, limit);
-                let score = if is_first { 3.0 } else { 2.0 } - 0.1 * rank as f64;
-                self.add(Topic::Context, &format!("{} demands: {points}", text::code(&item.id)), score, order);
+                let percent = DEMANDS_PERCENT[rank.min(DEMANDS_PERCENT.len() - 1)];
+                // What is in work, and what comes next, bind most.
+                let score = if rank < 2 { 3.0 - rank as f64 } else { 0.9 - 0.1 * rank as f64 };
+                self.demands(&format!("{} demands: ", text::code(&item.id)), &item.points, percent, (score, order));
             }
         }
     }
 
-    /// The newest list of tasks.
+    /// The newest list of tasks, and what was announced behind the newest request.
     fn todos(&mut self) {
         for (place, task) in (0_i64..).zip(&self.record.todos).take(64) {
             let words = text::clip(&text::one_line(&text::plain(&task.text)), 240);
@@ -330,82 +476,144 @@ impl Teller<'_> {
                 Progress::Dropped => {}
             }
         }
+        let (at, points) = &self.record.plan;
+        let asked_at = self.record.asked.map_or(i64::MIN, |asked| self.record.tasks[asked].at);
+        if !points.is_empty() && *at >= asked_at {
+            let points = text::clip(&points.join("; "), self.detail(Topic::InProgress, 0));
+            self.add(Topic::NextSteps, &format!("{PLANNED}{points}"), 1.4, self.record.length);
+        }
     }
 
-    /// What is in the middle of being done, and what is edited but not yet checked or committed.
-    fn unfinished(&mut self) {
+    /// Where the work stood when the history ended.
+    fn position(&mut self) {
         let record = self.record;
         let asks = words::question(&record.said.1).filter(|_| record.acted_at <= record.said.0);
         let is_answered = record.tasks.last().is_some_and(|task| task.at > record.said.0);
         if let Some(question) = asks.filter(|_| !is_answered) {
             self.add(Topic::InProgress, &format!("Asked the user: {question}"), 3.0, i64::MAX);
         }
-        if self.is_unfinished() {
-            let asked = record.tasks.iter().rev().find(|task| !task.request.is_empty());
-            if let Some(task) = asked {
-                let line = format!("Working on: {}", text::clip(&task.request, 100));
-                self.add(Topic::InProgress, &line, 2.0, i64::MIN);
-                let line = format!("Finish and report: “{}”", text::clip(&task.request, 120));
-                self.add(Topic::NextSteps, &line, 1.5, record.length - 1);
-            }
-            let from = self.current_from();
-            for (rank, (number, step)) in record.steps.iter().enumerate().skip(from).rev().take(64).enumerate() {
-                let detail = self.detail(Topic::InProgress, rank);
-                let lines = self.lines([number].into_iter(), detail);
-                let words = text::clip(&said_after(&step.after, &step.words), detail);
-                if !lines.is_empty() || rank < 2 && !words.is_empty() {
-                    self.add(Topic::InProgress, &with_lines(words, &lines), 2.4 - 0.1 * rank as f64, step.at);
-                }
-            }
-        }
         for call in record.unanswered.iter().rev().take(3) {
             self.add(Topic::InProgress, &format!("No result yet: {call}"), 2.0, i64::MAX - 1);
         }
-        let committed_at = record.committed_at();
-        let uncommitted = self.changed_since(committed_at);
-        if committed_at > i64::MIN && !uncommitted.is_empty() {
-            self.add(Topic::InProgress, &format!("{UNCOMMITTED}{uncommitted}"), 2.6, i64::MAX - 1);
-            self.add(Topic::NextSteps, &format!("Commit {uncommitted}"), 0.8, record.length + 100);
-        } else if committed_at == i64::MIN && !uncommitted.is_empty() {
-            self.add(Topic::InProgress, NO_COMMIT, 1.0, i64::MAX - 1);
+        for (name, command) in record.background.iter().rev().take(3) {
+            let line = format!("Runs in the background: {} ({name})", text::code(&text::clip(command, 120)));
+            self.add(Topic::InProgress, &line, 1.0, i64::MAX - 2);
         }
-        if let Some(check) = record.last_passed() {
-            let unchecked = self.changed_since(check.at);
-            if !unchecked.is_empty() {
-                let again = self.last_round(check.at).join(", ");
-                self.add(Topic::InProgress, &format!("{UNCHECKED}{unchecked}"), 2.5, i64::MAX - 1);
-                self.add(Topic::NextSteps, &format!("Run {again} again: files were edited since"), 1.2, record.length);
+        if record.stopped_at >= record.acted_at.max(record.said.0) && record.stopped_at > i64::MIN {
+            self.add(Topic::InProgress, STOPPED, 2.9, i64::MAX);
+        }
+        if !self.is_unfinished() {
+            return;
+        }
+        if record.acted_at >= record.said.0 && record.unanswered.is_empty() && !record.last_act.is_empty() {
+            self.add(Topic::InProgress, &format!("Last act: {}", record.last_act), 2.7, i64::MAX - 1);
+        }
+        if record.acted_at < record.said.0
+            && let Some(intention) = words::last_intention(&record.said.1)
+        {
+            self.add(Topic::NextSteps, &format!("Was about to: {intention}"), 2.5, i64::MIN);
+        }
+        let asked = record.tasks.iter().rev().find(|task| !task.request.is_empty());
+        let item = record.items.all.iter().filter(|item| item.status == Status::Active).max_by_key(|item| item.at);
+        let goes_on = match (item, asked) {
+            (Some(item), _) => Some(format!("{} ({})", text::code(&item.id), item.title)),
+            (None, Some(task)) => Some(format!("“{}”", text::clip(&task.request, 120))),
+            (None, None) => None,
+        };
+        if let Some(line) = goes_on {
+            self.add(Topic::NextSteps, &format!("Go on with: {line}"), 1.0, i64::MIN + 1);
+        }
+        let from = self.current_from();
+        for (rank, (number, step)) in record.steps.iter().enumerate().skip(from).rev().take(200).enumerate() {
+            let detail = self.detail(Topic::InProgress, rank);
+            let lines = self.lines([number].into_iter(), detail);
+            let words = text::clip(&said_after(&step.after, &step.words), detail);
+            if !lines.is_empty() || (rank == 0 || step.topic.is_some()) && !words.is_empty() {
+                let score = 2.4 / (1.0 + 0.1 * rank as f64);
+                self.add(Topic::InProgress, &with_lines(words, &lines), score, step.at);
             }
         }
     }
 
-    /// The files themselves: what is new and what was changed, and the newest that were only read.
+    /// What is changed, and neither checked nor committed.
+    fn unsettled(&mut self) {
+        let record = self.record;
+        let committed = record.committed();
+        let committed_at = committed.map_or(i64::MIN, |commit| commit.at);
+        let uncommitted = self.changed_since(committed_at);
+        if let Some(commit) = committed.filter(|_| self.is_unfinished() || !uncommitted.is_empty()) {
+            let pushed = self.pushed(commit);
+            let line = format!("Newest commit {} on {}{pushed}", text::code(&commit.id), text::code(&commit.branch));
+            self.add(Topic::InProgress, &line, 1.2, i64::MAX - 3);
+        }
+        if committed_at > i64::MIN && !uncommitted.is_empty() {
+            self.add(Topic::InProgress, &format!("{UNCOMMITTED}{uncommitted}"), 2.6, i64::MAX - 1);
+        } else if committed_at == i64::MIN && !uncommitted.is_empty() {
+            self.add(Topic::InProgress, NO_COMMIT, 1.0, i64::MAX - 1);
+        }
+        let passed = record.checks.passed();
+        let unchecked = passed.first().map(|check| self.changed_since(check.at)).unwrap_or_default();
+        if !unchecked.is_empty() {
+            self.add(Topic::InProgress, &format!("{UNCHECKED}{unchecked}"), 2.5, i64::MAX - 1);
+        }
+        // What led to the newest commit leads to the next one.
+        let mut routine: Vec<&String> = Vec::new();
+        for (place, step) in record.routine.iter().enumerate() {
+            let is_wider = |other: &String| step.starts_with(&format!("{other} ")) || other == step;
+            if !record.routine[place + 1..].iter().any(is_wider) {
+                routine.push(step);
+            }
+        }
+        let begins = routine.iter().position(|step| commands::purpose(step) == Purpose::Verify);
+        let routine = routine.into_iter().skip(begins.unwrap_or(0)).filter(|step| *step != "git commit");
+        let routine: Vec<String> = routine.map(|step| text::code(step)).collect();
+        if committed_at > i64::MIN && !uncommitted.is_empty() {
+            let by_way =
+                if routine.is_empty() { String::new() } else { format!(", as before, behind {}", routine.join(", ")) };
+            self.add(Topic::NextSteps, &format!("Commit: {uncommitted}{by_way}"), 1.3, record.length + 100);
+        }
+        if routine.is_empty() && !unchecked.is_empty() {
+            let again: Vec<String> = passed.iter().take(3).map(|check| check.named()).collect();
+            let line = format!("Run {} again: files were edited since", again.join(", "));
+            self.add(Topic::NextSteps, &line, 1.2, record.length);
+        }
+    }
+
+    /// The files themselves: what is new and what was changed, by folder, and the newest that were only read.
     fn files(&mut self) {
         if let Some(root) = &self.root {
             let text = format!("{ROOT}{}", text::code(root));
             self.add(Topic::Files, &text, 9.0, i64::MIN);
         }
         let mut changed: Vec<&File> = self.record.files.changed.iter().filter(|file| !file.is_gone).collect();
-        changed.sort_by_key(|file| std::cmp::Reverse(file.changed_at));
+        changed.sort_by_key(|file| Reverse(file.changed_at));
         let known: HashSet<&str> = changed.iter().map(|file| file.path.as_str()).collect();
-        for file in changed.iter().take(FILES_MAX) {
-            let deed = if file.is_new { "new" } else { "edited" };
-            let score = 1.0 + self.record.recency(file.changed_at);
-            self.add(Topic::Files, &format!("{} — {deed}", self.shown(&file.path)), score, file.changed_at);
+        let mut folders: BTreeMap<&str, (usize, Vec<String>)> = BTreeMap::new();
+        for (rank, file) in changed.iter().take(FILES_MAX).enumerate() {
+            let path = self.relative(&file.path);
+            let (folder, base) =
+                path.rsplit_once('/').map_or(("./", path), |_| path.split_at(path.rfind('/').unwrap_or(0) + 1));
+            let new = if file.is_new { " (new)" } else { "" };
+            folders.entry(folder).or_insert((rank, Vec::new())).1.push(format!("{}{new}", text::code(base)));
             let values = self.values(file);
             if !values.is_empty() {
-                self.add(
-                    Topic::Context,
-                    &format!("{}{HOLDS}{values}", self.shown(&file.path)),
-                    0.9 * score,
-                    file.changed_at,
-                );
+                let text = format!("{}{HOLDS}{values}", self.shown(&file.path));
+                self.add(Topic::Context, &text, 0.9 + 0.9 * self.record.recency(file.changed_at), file.changed_at);
             }
+        }
+        let told = |(folder, (rank, bases)): (&str, (usize, Vec<String>))| match bases.as_slice() {
+            // A file that is alone in its folder is told by its path.
+            [base] => (format!("`{}{}", folder.trim_start_matches("./"), &base[1..]), rank),
+            _ => (format!("{}: {}", text::code(folder), bases.join(", ")), rank),
+        };
+        let lines: Vec<(String, usize)> = folders.into_iter().map(told).collect();
+        for (line, rank) in lines {
+            self.add(Topic::Files, &line, 2.0 / (1.0 + rank as f64 / 8.0), rank as i64);
         }
         let mut read: Vec<(&String, &i64)> =
             self.record.files.read.iter().filter(|(path, _)| !known.contains(path.as_str())).collect();
         read.sort_by(|left, right| right.1.cmp(left.1).then_with(|| left.0.cmp(right.0)));
-        let read: Vec<String> = read.into_iter().take(8).map(|(path, _)| self.shown(path)).collect();
+        let read: Vec<String> = read.into_iter().take(8).map(|(path, _)| text::code(self.relative(path))).collect();
         if !read.is_empty() {
             self.add(Topic::Files, &format!("{READ}{}", read.join(", ")), 0.5, i64::MAX);
         }
@@ -435,14 +643,6 @@ impl Teller<'_> {
         let asked_at = record.tasks.last().map_or(i64::MIN, |task| task.at);
         let acts = record.acted_at >= record.said.0 && record.acted_at > i64::MIN;
         acts || asked_at > record.said.0 && record.length > 0 || words::ends_in_intention(&record.said.1)
-    }
-
-    /// The checks that passed last, the newest three.
-    fn last_round(&self, until: i64) -> Vec<String> {
-        let passed = self.record.checks.iter().filter(|check| check.verifies && check.outcome == Outcome::Passed);
-        let mut passed: Vec<&Check> = passed.filter(|check| check.at <= until).collect();
-        passed.sort_by_key(|check| Reverse(check.at));
-        passed.iter().take(3).map(|check| text::code(&text::clip(&check.command, 140))).collect()
     }
 
     /// The first step of what is being done: since the newest request or commit.
@@ -480,11 +680,22 @@ impl Teller<'_> {
         let places = steps.filter_map(|step| self.by_step.get(&step)).flatten();
         let line = |(file, place): &(usize, usize)| (*file, *place, &self.record.files.changed[*file].lines[*place]);
         let mut chosen: Vec<(usize, usize, &Line)> = places.map(line).collect();
-        chosen.sort_by_key(|(file, place, line)| (std::cmp::Reverse(line.weight()), *file, *place));
+        chosen.sort_by_key(|(file, place, line)| (*file, Reverse(line.weight()), *place));
+        // Each file says its most telling line before any says its second, and what tells nothing only where all do so.
+        let mut turns: Vec<(usize, usize, usize, &Line)> = Vec::with_capacity(chosen.len());
+        for group in chosen.chunk_by(|left, right| left.0 == right.0) {
+            let is_body = group.len() > FEW_LINES && self.record.files.changed[group[0].0].is_test();
+            let least = if is_body { 2 } else { usize::from(group.len() > FEW_LINES) };
+            let telling = group.iter().enumerate().filter(|(turn, (_, _, line))| *turn == 0 || line.weight() >= least);
+            turns.extend(telling.map(|(turn, (file, place, line))| (turn, *file, *place, *line)));
+        }
+        turns.sort_by_key(|(turn, file, _, line)| (*turn, Reverse(line.weight()), Reverse(*file)));
+        let mut chosen: Vec<(usize, usize, &Line)> =
+            turns.into_iter().map(|(_, file, place, line)| (file, place, line)).collect();
         let mut left = limit;
         let mut named: HashSet<usize> = HashSet::new();
         chosen.retain(|(file, _, line)| {
-            let name = if named.contains(file) { 0 } else { self.record.files.changed[*file].path.len().min(60) + 6 };
+            let name = if named.contains(file) { 0 } else { self.shown(&self.record.files.changed[*file].path).len() };
             let cost = line.text.chars().count() + 5 + name;
             let fits = cost <= left;
             if fits {
@@ -504,7 +715,7 @@ impl Teller<'_> {
 
 /// Words that somebody said, so that they are not taken for a fact of ours by whoever reads the summary back.
 fn unlike_facts(words: String, are_said: bool) -> String {
-    const LABELS: [&str; 8] = [FIRST, LATEST, TODO, DOING, DID, CLOSED, UNCOMMITTED, UNCHECKED];
+    const LABELS: [&str; 9] = [FIRST, LATEST, TODO, DOING, DID, PLANNED, CLOSED, UNCOMMITTED, UNCHECKED];
     let is_like = words.starts_with(['`', '“']) || words.starts_with("Commit `");
     let is_like = is_like || LABELS.iter().any(|label| words.starts_with(label));
     if are_said && is_like { format!("{SAID}{words}") } else { words }

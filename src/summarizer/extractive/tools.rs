@@ -20,6 +20,10 @@ pub(super) enum Kind {
     Search,
     /// States tasks and how far they are.
     Tasks,
+    /// Asks the user something, and gets the answer.
+    Ask,
+    /// Has another agent, or a page of the web, tell something.
+    Tell,
     /// Anything else.
     #[default]
     Other,
@@ -91,6 +95,8 @@ pub(super) struct Use {
     pub(super) about: String,
     /// The command in the background whose output it asks for.
     pub(super) awaits: Option<String>,
+    /// The plan that it asks the user to agree to.
+    pub(super) plan: Option<String>,
 }
 
 const PATH_KEYS: &[&str] = &[
@@ -130,6 +136,8 @@ const READERS: &[&str] = &["read", "view", "open", "cat", "fetch", "get"];
 const WRITERS: &[&str] = &["write", "create", "save"];
 const EDITORS: &[&str] = &["edit", "patch", "replace", "insert", "modify", "update", "append"];
 const SEARCHERS: &[&str] = &["grep", "glob", "find", "search", "list", "ls"];
+const ASKERS: &[&str] = &["ask", "question", "elicit", "followup"];
+const TELLERS: &[&str] = &["task", "agent", "fetch", "web", "browse", "delegate"];
 const RUNNERS: &[&str] = &["bash", "shell", "exec", "terminal", "command", "run", "powershell", "cmd"];
 
 /// Understands a tool call. An input that is no JSON object is a text.
@@ -148,6 +156,7 @@ pub(super) fn understand(tool: &str, input_json: &str) -> Use {
         kind_of(&verbs, path.is_some(), command.as_deref(), !patched.is_empty())
     };
     let command = command.filter(|_| kind == Kind::Command);
+    let plan = input.get("plan").and_then(Value::as_str).map(str::to_owned);
     let touches = match (patched.is_empty(), path) {
         (false, _) => patched,
         (true, Some(path)) if kind != Kind::Search => touches_of(path, kind, &input),
@@ -159,7 +168,7 @@ pub(super) fn understand(tool: &str, input_json: &str) -> Use {
         about.get_or_insert(text);
     });
     let about = super::commands::head(about.unwrap_or_default(), 200).to_owned();
-    Use { kind, touches, command, tasks, task_step, about, awaits }
+    Use { kind, touches, command, tasks, task_step, about, awaits, plan }
 }
 
 /// What a call does to the file it names, place by place.
@@ -219,6 +228,10 @@ fn kind_of(verbs: &[String], has_path: bool, command: Option<&str>, is_patch: bo
         Kind::Edit
     } else if has_path && says(WRITERS) {
         Kind::Write
+    } else if verbs.iter().any(|verb| ASKERS.contains(&verb.as_str())) {
+        Kind::Ask
+    } else if verbs.iter().any(|verb| TELLERS.contains(&verb.as_str())) && !says(&["output", "stop"]) {
+        Kind::Tell
     } else if says(SEARCHERS) {
         Kind::Search
     } else if has_path && says(READERS) {

@@ -16,8 +16,8 @@ static INSISTS: LazyLock<Regex> = LazyLock::new(|| {
     any_of(
         r"must(?:n'?t)?|never|always|do(?:n'?t|\ not)|only|prefer(?:ably)?|make\ sure|ensure|avoid|important|required?
         |under\ no|no\ matter|at\ (?:most|least)|stick\ to|remember|instead\ of|rather\ than|(?:not|n'?t)\ allowed
-        |forbidden|should(?:n'?t|\ not|\ be)|cannot|no\ need\ (?:to|for)|stop\ (?:using|doing|adding)|needs?\ to\ be
-        |keep\ .{1,30}\ (?:as\ is|unchanged|intact|simple|minimal|same)|stay\ as\ is|no\ \w+s?\b.*\bever",
+        |forbidden|should(?:n'?t|\ not|\ be)|cannot|no\ need\ (?:to|for)|stop\ (?:using|doing|adding)
+        |keep\ .{1,30}\ (?:as\ is|unchanged|intact|simple|minimal|same)|no\ \w+s?\b.*\bever",
         "必须|不要|不能|禁止|务必|一定要|只能|只要|只用|优先|尽量|避免|不得|切勿|确保|记住|别再|不允许|严禁|保持|请用|应该",
     )
 });
@@ -60,6 +60,7 @@ static INTENDS: LazyLock<Regex> = LazyLock::new(|| {
     Regex::new(
         r"(?ix)^\W*(?:(?:ok(?:ay)?|good|great|perfect|now|alright|and|yes|right|exactly|done)[,.!]?\s+)*
         (?:(?:let\ me|let's|i'?ll|i\ will|i'?m\ going\ to|i\ should|we\ need\ to|starting|time\ to|now|next|then|first)\b
+        |(?:runn|check|add|fix|updat|implement|look|read|writ|creat|start|mov|verify|committ|push|test)ing\b
         |接下来|现在|让我|我将|我要|我来|下面|先)",
     )
     .expect("a fixed pattern")
@@ -127,20 +128,36 @@ pub(super) fn bare(sentence: &str) -> &str {
 /// Whether a sentence of a person lays down a rule.
 pub(super) fn is_rule(sentence: &str) -> bool {
     let shouts = sentence.ends_with(['!', '！']) && sentence.split_whitespace().count() >= 4;
-    let wonders = WONDERS.is_match(sentence) && !FORBIDS.is_match(sentence);
-    !sentence.ends_with(['?', '？']) && !wonders && (shouts || INSISTS.is_match(sentence))
+    let forbids = FORBIDS.is_match(sentence);
+    // In fewer words it points at something that is not said.
+    let is_whole = forbids || sentence.split_whitespace().count() > 5 || sentence.chars().any(text::is_wide);
+    let wonders = WONDERS.is_match(sentence) && !forbids;
+    !sentence.ends_with(['?', '？']) && !wonders && is_whole && (shouts || INSISTS.is_match(sentence))
 }
 
-/// Whether a line of a document forbids or demands something.
-pub(super) fn is_demand(line: &str) -> bool {
+/// How much a point of a document matters to whoever goes by it: what done means first, then limits, then other rules and the
+/// places of the work.
+pub(super) fn demand(group: &str, line: &str) -> usize {
+    static BINDS: LazyLock<Regex> =
+        LazyLock::new(|| any_of(r"constraints?|rules?|scope|edge\ cases?|no-?gos?|requirements?", "约束|规则|要求"));
+    static ENDS: LazyLock<Regex> =
+        LazyLock::new(|| any_of(r"definition\ of\ done|done|accept(?:ance)?|criteria|verification", "验收|完成"));
     static DEMANDS: LazyLock<Regex> = LazyLock::new(|| {
         any_of(
-            r"must|never|always|do(?:n'?t|\ not)|only|no|not|avoid|exactly|required?|keep|without|forbidden|should|tests?
-            |cover|\(new\)|accept(?:ance)?|constraints?|rules?|definition|scope|files?|references?",
-            "必须|不要|不能|禁止|只能|不得|确保|保持|测试|新增",
+            r"must|never|always|do(?:n'?t|\ not)|only|no|not|avoid|exactly|required?|keep|without|forbidden|should",
+            "必须|不要|不能|禁止|只能|不得|确保|保持",
         )
     });
-    DEMANDS.is_match(line)
+    // Files that are to be read, made or changed say where the work is.
+    static PLACES: LazyLock<Regex> = LazyLock::new(|| any_of(r"files?|references?|sources?", "文件|参考"));
+    if ENDS.is_match(group) {
+        return 0;
+    }
+    match (BINDS.is_match(group), PLACES.is_match(group) || DEMANDS.is_match(line)) {
+        (true, _) => 1,
+        (false, true) => 2,
+        (false, false) => 3,
+    }
 }
 
 /// Whether a line announces a list of what is to be done.
@@ -156,14 +173,18 @@ pub(super) fn announces(line: &str) -> bool {
     ANNOUNCES.is_match(line) && !REPORTS.is_match(line)
 }
 
-/// Whether a sentence says what its speaker is about to do.
+/// Whether a sentence says what its speaker is about to do. “Now the page shows …” is no intention.
 pub(super) fn is_intention(sentence: &str) -> bool {
-    INTENDS.is_match(sentence)
+    static STATES: LazyLock<Regex> = LazyLock::new(|| {
+        Regex::new(r"(?i)^\W*(?:and )?now,? (?:the|both|all|it|it's|this|these|that|they|each|every|your?|there|when|with)\b.* ")
+            .expect("a fixed pattern")
+    });
+    INTENDS.is_match(sentence) && !STATES.is_match(sentence)
 }
 
 /// Where a sentence of the model belongs, if it says why something is as it is.
 pub(super) fn sense(sentence: &str) -> Option<Topic> {
-    if sentence.ends_with(['?', '？', ':', '：']) || INTENDS.is_match(sentence) {
+    if sentence.ends_with(['?', '？', ':', '：']) || is_intention(sentence) {
         None
     } else if DECIDES.is_match(sentence) {
         Some(Topic::Decisions)
@@ -209,7 +230,12 @@ pub(super) fn gist(words: &str, limit: usize) -> String {
 /// A request on one line: its prose, point by point, without what was pasted into it as code.
 pub(super) fn request_line(words: &str) -> String {
     let mut line = String::new();
+    static PICTURE: LazyLock<Regex> =
+        LazyLock::new(|| Regex::new(r#"(?i)^['"]?[/~][^'"]*\.(?:png|jpe?g|gif|webp)['"]?$"#).expect("a fixed pattern"));
     for part in text::prose(super::commands::head(words, 8_000)) {
+        if PICTURE.is_match(part.text) {
+            continue;
+        }
         if !line.is_empty() {
             let ended = line.ends_with(['.', '!', '?', ':', ';', ',', '。', '！', '？', '：']);
             line.push_str(if ended { " " } else { "; " });
@@ -229,27 +255,48 @@ pub(super) fn question(words: &str) -> Option<String> {
 
 /// Whether a text ends with what its speaker is about to do.
 pub(super) fn ends_in_intention(words: &str) -> bool {
-    let lines = text::prose(super::commands::tail(words, 2_000));
-    lines.last().is_some_and(|line| {
-        let plain = text::plain(line.text);
-        let sentences = text::sentences_of(&plain);
-        line.text.ends_with([':', '：']) || sentences.last().is_some_and(|sentence| is_intention(bare(sentence)))
-    })
+    last_intention(words).is_some()
 }
+
+/// What the speaker is about to do, where a text ends with that.
+pub(super) fn last_intention(words: &str) -> Option<String> {
+    let lines = text::prose(super::commands::tail(words, 2_000));
+    let line = lines.last()?;
+    let plain = text::plain(line.text);
+    let sentence = text::sentences_of(&plain).last().map(|sentence| bare(sentence).to_owned())?;
+    let intends = line.text.ends_with([':', '：']) || is_intention(&sentence);
+    intends.then(|| text::clip(sentence.trim_end_matches([':', '：']), 240))
+}
+
+/// Words of somebody who guesses, or speaks to the user.
+static GUESSES: LazyLock<Regex> = LazyLock::new(|| {
+    any_of(
+        r"maybe|perhaps|might|could\ be|i\ (?:bet|think|guess|suspect)|likely|probably|possibly|if\ you|sorry|seems?|hmm+
+        |let\ me\ know|suggests",
+        "可能|也许|大概|抱歉",
+    )
+});
 
 /// Whether words that say why can stand alone: neither a guess nor an exclamation.
 pub(super) fn tells(words: &str) -> bool {
     /// What is shorter points at something else.
     const CHARS_MIN: usize = 48;
-    static GUESSES: LazyLock<Regex> = LazyLock::new(|| {
-        any_of(
-            r"maybe|perhaps|might|could\ be|i\ (?:bet|think|guess|suspect)|likely|probably|possibly|if\ you|sorry|seems?|hmm+
-            |let\ me\ know|suggests",
-            "可能|也许|大概|抱歉",
-        )
-    });
     let is_long = words.chars().map(|letter| if text::is_wide(letter) { 4 } else { 1 }).sum::<usize>() >= CHARS_MIN;
     is_long && !GUESSES.is_match(words)
+}
+
+/// A text without the sentences that guess: what came of them is known by now.
+pub(super) fn without_guesses(words: &str) -> String {
+    let sentences = text::sentences_of(words).into_iter().filter(|sentence| !GUESSES.is_match(sentence));
+    sentences.collect::<Vec<_>>().join(" ")
+}
+
+/// Whether words tell of a moment that has passed when they are read.
+pub(super) fn is_passing(words: &str) -> bool {
+    static MOMENT: LazyLock<Regex> = LazyLock::new(|| {
+        any_of(r"still|yet|currently|at\ the\ moment|right\ now|so\ far|for\ now", "仍然|还没|目前|暂时")
+    });
+    MOMENT.is_match(words)
 }
 
 /// A text without the sentences that say what its speaker is about to do.

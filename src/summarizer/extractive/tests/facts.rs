@@ -2,7 +2,8 @@
 
 use super::super::super::SummaryInput;
 use super::{Talk, extract};
-use crate::model::part::ResultStatus;
+use crate::model::message::Role;
+use crate::model::part::{Marker, NOTE, PartBody, ResultStatus};
 use serde_json::json;
 
 /// A conversation, what its summary must say under which heading, and what it must not say anywhere.
@@ -108,7 +109,7 @@ fn of_work() -> Vec<Case> {
                 ("Done", "Commit `1a2b3c4` on `main`: first → `a.py`: `def first(): return 1`"),
                 ("In Progress", "Not committed: `b.py`"),
                 ("In Progress", "`def second(): return 2`"),
-                ("Next Steps", "Commit `b.py`"),
+                ("Next Steps", "Commit: `b.py`"),
             ],
             silent: &["Not committed: `a.py`"],
         },
@@ -118,7 +119,7 @@ fn of_work() -> Vec<Case> {
                 .works("Write", json!({"file_path": "/w/p/tmp_probe.js", "content": "console.log('probe here')"}), "ok")
                 .runs("rm /w/p/tmp_probe.js", ""),
             says: &[],
-            silent: &["`tmp_probe.js` — ", "probe here"],
+            silent: &["`tmp_probe.js`", "probe here"],
         },
         Case {
             name: "why something is done stands with what came of it",
@@ -158,7 +159,7 @@ fn of_words() -> Vec<Case> {
             says: &[
                 ("Done", "Closed: `shop-7.1`"),
                 ("In Progress", "`shop-7.2` (in progress): Open it again"),
-                ("Critical Context", "`shop-7.2` demands: Rules: No new tables"),
+                ("Constraints & Preferences", "`shop-7.2` demands: Rules: No new tables"),
             ],
             silent: &["shop-7.1` (open)", "empty basket"],
         },
@@ -172,12 +173,23 @@ fn of_words() -> Vec<Case> {
             silent: &["two pages"],
         },
         Case {
-            name: "the text of a skill is nobody's request",
+            name: "the text of a skill is nobody's request, and its rules hold",
             talk: Talk::default()
                 .user("fix the parser")
-                .user("Base directory for this skill: /skills/pdf\n\n# PDF\nYou must always obey the skill."),
-            says: &[("Goal", "First request: fix the parser")],
-            silent: &["obey the skill", "Latest request"],
+                .say(
+                    Role::User,
+                    vec![PartBody::Marker(Marker {
+                        name: NOTE.to_owned(),
+                        text: "Base directory for this skill: /skills/pdf\n\n# PDF\n- Never print twice.\n- It has pages."
+                            .to_owned(),
+                    })],
+                )
+                .user("Base directory for this skill: /skills/odt\n\n# ODT\nYou must always obey the skill."),
+            says: &[
+                ("Goal", "First request: fix the parser"),
+                ("Constraints & Preferences", "`pdf` says: PDF: Never print twice"),
+            ],
+            silent: &["obey the skill", "Latest request", "It has pages"],
         },
         Case {
             name: "a talk without tools keeps what was asked, answered and decided",
@@ -197,6 +209,140 @@ fn of_words() -> Vec<Case> {
     ]
 }
 
+/// What the user said besides requests, and what commits say.
+fn of_others() -> Vec<Case> {
+    let talk = || Talk::default().user("add the export");
+    let rejected = "The user doesn't want to proceed with this tool use. The tool use was rejected. To tell you how to \
+        proceed, the user said:\nnever use chi, we route with ServeMux";
+    let commit = "git commit -m \"$(cat <<'EOF'\nfeat: export\n\nStreams a month row by row, so that\nno month is held in \
+        memory.\n\nSigned-off-by: Ann\nEOF\n)\" && git push";
+    vec![
+        Case {
+            name: "an answer of the user binds, beside its question",
+            talk: talk().works(
+                "AskUserQuestion",
+                json!({"questions": [{"question": "Cache it?"}]}),
+                "User has answered your questions: \"Cache it?\"=\"No, always fresh\". Go on.",
+            ),
+            says: &[("Constraints & Preferences", "Asked “Cache it?”, the user answered: “No, always fresh”")],
+            silent: &[],
+        },
+        Case {
+            name: "what the user says to reject a tool is a request, and the tool did nothing",
+            talk: talk().model("I'm registering it on the chi router.").fails(
+                "Edit",
+                edit("/w/p/router.go", "a", "r.Get(export)"),
+                rejected,
+            ),
+            says: &[
+                ("Goal", "Latest request: never use chi"),
+                ("Constraints & Preferences", "“never use chi, we route with ServeMux”"),
+                ("In Progress", "The user stopped it here"),
+            ],
+            silent: &["r.Get(export)", "→ I'm registering"],
+        },
+        Case {
+            name: "what is pasted into a long message lays down no rules",
+            talk: Talk::default().user(&format!(
+                "never touch the schema\n{}worker 7 must not be restarted by hand\n{}",
+                "ok line of a log\n".repeat(120),
+                "ok line of a log\n".repeat(120),
+            )),
+            says: &[("Constraints & Preferences", "“never touch the schema”")],
+            silent: &["“worker 7 must not"],
+        },
+        Case {
+            name: "two messages without a word between them are one request",
+            talk: talk().user("as CSV, please"),
+            says: &[("Goal", "First request: add the export / as CSV, please")],
+            silent: &["Latest request"],
+        },
+        Case {
+            name: "a commit is told by its message, unless a trailer, and as pushed",
+            talk: edited(talk(), "/w/p/a.go", "x", "func Month() error {")
+                .runs(commit, "[main 4f1c2aa] feat: export\n 1 file changed\nmain -> main"),
+            says: &[(
+                "Done",
+                "Commit `4f1c2aa` on `main`, pushed: feat: export — Streams a month row by row, so that no month is held in memory.",
+            )],
+            silent: &["Signed-off-by"],
+        },
+    ]
+}
+
+/// What follows from commands, and what helpers, pages and plans say.
+fn of_findings() -> Vec<Case> {
+    let talk = || Talk::default().user("add the export");
+    vec![
+        Case {
+            name: "what led to one commit leads to the next",
+            talk: edited(
+                edited(talk(), "/w/p/a.go", "x", "func Month() error {")
+                    .runs("go test ./...", "ok")
+                    .runs("git commit -am 'first'", "[main 1a2b3c4] first\n 1 file changed"),
+                "/w/p/b.go",
+                "x",
+                "func Year() error {",
+            ),
+            says: &[("Next Steps", "Commit: `b.go`, as before, behind `go test ./...`")],
+            silent: &[],
+        },
+        Case {
+            name: "a failure that something else has passed since blocks nobody",
+            talk: edited(
+                talk().fails("bash", json!({"command": "npx tsc"}), "a.ts(3,1): error TS2304: Cannot find name 'x'."),
+                "/w/p/a.ts",
+                "x",
+                "const x = 1; // defined",
+            )
+            .runs("npm test", "12 passed"),
+            says: &[("Critical Context", "`npx tsc` failed"), ("Critical Context", "and `npm test` worked")],
+            silent: &["Get `npx tsc`"],
+        },
+        Case {
+            name: "what a program printed last for the work at hand is told",
+            talk: talk().runs("python train.py", "epoch 1\naccuracy 0.93"),
+            says: &[("Critical Context", "`python train.py` printed `accuracy 0.93`")],
+            silent: &["epoch 1"],
+        },
+        Case {
+            name: "what a page of the web says is told where there is room",
+            talk: talk().works(
+                "WebFetch",
+                json!({"url": "https://example.com/1343"}),
+                "# Scrolling\n\nThe bubbling of scroll events was merged in pull request 2388.",
+            ),
+            says: &[("Critical Context", "WebFetch “https://example.com/1343” says: The bubbling of scroll events")],
+            silent: &[],
+        },
+        Case {
+            name: "a plan that is written down binds",
+            talk: talk().works(
+                "Write",
+                json!({"file_path": "/w/p/plan.md", "content": "# Plan\n\n## No-gos\n- No CI yet\n\n## Steps\n- Install it\n"}),
+                "ok",
+            ),
+            says: &[("Constraints & Preferences", "`plan.md` says: No-gos: No CI yet; Steps: Install it")],
+            silent: &[],
+        },
+        Case {
+            name: "an item that is made is open under its title",
+            talk: talk().runs("bd create --title=\"Add the alias\" --parent=shop-1", "✓ Created issue: shop-1.2"),
+            says: &[("Next Steps", "`shop-1.2` (open): Add the alias")],
+            silent: &[],
+        },
+        Case {
+            name: "guesses and what was true for a moment are not told as found",
+            talk: talk()
+                .model("The build of `ledger` is still failing because the stale objects of `core` are there.")
+                .model("The problem might be that `flush` is never called on the writer of the export.")
+                .model("The export works now; see the file that it wrote."),
+            says: &[],
+            silent: &["still failing", "might be"],
+        },
+    ]
+}
+
 /// The lines of a section, one text.
 fn section(text: &str, heading: &str) -> String {
     super::section(text, heading).join("\n")
@@ -205,7 +351,7 @@ fn section(text: &str, heading: &str) -> String {
 #[test]
 fn facts_are_found_where_an_heir_looks_for_them() {
     let mut wrong = Vec::new();
-    for case in of_checks().into_iter().chain(of_work()).chain(of_words()) {
+    for case in of_checks().into_iter().chain(of_work()).chain(of_words()).chain(of_others()).chain(of_findings()) {
         let text = case.talk.summary();
         let missing = case.says.iter().filter(|(heading, words)| !section(&text, heading).contains(words));
         let missing = missing.map(|(heading, words)| format!("{heading} does not say {words}"));

@@ -217,4 +217,19 @@ proptest! {
         let text = assert_within_budget(&input);
         assert_well_formed(&input, &text);
     }
+
+    /// Whatever came before, somebody who goes on must know what was asked last, what is edited, and what fails.
+    #[test]
+    fn the_end_is_told_whatever_came_before(history in talk(), previous in proptest::option::of(words())) {
+        let talk = history
+            .user("Rename the harbour to quay in every chart")
+            .works("Edit", json!({"file_path": "/w/p/src/quay.py", "old_string": "a", "new_string": "def quay_of(chart):"}), "ok")
+            .fails("bash", json!({"command": "pytest tests/test_quay.py"}), "E   KeyError: 'quay'");
+        let input = SummaryInput { previous, budget_tokens: 1_200, ..talk.input("opencode@seed") };
+        let text = assert_within_budget(&input);
+        assert_says(&text, "Goal", "Rename the harbour to quay in every chart");
+        assert_says(&text, "In Progress", "def quay_of(chart):");
+        assert_says(&text, "Blocked", "`pytest tests/test_quay.py` failed: `E KeyError: 'quay'`");
+        assert_says(&text, "Next Steps", "Get `pytest tests/test_quay.py` to pass");
+    }
 }

@@ -77,7 +77,10 @@ fn tools_are_told_by_name_and_input() {
         ("shell", json!({"command": ["bash", "-lc", "ls"]}), Kind::Command, vec![]),
         ("grep", json!({"pattern": "x", "path": "src"}), Kind::Search, vec![]),
         ("update_plan", json!({"plan": [{"step": "x", "status": "pending"}]}), Kind::Tasks, vec![]),
-        ("Task", json!({"description": "look", "prompt": "around"}), Kind::Other, vec![]),
+        ("Task", json!({"description": "look", "prompt": "around"}), Kind::Tell, vec![]),
+        ("WebSearch", json!({"query": "x"}), Kind::Tell, vec![]),
+        ("AskUserQuestion", json!({"questions": []}), Kind::Ask, vec![]),
+        ("TaskOutput", json!({"task_id": "x"}), Kind::Other, vec![]),
         ("weather", json!("not an object"), Kind::Other, vec![]),
     ];
     for (tool, input, kind, paths) in cases {
@@ -112,7 +115,13 @@ fn commands_are_told_by_their_verb() {
 
 #[test]
 fn a_command_line_is_read_as_the_commands_that_it_runs() {
-    let cases: [(&str, &[&str]); 6] = [
+    let cases: [(&str, &[&str]); 9] = [
+        ("cat > a.py <<'EOF'\nimport os; os.remove('b')\nEOF\npython3 a.py", &["cat", "python3 a.py"]),
+        ("python3 - <<EOF\nprint(1)\nnever ends", &["python3 -"]),
+        (
+            "git commit -m \"$(cat <<'EOF'\nfix: a; b\nEOF\n)\" && git push",
+            &["git commit -m \"$(cat \n)\"", "git push"],
+        ),
         ("cd packages/web && npm run check 2>&1 | tail -3", &["npm run check", "tail -3"]),
         (
             "git add -A && git commit -m \"a; b && c\" && git push",
@@ -157,4 +166,59 @@ fn the_deciding_line_of_an_output_is_not_its_first() {
         assert_eq!(commands::deciding(&output).as_deref(), Some(expected), "{output}");
     }
     assert_eq!(commands::deciding(""), None);
+}
+
+/// What runners, compilers and linters print when something fails: the deciding line, and the one that counts.
+#[test]
+fn the_deciding_line_is_found_whoever_printed_it() {
+    let cases = [
+        (
+            "=== RUN   TestTotal\n    total_test.go:31: got 12, want 13\n--- FAIL: TestTotal (0.00s)\nFAIL\nexit status 1",
+            "total_test.go:31: got 12, want 13",
+            None,
+        ),
+        ("# example.com/shop\n./main.go:12:2: undefined: Total", "./main.go:12:2: undefined: Total", None),
+        (
+            "tests/test_a.py .F.\n>       assert total([1]) == 2\nE       assert 1 == 2\n\ntests/test_a.py:7: AssertionError\n\
+             FAILED tests/test_a.py::test_total\n==== 1 failed, 2 passed in 0.12s ====",
+            "E assert 1 == 2 (tests/test_a.py:7)",
+            Some("1 failed, 2 passed in 0.12s"),
+        ),
+        (
+            "FAIL src/cart.test.ts\n  ● cart › adds up\n\n    Expected: 3\n    Received: 2\n\n      at src/cart.test.ts:11:27\n\
+             Tests:       1 failed, 21 passed, 22 total\nTime:        2.1 s",
+            "● cart › adds up (src/cart.test.ts:11)",
+            Some("Tests: 1 failed, 21 passed, 22 total"),
+        ),
+        (
+            "test b ... FAILED\nthread 'b' panicked at src/lib.rs:9:5:\nassertion `left == right` failed\n\
+             test result: FAILED. 2 passed; 1 failed",
+            "thread 'b' panicked at src/lib.rs:9:5: assertion `left == right` failed",
+            Some("test result: FAILED. 2 passed; 1 failed"),
+        ),
+        (
+            "[INFO] Scanning\norg.opentest4j.AssertionFailedError: expected: <3> but was: <2>\n\tat x(CartTest.java:21)\n\
+             [INFO] BUILD FAILURE",
+            "org.opentest4j.AssertionFailedError: expected: <3> but was: <2> (CartTest.java:21)",
+            None,
+        ),
+        (
+            "src/a.py:1:8: F401 `os` imported but unused\nFound 1 error.",
+            "src/a.py:1:8: F401 `os` imported but unused",
+            Some("Found 1 error."),
+        ),
+        (
+            "npm ERR! code ERESOLVE\nnpm ERR! ERESOLVE unable to resolve dependency tree",
+            "npm ERR! ERESOLVE unable to resolve dependency tree",
+            None,
+        ),
+    ];
+    for (output, deciding, counts) in cases {
+        assert!(commands::tells_failure(output), "{output}");
+        assert_eq!(commands::deciding(output).as_deref(), Some(deciding), "{output}");
+        assert_eq!(commands::result(output).as_deref(), counts, "{output}");
+    }
+    let twice = "test result: ok. 3 passed; 0 failed\n\n   Doc-tests shop\n\ntest result: ok. 0 passed; 0 failed";
+    assert_eq!(commands::result(twice).as_deref(), Some("test result: ok. 3 passed; 0 failed"));
+    assert!(!commands::tells_failure(twice));
 }

@@ -95,10 +95,10 @@ fn unfinished_work_is_in_progress() {
         .model("Next, let me render the page links in the template:")
         .works("Edit", json!({"file_path": "/srv/app/web/list.html", "old_string": "a", "new_string": "b"}), "ok")
         .summary();
-    assert_says(&text, "In Progress", "Working on: add pagination to the user list");
+    assert_says(&text, "Next Steps", "Go on with: “add pagination to the user list”");
     assert_says(&text, "In Progress", "let me render the page links in the template");
-    assert_says(&text, "Relevant Files", "`routes.go` — edited");
-    assert_says(&text, "Relevant Files", "`list.html` — edited");
+    assert_says(&text, "In Progress", "Last act: Edit `list.html`");
+    assert_says(&text, "Relevant Files", "`./`: `list.html`, `routes.go`");
 }
 
 #[test]
@@ -244,8 +244,8 @@ fn files_are_told_with_what_is_new_in_them_and_relative_to_one_directory() {
         .works("Grep", json!({"pattern": "retry"}), "src/config.rs\nsrc/client.rs\nnode_modules/retry/index.js")
         .summary();
     assert_says(&text, "Relevant Files", "Working directory: `/home/ann/shop`");
-    assert_says(&text, "Relevant Files", "`src/client.rs` — edited");
-    assert_says(&text, "Relevant Files", "`tests/retry_test.rs` — new");
+    assert_says(&text, "Relevant Files", "`src/client.rs`");
+    assert_says(&text, "Relevant Files", "`tests/retry_test.rs` (new)");
     assert_says(
         &text,
         "In Progress",
@@ -288,7 +288,7 @@ fn what_the_previous_summary_knew_is_carried_on() {
     assert_says(&text, "Goal", "Latest request: show the moon phase too");
     assert_says(&text, "Constraints & Preferences", "never scrape the official site");
     assert_says(&text, "Blocked", "KeyError: 'harbour_id'");
-    assert_says(&text, "Relevant Files", "src/tide_table.py");
+    assert_says(&text, "Relevant Files", "`src/tide_table.py` (new)");
     assert!(text.contains("load_harbours"), "{text}");
     assert_eq!(text.matches("First request").count(), 1, "{text}");
     let settled = extract(&over(&first, talk.runs("pytest -q", "3 passed")));
@@ -307,7 +307,7 @@ fn a_summary_that_a_model_wrote_is_understood() {
     assert_says(&text, "Goal", "The user wants a chess clock for two phones.");
     assert_says(&text, "Next Steps", "Sync the clocks after a reconnect");
     assert_says(&text, "Critical Context", "WebRTC data channels with `RTCPeerConnection`");
-    assert_says(&text, "Relevant Files", "`src/clock.ts` — The clock itself");
+    assert_says(&text, "Critical Context", "`src/clock.ts` — The clock itself");
     assert!(!text.contains("Please continue") && !text.contains("not a heading"), "{text}");
 }
 

@@ -1,0 +1,144 @@
+//! Checks: tests, builds and every other command whose end is news, each with how it ended last.
+
+use super::commands;
+use super::text;
+use std::collections::{HashMap, VecDeque};
+
+/// How many commands that have not passed are remembered at a time, the newest.
+const OPEN_MAX: usize = 64;
+
+/// How a check ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Outcome {
+    /// It did what it was asked.
+    Passed,
+    /// It failed.
+    Failed,
+    /// Nobody let it end.
+    Stopped,
+}
+
+/// A command: how it ended last.
+#[derive(Debug, Clone)]
+pub(super) struct Check {
+    /// The command.
+    pub(super) command: String,
+    /// The folder it ran in, where that is not the first one.
+    pub(super) folder: String,
+    /// How it ended.
+    pub(super) outcome: Outcome,
+    /// The line of its output that says so, or of a program that checks nothing what it printed last; may be empty.
+    pub(super) says: String,
+    /// When.
+    pub(super) at: i64,
+    /// Whether it tells whether the work is right.
+    pub(super) verifies: bool,
+}
+
+impl Check {
+    /// What ran, and where.
+    pub(super) fn named(&self) -> String {
+        let command = text::code(&text::clip(&self.command, 140));
+        if self.folder.is_empty() { command } else { format!("{command} in {}", text::code(&self.folder)) }
+    }
+
+    /// What it checks, without how much of it: of one program that passed on several parts the last run tells.
+    pub(super) fn subject(&self) -> String {
+        let words = self.command.split_whitespace();
+        let verbs = words.take_while(|word| !word.starts_with('-') && !word.contains(['/', '.']));
+        format!("{} {}", self.folder, verbs.collect::<Vec<_>>().join(" "))
+    }
+
+    /// What is said of it once it is history.
+    pub(super) fn failure(&self) -> String {
+        let says = text::code(&text::clip(&self.says, 160));
+        let says = if self.says.is_empty() { String::new() } else { format!(": {says}") };
+        format!("{} failed{says}", text::code(&text::clip(&self.command, 70)))
+    }
+}
+
+/// The checks of a history.
+#[derive(Debug, Default)]
+pub(super) struct Checks {
+    /// In the order in which they ran first.
+    pub(super) all: Vec<Check>,
+    by_command: HashMap<(String, String), usize>,
+    /// Where the one that ended last is.
+    newest: usize,
+    /// The newest that have not passed.
+    open: VecDeque<usize>,
+}
+
+impl Checks {
+    /// Takes in how a command ended; what it put right is given back as lessons.
+    pub(super) fn end(&mut self, check: Check, output: &str) -> Vec<(String, i64)> {
+        let passed = check.outcome == Outcome::Passed;
+        let lessons = if passed { self.settle(&check) } else { Vec::new() };
+        if passed && !check.verifies {
+            if !check.says.is_empty() {
+                self.put(check);
+            }
+            return lessons;
+        }
+        let says = match check.outcome {
+            Outcome::Passed => commands::result(output),
+            Outcome::Failed => commands::deciding(output),
+            Outcome::Stopped => output.lines().rev().find(|line| !line.trim().is_empty()).map(text::one_line),
+        };
+        self.put(Check { says: text::clip(&says.unwrap_or_default(), 240), ..check });
+        lessons
+    }
+
+    /// Puts a check in the place of what was known of it.
+    pub(super) fn put(&mut self, check: Check) {
+        let next = self.all.len();
+        let place = *self.by_command.entry((check.folder.clone(), check.command.clone())).or_insert(next);
+        if check.outcome != Outcome::Passed && !self.open.contains(&place) {
+            self.open.push_back(place);
+            self.open.drain(..self.open.len().saturating_sub(OPEN_MAX));
+        }
+        self.newest = place;
+        if place == next { self.all.push(check) } else { self.all[place] = check }
+    }
+
+    /// The one that ended last.
+    pub(super) fn newest(&self) -> Option<&Check> {
+        self.all.get(self.newest)
+    }
+
+    /// What a success puts right: the same command, a narrower one, or one that ended in it. Another form of a command that
+    /// failed is a lesson.
+    fn settle(&mut self, passed: &Check) -> Vec<(String, i64)> {
+        let command = passed.command.as_str();
+        // `./...` is everything below.
+        let whole = command.strip_suffix("...").unwrap_or("\n");
+        let head = |command: &str| command.split_whitespace().take(2).map(str::to_owned).collect::<Vec<_>>();
+        let mut lessons = Vec::new();
+        for place in &self.open {
+            let check = &mut self.all[*place];
+            let failed = check.command.as_str();
+            let is_narrower =
+                failed == command || failed.starts_with(&format!("{command} ")) || failed.starts_with(whole);
+            let is_settled = check.folder == passed.folder && is_narrower || failed.ends_with(&format!("&& {command}"));
+            if !is_settled && (check.verifies || head(failed) != head(command)) {
+                continue;
+            }
+            if !is_settled {
+                lessons.push((format!("{}; then {} worked", check.failure(), passed.named()), check.at));
+            }
+            // A command that only failed once is no check, and a check is told by how it ended last.
+            (check.outcome, check.verifies) = (Outcome::Passed, check.verifies && failed == command);
+            check.says.clear();
+        }
+        self.open.retain(|place| self.all[*place].outcome != Outcome::Passed);
+        lessons
+    }
+
+    /// Those that tell whether the work is right and passed, newest first.
+    pub(super) fn passed(&self) -> Vec<&Check> {
+        let mut passed: Vec<&Check> =
+            self.all.iter().filter(|check| check.verifies && check.outcome == Outcome::Passed).collect();
+        passed.sort_by_key(|check| std::cmp::Reverse(check.at));
+        passed
+    }
+}
