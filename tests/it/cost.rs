@@ -108,7 +108,9 @@ async fn reads_cost_the_same_whatever_lies_behind_them() {
     // The scheduler looks for work as often as it likes, a few rows each time.
     assert!(few < 50 && many < 50, "{few} and {many} rows for an append");
     let expected = costs(&test, &small).await;
-    assert!(expected.iter().all(|(what, rows)| *rows < 500 && *rows > 0 || *what == "session"), "{expected:?}");
+    // The newest view is in memory.
+    let is_read = |what: &str| what != "session" && what != "view";
+    assert!(expected.iter().all(|(what, rows)| *rows < 500 && (*rows > 0 || !is_read(what))), "{expected:?}");
     assert_eq!(costs(&test, &large).await, expected);
     let shallow = costs(&test, &deep_fork(&test, &small, 50).await).await;
     assert_eq!(costs(&test, &deep_fork(&test, &large, 50).await).await, shallow);

@@ -174,7 +174,8 @@ async fn an_overhead_that_is_told_and_fills_the_window_gets_one_clear_error() {
 
 #[tokio::test]
 async fn what_did_not_shrink_with_the_view_is_overhead() {
-    let test = TestApp::start().await;
+    let test =
+        TestApp::with(ScriptedSummarizer::new([Line::Say("Nine turns, and nothing came of them.".to_owned())])).await;
     let session = test.session("opencode@seed", 6_000, 1_000).await;
     test.append(&session, &turns(1, 9, 800)).await;
     test.settled().await;

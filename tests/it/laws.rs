@@ -630,6 +630,8 @@ impl World {
         let world = Self { test: self.test.restart().await, ..self };
         world.decided().await;
         world.look_back().await;
+        // Thousands of cases run in one process.
+        world.test.stop().await;
     }
 }
 

@@ -235,7 +235,7 @@ fn joyagent_tells_a_task_with_short_outputs() {
         let summary = plan::climb(scene, &plan::by_hand(rung), 0).summary.expect("a summary");
         let input = input_of(policy, &summary);
         let user = asked(&input, Scope::History, &input.messages, None).user;
-        assert_eq!(user.matches('x').count() - 1 >= told, true, "{length}");
+        assert!(user.matches('x').count() > told, "{length}");
         assert_eq!(user.contains("[truncated]"), length > told, "{length}");
     }
     deviates("joyagent", &["Requests and replies are told whole when a task is summarized"]);
