@@ -114,11 +114,11 @@ pub struct Trigger {
     /// the window holds, or filled the window and had no room for a word. Replies that say so themselves count always.
     #[serde(default, skip_serializing_if = "is_false")]
     pub silent_overflow: bool,
-    /// Whether a reply that ended because of its length, although it is shorter than the model may write, counts as one
+    /// A reply that ended because of its length, although it is shorter than the model may write, counts as one
     /// that its request left no room for. It is left out, the view is compacted, and the request can be sent again.
     #[serde(default, skip_serializing_if = "is_false")]
     pub recovers_length: bool,
-    /// Whether thresholds are looked at between runs alone: not while a reply is written or waits for its tools, nor while
+    /// Thresholds are evaluated between runs alone: not while a reply is written or waits for its tools, nor while
     /// results wait for a reply. An exceeded window and reported overflows do not wait.
     #[serde(default, skip_serializing_if = "is_false")]
     pub between_runs: bool,

@@ -58,7 +58,7 @@ fn is_cut_short<View>(policy: &Policy, window: &ModelWindow, finish: &Finish<Vie
     most.zip(written).is_some_and(|(most, written)| written < most)
 }
 
-/// What goes out of a view that was too large before any step is taken: media that its provider refused, and a reply that
+/// The truncations of a view that was too large, in front of any step: media that its provider refused, and a reply that
 /// was cut short, so that its request stands there without an answer. Where usage alone tells of it, media stay.
 pub fn given_up(scene: Scene<'_>) -> Cuts {
     let Scene { policy, window, layout, sources, .. } = scene;

@@ -156,8 +156,8 @@ mod tests {
             today.render_version = 1;
             let of = |policy: &Policy| serde_json::to_value(policy).expect("a policy is JSON");
             let (old, mut today) = (of(&old), of(&today));
-            // What version 1 left to the summarizer, which listed the files of any tools, and where instructions to the
-            // model stand, is set in one way.
+            // Version 1 left two things to the summarizer, which listed the files of any tools: those, and where instructions
+            // to the model stand, are set in one way.
             let rule = "/auto/steps/0/summarize";
             for unset in ["summary/transcript", "summary/file_tools", "retained_first"] {
                 let path = format!("{rule}/{unset}");

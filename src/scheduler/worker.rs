@@ -387,8 +387,8 @@ impl Worker {
         }
         let tokens = attempt.fold.view.estimated_tokens.max(attempt.fold.context_tokens(&claim.window));
         let rungs = if by_hand { vec![plan::by_hand(rung)] } else { plan::narrowings(rung) };
-        // What a provider refused is reduced as if its media were gone, and loses them in the same reduction; a reply that
-        // had no room goes likewise.
+        // A view that a provider refused is compacted as if its media were gone, and loses them in the same compaction; a
+        // reply that had no room goes likewise.
         let given_up = match claim.request.trigger {
             Trigger::Overflow => replay::given_up(scene),
             Trigger::Threshold | Trigger::Routine | Trigger::Manual | Trigger::Supplied | Trigger::Window => {

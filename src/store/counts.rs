@@ -108,7 +108,6 @@ impl KeepCounts {
     pub(crate) async fn apply(self, tx: &mut Tx<'_>) -> Result<()> {
         let mut script = Script::default();
         insert(&mut script, self.0);
-        tx.begin().await?;
-        script.execute(tx.conn).await
+        tx.run(script).await
     }
 }

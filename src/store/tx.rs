@@ -421,10 +421,9 @@ impl<'a> Tx<'a> {
 
     /// Writes the calls so far. Everything else waits for the end of the mutation.
     pub(super) async fn write_calls(&mut self) -> Result<()> {
-        self.begin().await?;
         let mut script = Script::default();
         std::mem::take(&mut self.rows.calls).write(&mut script);
-        script.execute(self.conn).await
+        self.run(script).await
     }
 
     /// Notes a write to an open message: its time begins anew.
@@ -494,6 +493,11 @@ impl<'a> Tx<'a> {
     pub(crate) async fn flush(&mut self) -> Result<()> {
         let mut script = Script::default();
         self.take_rows(&mut script);
+        self.run(script).await
+    }
+
+    /// Runs a script within the transaction.
+    pub(super) async fn run(&mut self, script: Script) -> Result<()> {
         if script.is_empty() {
             return Ok(());
         }

@@ -175,7 +175,7 @@ pub const V1_18: Preset = Preset {
     policy: v1_18,
 };
 
-/// What the design has behind an output that is cut, in views and for a summarizer.
+/// The design's words behind an output that is cut, in views and for a summarizer.
 const OUTPUT_MARKER: &str = "\n[Tool output truncated: omitted {omitted} chars]";
 
 /// The policy of `opencode@seed`.

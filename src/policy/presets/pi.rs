@@ -149,9 +149,9 @@ struct Version {
     /// What media weigh.
     media: MediaUnits,
     large_results: LargeResults,
-    /// Whether a reply that its request left no room for is made up for.
+    /// Recovery of a reply that its request left no room for.
     recovers_length: bool,
-    /// Whether the threshold is looked at when no run is under way, and not between its requests.
+    /// True where the threshold is evaluated between runs, and not between the requests of one.
     between_runs: bool,
     summary_tokens: i64,
     /// Whether thoughts are written out for the summarizer.

@@ -4,10 +4,10 @@ use super::commands;
 use super::text;
 use std::collections::{HashMap, VecDeque};
 
-/// How many commands that have not passed are remembered at a time, the newest.
+/// The most commands that have not passed to remember, the newest.
 const OPEN_MAX: usize = 64;
 
-/// How a check ended.
+/// The end of a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Outcome {
     /// It did what it was asked.
@@ -25,31 +25,31 @@ pub(super) struct Check {
     pub(super) command: String,
     /// The folder it ran in, where that is not the first one.
     pub(super) folder: String,
-    /// How it ended.
+    /// Its end.
     pub(super) outcome: Outcome,
     /// The line of its output that says so, or of a program that checks nothing what it printed last; may be empty.
     pub(super) says: String,
     /// When.
     pub(super) at: i64,
-    /// Whether it tells whether the work is right.
+    /// True for a check of the work.
     pub(super) verifies: bool,
 }
 
 impl Check {
-    /// What ran, and where.
+    /// The command and its directory.
     pub(super) fn named(&self) -> String {
         let command = text::code(&text::clip(&self.command, 140));
         if self.folder.is_empty() { command } else { format!("{command} in {}", text::code(&self.folder)) }
     }
 
-    /// What it checks, without how much of it: of one program that passed on several parts the last run tells.
+    /// The thing that it checks, whatever part of it: of one program that passed on several parts the last run counts.
     pub(super) fn subject(&self) -> String {
         let words = self.command.split_whitespace();
         let verbs = words.take_while(|word| !word.starts_with('-') && !word.contains(['/', '.']));
         format!("{} {}", self.folder, verbs.collect::<Vec<_>>().join(" "))
     }
 
-    /// What is said of it once it is history.
+    /// Its words once it is history.
     pub(super) fn failure(&self) -> String {
         let says = text::code(&text::clip(&self.says, 160));
         let says = if self.says.is_empty() { String::new() } else { format!(": {says}") };
@@ -106,8 +106,8 @@ impl Checks {
         self.all.get(self.newest)
     }
 
-    /// What a success puts right: the same command, a narrower one, or one that ended in it. Another form of a command that
-    /// failed is a lesson.
+    /// The failures that a success ends: of the same command, a narrower one, or one that ended in it. Another form of a
+    /// command that failed is a lesson.
     fn settle(&mut self, passed: &Check) -> Vec<(String, i64)> {
         let command = passed.command.as_str();
         // `./...` is everything below.

@@ -107,7 +107,7 @@ static COMMITTED: LazyLock<Regex> = LazyLock::new(|| pattern(r"(?m)^\[(\S+)(?: \
 
 /// The commands that a command line runs one after the other, without those that only say where and how they run.
 pub(super) fn simple(command: &str) -> Vec<String> {
-    // What is handed to a program is no command.
+    // Input that is handed to a program is no command.
     static HANDED: LazyLock<Regex> = LazyLock::new(|| pattern(r#"<<-?\s*['"]?([A-Za-z_]+)['"]?"#));
     let mut cleaned = String::with_capacity(command.len());
     let mut rest = command;
@@ -324,7 +324,7 @@ pub(super) fn commits(output: &str) -> Vec<(String, String, String)> {
     found.map(|found| (found[1].to_owned(), found[2].to_owned(), found[3].trim().to_owned())).collect()
 }
 
-/// What a commit's message says behind its first line, without who signed it.
+/// The message of a commit behind its first line, without who signed it.
 pub(super) fn message_body(command: &str, subject: &str) -> String {
     let command = text::clean(command);
     let Some((_, behind)) = command.split_once(subject) else { return String::new() };

@@ -31,7 +31,7 @@ pub(super) struct Item {
     pub(super) topic: Topic,
     /// What it says: one harmless line, without a bullet.
     pub(super) text: String,
-    /// What it says where there is no room for that: ever less.
+    /// Its shorter forms, each shorter than the one before.
     pub(super) shorter: Vec<String>,
     /// How much it matters beside the other items of its topic.
     pub(super) score: f64,
@@ -123,7 +123,7 @@ pub(super) fn compose(form: Form<'_>, room: Room, items: Vec<Item>, focus: &Fing
     for (topic, share) in SHARES {
         selection.fill(&mut candidates, topic, free * share / 100);
     }
-    // What some leave goes to the others by their shares, and the rest to whoever has more to say, but not to lists.
+    // Room that some leave goes to the others by their shares, and the rest to whoever has more to say, but not to lists.
     let left = selection.left;
     for (topic, share) in SHARES {
         selection.fill(&mut candidates, topic, left * share / 100);
@@ -190,7 +190,7 @@ impl Selection<'_> {
                 rest.push(candidate);
                 continue;
             };
-            // What did not fit now may fit once it is known what others leave.
+            // An item that does not fit now may fit into what others leave.
             candidate.wanted = Some(std::mem::replace(&mut candidate.item.text, text));
             let cost = self.cost(section, &candidate.item.text);
             if !self.taken.iter().any(|(place, other)| *place == section && repeats(&candidate, other)) {

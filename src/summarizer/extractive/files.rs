@@ -65,7 +65,7 @@ pub(super) struct File {
 }
 
 impl File {
-    /// Whether it tests others: what it tests says more than how.
+    /// True for a test of other files: the subject says more than the way.
     pub(super) fn is_test(&self) -> bool {
         let path = self.path.to_lowercase();
         ["/test", "_test.", ".test.", "test_", ".spec.", "_spec.", "/spec"].iter().any(|mark| path.contains(mark))

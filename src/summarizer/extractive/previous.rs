@@ -111,7 +111,7 @@ impl Reader<'_> {
             self.points = 0;
             return;
         }
-        // What somebody says of a file is no list.
+        // Words about a file are no list.
         let topic = if topic == Topic::Files && words.contains(' ') { Topic::Context } else { topic };
         // Where a preset has no section for constraints they stand beside the goal.
         let binds = matches!(topic, Topic::Constraints | Topic::Goal);

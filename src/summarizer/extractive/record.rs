@@ -20,10 +20,10 @@ use regex::Regex;
 use std::collections::HashSet;
 use std::sync::LazyLock;
 
-/// How many commands in the background are remembered at a time, the newest.
+/// The most commands in the background to remember, the newest.
 const BACKGROUND_MAX: usize = 64;
 
-/// How many documents with rules are kept.
+/// The most documents with rules to keep.
 const DOCUMENTS_MAX: usize = 12;
 
 /// So many sentences are an answer; fewer say why the next step is taken.
@@ -32,7 +32,7 @@ const STEP_SENTENCES_MAX: usize = 4;
 /// How long the words of a step may be.
 const STEP_CHARS_MAX: usize = 360;
 
-/// How much of a commit's message is kept behind its first line.
+/// Characters of a commit's message that are kept behind its first line.
 const BODY_CHARS_MAX: usize = 700;
 
 /// A longer request is a document: its points bind one by one.
@@ -70,7 +70,7 @@ pub(super) struct Commit {
     pub(super) branch: String,
     /// The first line of its message.
     pub(super) subject: String,
-    /// What the rest of its message comes down to.
+    /// The gist of the rest of its message.
     pub(super) body: String,
 }
 
@@ -100,7 +100,7 @@ pub(super) struct Note {
     pub(super) at: i64,
     /// Whether they are put together here, and not somebody's.
     pub(super) is_ours: bool,
-    /// How much they matter beside others.
+    /// Their weight beside others.
     pub(super) worth: f64,
 }
 
@@ -134,7 +134,7 @@ pub(super) struct Record {
     pub(super) documents: Vec<Document>,
     /// The newest list of tasks.
     pub(super) todos: Vec<tools::Task>,
-    /// What the model announced last as what is to be done, and when; nobody ticks that off.
+    /// The steps that the model announced last, and when; nobody ticks these off.
     pub(super) plan: (i64, Vec<String>),
     /// When something was pushed last.
     pub(super) pushed_at: i64,
@@ -142,7 +142,7 @@ pub(super) struct Record {
     pub(super) said: (i64, String),
     /// When a tool was called last.
     pub(super) acted_at: i64,
-    /// What that was.
+    /// The last act.
     pub(super) last_act: String,
     /// When the user stopped the model last.
     pub(super) stopped_at: i64,
@@ -160,7 +160,7 @@ pub(super) struct Record {
     since_commit: Vec<String>,
     /// What failed since the model last spoke.
     failure: String,
-    /// Whether nothing was said or done since the newest request.
+    /// True where nothing was said or done since the newest request.
     is_idle: bool,
     /// Documents that the user named.
     named: HashSet<String>,
@@ -218,7 +218,7 @@ impl Record {
             return;
         }
         self.failure.clear();
-        // What is said in several messages is one request.
+        // Several messages in a row are one request.
         if let Some(task) = self.tasks.last_mut().filter(|task| self.is_idle && !task.request.is_empty()) {
             task.request = format!("{} / {request}", task.request);
             return;
@@ -244,7 +244,7 @@ impl Record {
         });
     }
 
-    /// What an agent put in the user's place: the text of a skill has rules, and a notice may say that the user stopped it.
+    /// Notes an agent's words in the user's place: the text of a skill has rules, and a notice may say that the user stopped it.
     fn note_of_agent(&mut self, at: i64, marker: &Marker) {
         const SKILL: &str = "Base directory for this skill:";
         let words = text::clean(&marker.text);
@@ -296,7 +296,7 @@ impl Record {
         if sentences.len() > STEP_SENTENCES_MAX {
             for (words, topic) in sentences.into_iter().filter(|(words, _)| !words.ends_with([':', '：', '?', '？']))
             {
-                // What says neither why nor what was found is told where there is room for it.
+                // Words without a reason or a finding are told where there is room for them.
                 self.note(topic.unwrap_or(Topic::Context), words, at, if topic.is_some() { 1.0 } else { 0.2 });
             }
             self.steps.push(Step { at, task, after, ..Step::default() });
@@ -362,7 +362,7 @@ impl Record {
         self.last_act = format!("{what}{end}");
         if is_rejected {
             self.stopped_at = at;
-            // What the model said it was about to do is no answer.
+            // An announcement of the model is no answer.
             if let Some(task) = self.asked.and_then(|asked| self.tasks.get_mut(asked)) {
                 task.answer.clear();
             }
@@ -396,7 +396,7 @@ impl Record {
         }
     }
 
-    /// What a tool that runs nothing found out.
+    /// Notes the finding of a tool that runs nothing.
     fn learn(&mut self, at: i64, tool: &str, kind: Kind, call: &Use, output: &str) {
         let output = text::clean(commands::head(output, 16_384));
         let mut add = |topic, words: String, worth| {
@@ -646,7 +646,7 @@ impl Record {
     }
 }
 
-/// Whether a file says by its name that it holds what is to be done.
+/// True for a file with a plan, by its name.
 fn is_plan(path: &str) -> bool {
     let base = text::base_name(path).to_lowercase();
     let names = ["plan", "spec", "design", "requirements", "prd", "todo", "tasks"];

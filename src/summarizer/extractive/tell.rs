@@ -19,9 +19,9 @@ use std::ops::Range;
 /// What stands before the first and the newest request.
 pub(super) const FIRST: &str = "First request: ";
 pub(super) const LATEST: &str = "Latest request: ";
-/// What stands before a question that the user answered.
+/// The words before a question that the user answered.
 pub(super) const ASKED: &str = "Asked “";
-/// What stands before tasks of a list, by how far they are, and before a list that nobody ticks off.
+/// The words before tasks of a list, by their state, and before a list that nobody ticks off.
 pub(super) const TODO: &str = "To do: ";
 pub(super) const DOING: &str = "Doing: ";
 pub(super) const DID: &str = "Did: ";
@@ -31,11 +31,11 @@ pub(super) const UNCOMMITTED: &str = "Not committed: ";
 pub(super) const UNCHECKED: &str = "Edited since the last check passed: ";
 /// What is said where files were changed and nothing was committed.
 pub(super) const NO_COMMIT: &str = "No commit was made of these changes";
-/// What stands between a program and the last line that it printed.
+/// The words between a program and the last line that it printed.
 pub(super) const PRINTED: &str = " printed ";
-/// What is said behind a failure that is older than the last edit.
+/// The words behind a failure that is older than the last edit.
 const EDITED_SINCE: &str = " (files were edited since)";
-/// What is said where the user stopped the model.
+/// The words for a model that the user stopped.
 pub(super) const STOPPED: &str = "The user stopped it here";
 /// What stands before the directory that paths start from, and files that were only read.
 pub(super) const ROOT: &str = "Working directory: ";
@@ -50,11 +50,11 @@ pub(super) const THEN: &str = "; then: ";
 pub(super) const SAID: &str = "Said: ";
 /// What stands between what was wanted, what came of it, and the lines that stand for it.
 pub(super) const ARROW: &str = " → ";
-/// What stands between the first line of a commit's message and the rest.
+/// The separator between the first line of a commit's message and the rest.
 pub(super) const BODY: &str = " — ";
 /// What stands between lines of one file.
 pub(super) const BETWEEN: &str = " · ";
-/// What stands before what follows from other facts, and is not read back.
+/// The words before lines that follow from other facts, and are not read back.
 pub(super) const DERIVED: [&str; 9] = [
     "Get `",
     "Run `",
@@ -77,7 +77,7 @@ const ANSWER_MIN: usize = 80;
 /// From so many characters on a task is told with the lines that came of it.
 const LINES_FROM: usize = 340;
 
-/// How many tasks are told at all.
+/// The most tasks in a summary.
 const TASKS_MAX: usize = 250;
 
 /// So few new lines of a file are told whatever they say.
@@ -86,10 +86,10 @@ const FEW_LINES: usize = 6;
 /// How many changed files are told.
 const FILES_MAX: usize = 60;
 
-/// How many steps are told with their reasons, the newest.
+/// The most steps with their reasons, the newest.
 const REASONS_MAX: usize = 250;
 
-/// What words weigh that say neither why nor what was found: they are told where there is room for them.
+/// The weight of words without a reason or a finding: they are told where there is room for them.
 const FILLER: f64 = 0.1;
 
 /// How many rules and reasons are looked at, the newest of each: no summary holds more.
@@ -105,7 +105,7 @@ const SETTINGS_SHARE: usize = 4;
 /// behind it. Issues are written for whoever does them, and nothing else says what is wanted.
 const DEMANDS_PERCENT: [usize; 3] = [60, 90, 40];
 
-/// How many programs are told with what they printed.
+/// The most programs with the line that they printed.
 const PRINTS_MAX: usize = 4;
 
 /// How many of the newest failures, checks and items to come are told.
@@ -199,7 +199,7 @@ impl Teller<'_> {
         }
     }
 
-    /// What the user insisted on, and what was found and decided.
+    /// The user's constraints, findings and decisions.
     fn notes(&mut self) {
         let mut counts: HashMap<Topic, usize> = HashMap::new();
         for note in self.record.notes.iter().rev() {
@@ -215,7 +215,7 @@ impl Teller<'_> {
             if is_reason && at >= 0 && !is_ours && (!words::tells(&text) || words::is_passing(&text)) {
                 continue;
             }
-            // What a user insisted on holds until it is taken back.
+            // A user's constraint holds until it is taken back.
             let (text, score) = match topic {
                 Topic::Constraints if is_ours => (text, worth),
                 Topic::Constraints => (format!("“{}”", text.replace('”', "\"")), worth * (0.7 + 0.3 * aged)),
@@ -247,7 +247,7 @@ impl Teller<'_> {
         self.items.push(item.or(&told(limit * 3 / 5)).or(&told(limit / 3)));
     }
 
-    /// What was asked and what came of it, and commits. All get a line, and the newest most of what is left.
+    /// Requests with their outcome, and commits. All get a line, and the newest most of what is left.
     fn tasks(&mut self) {
         let record = self.record;
         let current = record.asked.filter(|_| self.is_unfinished());
@@ -269,7 +269,7 @@ impl Teller<'_> {
         for (rank, (number, task, changes)) in told.into_iter().enumerate() {
             let limit = (part * left) as usize;
             left -= part * left;
-            // What changed something matters longer than what was only said.
+            // A change matters longer than words alone.
             let score = (if changes { 1.5 } else { 1.0 }) / (1.0 + rank as f64 / 8.0);
             let score = if task.at < 0 { 0.5 * score } else { score };
             let shorter = self.task(number, task, 0);
@@ -365,7 +365,7 @@ impl Teller<'_> {
             let aged = if step.at < 0 { 0.25 } else { 0.35 + 0.65 * self.record.recency(step.at) };
             let words = words::without_guesses(&step.words);
             let words = if lines.is_empty() { words::without_intentions(&words) } else { words };
-            // What had failed explains a change; beside words alone it is noise.
+            // A failure explains a change; beside words alone it is noise.
             let explains = !lines.is_empty() || step.topic == Some(Topic::Decisions) || words.contains('`');
             let after = if explains { step.after.as_str() } else { "" };
             let is_vague = step.at >= 0 && after.is_empty() && !words::tells(&words);
@@ -417,7 +417,7 @@ impl Teller<'_> {
                 Outcome::Failed | Outcome::Stopped => {
                     let end = if check.outcome == Outcome::Failed { "failed" } else { "did not finish" };
                     let says = if check.says.is_empty() { String::new() } else { format!(": {says}") };
-                    // What other checks have passed since stands in nobody's way.
+                    // A failure that other checks have passed since stands in nobody's way.
                     let (topic, score) = if is_old {
                         (Topic::Context, 0.3 * self.record.recency(check.at))
                     } else {
@@ -456,7 +456,7 @@ impl Teller<'_> {
             self.add(topic, &head, score, order);
             if !item.points.is_empty() {
                 let percent = DEMANDS_PERCENT[rank.min(DEMANDS_PERCENT.len() - 1)];
-                // What is in work, and what comes next, bind most.
+                // The items in work, and the next one, bind most.
                 let score = if rank < 2 { 3.0 - rank as f64 } else { 0.9 - 0.1 * rank as f64 };
                 self.demands(&format!("{} demands: ", text::code(&item.id)), &item.points, percent, (score, order));
             }
@@ -535,7 +535,7 @@ impl Teller<'_> {
         }
     }
 
-    /// What is changed, and neither checked nor committed.
+    /// Changes that are neither checked nor committed.
     fn unsettled(&mut self) {
         let record = self.record;
         let committed = record.committed();
@@ -556,7 +556,7 @@ impl Teller<'_> {
         if !unchecked.is_empty() {
             self.add(Topic::InProgress, &format!("{UNCHECKED}{unchecked}"), 2.5, i64::MAX - 1);
         }
-        // What led to the newest commit leads to the next one.
+        // The steps before the newest commit lead to the next one too.
         let mut routine: Vec<&String> = Vec::new();
         for (place, step) in record.routine.iter().enumerate() {
             let is_wider = |other: &String| step.starts_with(&format!("{other} ")) || other == step;

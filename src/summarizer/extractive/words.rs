@@ -135,7 +135,7 @@ pub(super) fn is_rule(sentence: &str) -> bool {
     !sentence.ends_with(['?', '？']) && !wonders && is_whole && (shouts || INSISTS.is_match(sentence))
 }
 
-/// How much a point of a document matters to whoever goes by it: what done means first, then limits, then other rules and the
+/// The rank of a point of a document for whoever goes by it: the definition of done first, then limits, then other rules and the
 /// places of the work.
 pub(super) fn demand(group: &str, line: &str) -> usize {
     static BINDS: LazyLock<Regex> =
@@ -173,7 +173,7 @@ pub(super) fn announces(line: &str) -> bool {
     ANNOUNCES.is_match(line) && !REPORTS.is_match(line)
 }
 
-/// Whether a sentence says what its speaker is about to do. “Now the page shows …” is no intention.
+/// True for a sentence that announces an act of its speaker. “Now the page shows …” is no intention.
 pub(super) fn is_intention(sentence: &str) -> bool {
     static STATES: LazyLock<Regex> = LazyLock::new(|| {
         Regex::new(r"(?i)^\W*(?:and )?now,? (?:the|both|all|it|it's|this|these|that|they|each|every|your?|there|when|with)\b.* ")
@@ -258,7 +258,7 @@ pub(super) fn ends_in_intention(words: &str) -> bool {
     last_intention(words).is_some()
 }
 
-/// What the speaker is about to do, where a text ends with that.
+/// The act that a text announces at its end.
 pub(super) fn last_intention(words: &str) -> Option<String> {
     let lines = text::prose(super::commands::tail(words, 2_000));
     let line = lines.last()?;
@@ -291,7 +291,7 @@ pub(super) fn without_guesses(words: &str) -> String {
     sentences.collect::<Vec<_>>().join(" ")
 }
 
-/// Whether words tell of a moment that has passed when they are read.
+/// True for words about a moment that has passed when they are read.
 pub(super) fn is_passing(words: &str) -> bool {
     static MOMENT: LazyLock<Regex> = LazyLock::new(|| {
         any_of(r"still|yet|currently|at\ the\ moment|right\ now|so\ far|for\ now", "仍然|还没|目前|暂时")

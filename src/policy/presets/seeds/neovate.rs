@@ -174,7 +174,7 @@ fn one_summary_takes_the_place_of_everything() {
         &played.prompt(0).user,
         &["<context_summary>", "<conversation_overview>", "<key_knowledge>", "<file_system_state>", "<recent_actions>"],
     );
-    // What nobody has answered is not in it.
+    // The unanswered request is not in it.
     let asks = format!("{}\nu3 \"and now?\"", talk("140000/0")).replace("\"y\" usage", "\"y\" finish=stop usage");
     let asks = format!("{}\na3\n  call bash#c1\nt3\n  result c1 out=\"ok\" done", asks);
     let asks = asks.replace("a3\n", "a3 usage=140001/0\n");

@@ -209,7 +209,7 @@ fn of_words() -> Vec<Case> {
     ]
 }
 
-/// What the user said besides requests, and what commits say.
+/// The user's words besides requests, and messages of commits.
 fn of_others() -> Vec<Case> {
     let talk = || Talk::default().user("add the export");
     let rejected = "The user doesn't want to proceed with this tool use. The tool use was rejected. To tell you how to \
@@ -270,7 +270,7 @@ fn of_others() -> Vec<Case> {
     ]
 }
 
-/// What follows from commands, and what helpers, pages and plans say.
+/// Findings of commands, helpers, pages and plans.
 fn of_findings() -> Vec<Case> {
     let talk = || Talk::default().user("add the export");
     vec![

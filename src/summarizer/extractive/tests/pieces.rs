@@ -168,7 +168,7 @@ fn the_deciding_line_of_an_output_is_not_its_first() {
     assert_eq!(commands::deciding(""), None);
 }
 
-/// What runners, compilers and linters print when something fails: the deciding line, and the one that counts.
+/// Outputs of runners, compilers and linters that failed: the deciding line, and the one that counts.
 #[test]
 fn the_deciding_line_is_found_whoever_printed_it() {
     let cases = [
