@@ -10,6 +10,7 @@ use crate::model::Revision;
 use crate::model::compaction::RevisionRange;
 use crate::model::layout::{Covered, Layout, OmitReason, Omitted, Place, Span};
 use crate::model::mark::{CompactedMark, Mark, MarkBody};
+use crate::model::ranges::subtract;
 
 mod position;
 mod reversal;
@@ -374,25 +375,6 @@ fn restores_in_front(then: &State<'_>, now: &State<'_>, covered: &[RevisionRange
     let plain = subtract(&subtract(&restored, &now.rewound_ranges()), &points.collect::<Vec<_>>());
     plain.iter().any(|range| range.first < tail_start)
         || now.shown_edits().any(|(target, edit)| target < tail_start && edit.replacement.is_some_and(is_restored))
-}
-
-/// What is left of `ranges` without `taken`; both are ascending and disjoint.
-fn subtract(ranges: &[RevisionRange], taken: &[RevisionRange]) -> Vec<RevisionRange> {
-    let mut left = Vec::new();
-    for range in ranges {
-        let mut first = range.first;
-        let from = taken.partition_point(|taken| taken.last < range.first);
-        for taken in taken[from..].iter().take_while(|taken| taken.first <= range.last) {
-            if first < taken.first {
-                left.push(RevisionRange { first, last: taken.first - 1 });
-            }
-            first = taken.last + 1;
-        }
-        if first <= range.last {
-            left.push(RevisionRange { first, last: range.last });
-        }
-    }
-    left
 }
 
 /// The pieces of the view, in order: the summary with what it brings, then everything from the tail on.

@@ -13,6 +13,7 @@ pub mod layouts;
 pub mod mark;
 pub mod message;
 pub mod part;
+pub mod ranges;
 pub mod session;
 pub mod summary_request;
 pub mod time;

@@ -21,6 +21,7 @@ use crate::model::ids::{CompactionId, MessageId, PartId, SessionId};
 use crate::model::layout::{Layout, Place};
 use crate::model::message::{Finish, Message, MessageKind, Role};
 use crate::model::part::{Marker, Media, Part, PartBody};
+use crate::model::ranges::{disjoint, subtract};
 use crate::model::time::Timestamp;
 use crate::model::usage::ModelWindow;
 use crate::model::view::{Pruned, SourceMessage, View};
@@ -386,15 +387,7 @@ fn covered(layout: &Layout, head: &[SourceMessage]) -> Vec<RevisionRange> {
         });
     }
     ranges.extend(run);
-    ranges.sort_by_key(|range| range.first);
-    let mut merged: Vec<RevisionRange> = Vec::new();
-    for range in ranges {
-        match merged.last_mut() {
-            Some(last) if range.first <= last.last => last.last = last.last.max(range.last),
-            _ => merged.push(range),
-        }
-    }
-    merged
+    disjoint(ranges)
 }
 
 fn left_out_between(layout: &Layout, before: Revision, after: Revision) -> bool {
@@ -608,8 +601,10 @@ pub fn omitted_ranges(layout: &Layout, sources: &[SourceMessage], cuts: &Cuts) -
             RevisionRange { first: revision, last: revision }
         }));
     }
-    ranges.sort_by_key(|range| range.first);
-    ranges
+    // A replacement goes by its own revision, which may lie between two neighbours although it stands elsewhere.
+    let stays = sources.iter().filter(|source| cuts.omitted.binary_search(&source.message.revision).is_err());
+    let stays = stays.map(|source| source.message.revision).map(|at| RevisionRange { first: at, last: at });
+    subtract(&disjoint(ranges), &disjoint(stays.collect()))
 }
 
 /// What a view would be made of with parts shortened and messages left out.

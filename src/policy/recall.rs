@@ -14,6 +14,7 @@ use crate::model::ids::{MessageId, PartId};
 use crate::model::layout::{Layout, OmitReason};
 use crate::model::message::{Message, MessageKind, Role};
 use crate::model::part::{Part, PartBody};
+use crate::model::ranges::{subtract, union};
 use crate::model::view::{Shortened, SourceMessage, Standing, View, ViewMessage, ViewPart};
 use std::collections::{BTreeMap, HashSet};
 
@@ -78,40 +79,8 @@ fn hidden(layout: &Layout, sources: &[SourceMessage]) -> Option<(Vec<RevisionRan
     let newest = marks.max()?;
     let away = covered.flat_map(|covered| covered.ranges.iter().copied()).chain(reduced().map(|omitted| omitted.range));
     let shown = sources.iter().map(|source| source.message.revision).map(|at| RevisionRange { first: at, last: at });
-    let hidden = without(&union(away.collect()), &union(shown.collect()));
+    let hidden = subtract(&union(away.collect()), &union(shown.collect()));
     (!hidden.is_empty()).then_some((hidden, newest))
-}
-
-/// The ranges in order, those that touch as one.
-fn union(mut ranges: Vec<RevisionRange>) -> Vec<RevisionRange> {
-    ranges.sort_by_key(|range| (range.first, range.last));
-    let mut union: Vec<RevisionRange> = Vec::new();
-    for range in ranges {
-        match union.last_mut() {
-            Some(last) if range.first <= last.last.saturating_add(1) => last.last = last.last.max(range.last),
-            Some(_) | None => union.push(range),
-        }
-    }
-    union
-}
-
-/// What is left of `ranges` without `taken`; both are ascending and disjoint.
-fn without(ranges: &[RevisionRange], taken: &[RevisionRange]) -> Vec<RevisionRange> {
-    let mut left = Vec::new();
-    for range in ranges {
-        let mut first = range.first;
-        let from = taken.partition_point(|taken| taken.last < range.first);
-        for taken in taken[from..].iter().take_while(|taken| taken.first <= range.last) {
-            if first < taken.first {
-                left.push(RevisionRange { first, last: taken.first.saturating_sub(1) });
-            }
-            first = first.max(taken.last.saturating_add(1));
-        }
-        if first <= range.last {
-            left.push(RevisionRange { first, last: range.last });
-        }
-    }
-    left
 }
 
 /// Whether a message is part of the dialogue: what people and models said, and what tools gave back to them. System

@@ -9,6 +9,7 @@ use crate::model::compaction::RevisionRange;
 use crate::model::ids::{CompactionId, PartId};
 use crate::model::mark::MarkBody;
 use crate::model::message::Message;
+use crate::model::ranges::disjoint;
 use sqlx::Row as _;
 
 const END: &str = "select session_id, ended_revision from job where public_id = $1";
@@ -155,17 +156,4 @@ async fn reduction_at(reader: &mut Reader<'_>, lineage: &Lineage, mark: Revision
         Some(MarkBody::Pruned { compaction, .. }) => Some(compaction),
         _ => None,
     })
-}
-
-/// Ranges in order, those that share a revision as one.
-fn disjoint(mut ranges: Vec<RevisionRange>) -> Vec<RevisionRange> {
-    ranges.sort_by_key(|range| range.first);
-    let mut merged: Vec<RevisionRange> = Vec::new();
-    for range in ranges {
-        match merged.last_mut() {
-            Some(last) if range.first <= last.last => last.last = last.last.max(range.last),
-            _ => merged.push(range),
-        }
-    }
-    merged
 }

@@ -754,6 +754,29 @@ async fn the_laws_hold_whatever_is_done() {
     outcome.unwrap_or_else(|failure| panic!("{failure}"));
 }
 
+/// A case that was found once: messages are left out around an edit whose own revision lies between theirs.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_laws_hold_around_an_edit_that_is_left_out() {
+    let steps = [
+        Step::Entry,
+        Step::Request(0),
+        Step::Entry,
+        Step::Whole(0),
+        Step::Request(0),
+        Step::Open,
+        Step::Request(0),
+        Step::Edit(431),
+        Step::Picture,
+        Step::Picture,
+        Step::Entry,
+        Step::Pin(31, false),
+        Step::Request(0),
+    ]
+    .map(|step| (0, step));
+    let rules = [Rules::small("opencode@seed", SMALL_OPENCODE), Rules::small("pi@1.5", SMALL_PI)];
+    World::new(rules, false).await.play(&steps).await;
+}
+
 /// Each preset in turn, small and whole, on one conversation of its own.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_laws_hold_under_every_preset() {

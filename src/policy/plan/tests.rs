@@ -1,4 +1,5 @@
 use super::*;
+use crate::model::layout::{OmitReason, Omitted};
 use crate::policy::{dsl, presets};
 
 #[test]
@@ -32,4 +33,20 @@ fn the_words_of_a_summary_are_not_those_that_it_carries_along() {
     let after = with_summary(&policy, &Layout::everything(), &sources, &boundary, "the words", &carried);
     assert_eq!(shown_summary(&after).as_deref(), Some("the words"));
     assert_eq!(previous(&after).as_deref(), Some("the words\n\na file"));
+}
+
+#[test]
+fn ranges_of_omitted_messages_are_disjoint_and_spare_an_edit_whose_own_revision_lies_between_them() {
+    let mut sources = dsl::parse("u11 \"in place of 8\"\na10 \"x\"\nu13 \"y\"");
+    sources[0].place = Some(Place::Edit(8));
+    let layout = Layout {
+        omitted: vec![Omitted { range: RevisionRange { first: 8, last: 8 }, mark: 12, reason: OmitReason::Edited }],
+        ..Layout::everything()
+    };
+    for (omitted, expected) in [(vec![10, 11, 13], vec![(10, 13)]), (vec![10, 13], vec![(10, 10), (13, 13)])] {
+        let cuts = Cuts { omitted: omitted.clone(), ..Cuts::default() };
+        let ranges = omitted_ranges(&layout, &sources, &cuts);
+        let ranges: Vec<_> = ranges.iter().map(|range| (range.first, range.last)).collect();
+        assert_eq!(ranges, expected, "{omitted:?}");
+    }
 }
