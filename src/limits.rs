@@ -94,6 +94,10 @@ pub const RECENT_BYTES: usize = 8 * 1_024 * 1_024;
 pub const RECENT_COMMITS: usize = 16_384;
 /// Bytes of a view token.
 pub const VIEW_TOKEN_BYTES_MAX: usize = 512;
+/// Statements and scripts that the writer keeps prepared.
+pub const WRITER_STATEMENTS_KEPT: usize = 256;
+/// Rows that reading a layout takes: a whole one and the differences to it.
+pub const LAYOUT_ROWS_MAX: i64 = 256;
 /// Connections of the reader pool.
 pub const READERS: u32 = 4;
 /// Bodies from this size on are compressed when that pays.

@@ -12,7 +12,6 @@ use super::lineage::{Lineage, Reader};
 use super::messages;
 use super::position::{self, Located};
 use super::reversals;
-use super::sessions::write_layout;
 use super::tx::{Caller, MessageInput, PartInput, Tx};
 use crate::clock::fresh_id;
 use crate::limits;
@@ -129,7 +128,7 @@ pub(crate) async fn write(
     marks.push(Mark { revision, body });
     let after = layouts::layout_at(marks, revision);
     if after != before {
-        write_layout(tx.conn, digest, key, revision, &after).await?;
+        super::layouts::write_next(tx.conn, digest, key, revision, (&before, &after)).await?;
     }
     Ok(after)
 }

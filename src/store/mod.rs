@@ -19,6 +19,7 @@ mod files;
 mod head;
 mod health;
 mod jobs;
+mod layouts;
 mod lineage;
 mod marks;
 mod messages;

@@ -2,7 +2,7 @@
 
 use super::error::Result;
 use super::lineage::{self, Lineage, Reader};
-use super::{Newest, Pending, PolicyText, SessionKey, Store, jobs, marks, messages, sessions, windows};
+use super::{Newest, Pending, PolicyText, SessionKey, Store, jobs, layouts, marks, messages, sessions, windows};
 use crate::limits;
 use crate::model::Revision;
 use crate::model::ids::SessionId;
@@ -120,7 +120,7 @@ async fn frame(reader: &mut Reader<'_>, lineage: &Lineage, at: Revision) -> Resu
         session: lineage.session(),
         id: lineage::public_id(reader.conn, lineage.key).await?,
         at,
-        layout: messages::layout_at(reader, lineage, at).await?,
+        layout: layouts::at(reader, lineage, at).await?,
         policy: sessions::policy_in(reader, lineage, at).await?,
         window: windows::window_in(reader, lineage, at).await?,
         changed_revision: marks::changed_revision(reader, lineage, at).await?,

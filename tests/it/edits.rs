@@ -242,3 +242,23 @@ async fn what_comes_back_from_an_edit_under_a_running_summary_supersedes_it() {
     assert_eq!(failure.reason.as_str(), "SUPERSEDED");
     assert_eq!(test.context(&session).await.messages, whole.messages);
 }
+
+#[tokio::test]
+async fn layouts_of_many_edits_take_linear_space_and_every_one_of_them_can_be_read() {
+    const EDITS: usize = 300;
+    let test = TestApp::start().await;
+    let session = test.quiet_session().await;
+    test.append(&session, &turns(1, EDITS, 1)).await;
+    let mut pictures = Vec::new();
+    for index in 1..=EDITS {
+        let edited =
+            test.app.edit(&session, &format!("u{index}"), &[text("other")], None, none()).await.expect("edited");
+        pictures.push((edited.revision, picture(&test.context(&session).await)));
+    }
+    let bytes = test.number("select sum(length(body)) from layout").await;
+    assert!(bytes < 120 * EDITS as i64, "{bytes} bytes for {EDITS} layouts");
+    for (revision, expected) in pictures.iter().step_by(23).chain(pictures.last()) {
+        let view = test.context_as_of(&session, *revision).await;
+        assert_eq!(picture(&view), *expected, "as of {revision}");
+    }
+}

@@ -1,11 +1,13 @@
 //! Disk formats: what the encoded columns hold. The numbers here are on disks, and never change their meaning.
 
 mod events;
+mod layouts;
 mod marks;
 mod parts;
 
 pub(crate) use events::{decode_event, encode_event};
-pub(crate) use marks::{decode_cut, decode_layout, decode_mark, encode_cut, encode_layout, encode_mark, mark_kind};
+pub(crate) use layouts::{decode_layout, encode_layout, encode_layout_difference, layout_base};
+pub(crate) use marks::{decode_cut, decode_mark, encode_cut, encode_mark, mark_kind};
 pub(crate) use parts::{
     EncodedBlob, EncodedPart, commitment, decode_part, decompress, encode_part, inline_body, media_blobs,
 };
@@ -161,6 +163,11 @@ pub(crate) fn decode<M: prost::Message + Default>(table: &'static str, bytes: &[
 
 fn decode_plain<M: prost::Message + Default>(table: &'static str, bytes: &[u8]) -> Result<M> {
     M::decode(bytes).map_err(|error| Error::corrupt(table, error))
+}
+
+/// A field that is always written.
+fn required<T>(table: &'static str, field: &str, value: Option<T>) -> Result<T> {
+    value.ok_or_else(|| Error::corrupt(table, format_args!("{field} is missing")))
 }
 
 #[derive(Clone, PartialEq, prost::Message)]

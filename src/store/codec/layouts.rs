@@ -1,0 +1,337 @@
+//! Layouts on disk: whole, or as the difference to the one before. An edit or a pin changes one place of a layout, however
+//! many marks there are. The tags are for ever.
+
+use super::{DiskRange, Number as _, decode, encode, id_bytes, ranges_from_disk, ranges_to_disk, required, uuid};
+use crate::model::Revision;
+use crate::model::compaction::RevisionRange;
+use crate::model::ids::CompactionId;
+use crate::model::layout::{Covered, Layout, OmitReason, Omitted, Place, Span};
+use crate::store::error::{Error, Result};
+
+#[derive(Clone, PartialEq, prost::Message)]
+struct DiskSpan {
+    /// 1 inline, 2 marker, 3 summary, 4 pinned, 5 edit, 6 retained, 7 continuation.
+    #[prost(int32, tag = "1")]
+    kind: i32,
+    #[prost(int64, tag = "2")]
+    first: i64,
+    /// The end of an inline range, or what an edit stands for.
+    #[prost(int64, optional, tag = "3")]
+    last: Option<i64>,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+struct DiskOmitted {
+    #[prost(message, optional, tag = "1")]
+    range: Option<DiskRange>,
+    #[prost(int64, tag = "2")]
+    mark: i64,
+    #[prost(int32, tag = "3")]
+    reason: i32,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+struct DiskCovered {
+    #[prost(bytes = "vec", tag = "1")]
+    compaction: Vec<u8>,
+    #[prost(int64, tag = "2")]
+    mark: i64,
+    #[prost(int64, tag = "3")]
+    summary: i64,
+    #[prost(message, repeated, tag = "4")]
+    ranges: Vec<DiskRange>,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+struct DiskWhole {
+    #[prost(message, repeated, tag = "1")]
+    spans: Vec<DiskSpan>,
+    #[prost(message, optional, tag = "2")]
+    covered: Option<DiskCovered>,
+    #[prost(message, repeated, tag = "3")]
+    omitted: Vec<DiskOmitted>,
+    #[prost(int64, repeated, tag = "4")]
+    pinned: Vec<i64>,
+    #[prost(int64, repeated, tag = "5")]
+    undone_prunes: Vec<i64>,
+}
+
+/// How a list changed: `inserted` stands in the place of `removed` items from `start` on.
+macro_rules! splice {
+    ($name:ident, $item:ty, $kind:tt) => {
+        #[derive(Clone, PartialEq, prost::Message)]
+        struct $name {
+            #[prost(uint64, tag = "1")]
+            start: u64,
+            #[prost(uint64, tag = "2")]
+            removed: u64,
+            #[prost($kind, repeated, tag = "3")]
+            inserted: Vec<$item>,
+        }
+
+        impl $name {
+            /// The difference between two lists; none where they are equal.
+            fn between(before: &[$item], after: &[$item]) -> Option<Self> {
+                let start = before.iter().zip(after).take_while(|(before, after)| before == after).count();
+                let (before, after) = (&before[start..], &after[start..]);
+                let behind = before.iter().rev().zip(after.iter().rev()).take_while(|(before, after)| before == after);
+                let behind = behind.count();
+                let (removed, inserted) = (before.len() - behind, after[..after.len() - behind].to_vec());
+                let is_change = removed > 0 || !inserted.is_empty();
+                is_change.then_some(Self { start: start as u64, removed: removed as u64, inserted })
+            }
+
+            fn apply(self, list: &mut Vec<$item>) -> Result<()> {
+                let start = usize::try_from(self.start).unwrap_or(usize::MAX);
+                let end = start.saturating_add(usize::try_from(self.removed).unwrap_or(usize::MAX));
+                if end > list.len() {
+                    return Err(Error::corrupt("layout", "a difference to another layout"));
+                }
+                list.splice(start..end, self.inserted);
+                Ok(())
+            }
+        }
+    };
+}
+
+splice!(SpanSplice, DiskSpan, message);
+splice!(OmittedSplice, DiskOmitted, message);
+splice!(RevisionSplice, i64, int64);
+
+/// What stands under the active summary, where that changed; without it, nothing does.
+#[derive(Clone, PartialEq, prost::Message)]
+struct CoveredChange {
+    #[prost(message, optional, tag = "1")]
+    covered: Option<DiskCovered>,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+struct DiskDifference {
+    /// The revision of the whole layout that it goes back to.
+    #[prost(int64, tag = "1")]
+    whole_revision: i64,
+    #[prost(message, optional, tag = "2")]
+    spans: Option<SpanSplice>,
+    #[prost(message, optional, tag = "3")]
+    covered: Option<CoveredChange>,
+    #[prost(message, optional, tag = "4")]
+    omitted: Option<OmittedSplice>,
+    #[prost(message, optional, tag = "5")]
+    pinned: Option<RevisionSplice>,
+    #[prost(message, optional, tag = "6")]
+    undone_prunes: Option<RevisionSplice>,
+}
+
+/// One of the two.
+#[derive(Clone, PartialEq, prost::Message)]
+struct DiskLayout {
+    #[prost(message, optional, tag = "1")]
+    whole: Option<DiskWhole>,
+    #[prost(message, optional, tag = "2")]
+    difference: Option<DiskDifference>,
+}
+
+fn disk_span(span: &Span) -> DiskSpan {
+    match *span {
+        Span::Inline { first, last } => DiskSpan { kind: 1, first, last },
+        Span::Placed { revision: first, place } => match place {
+            Place::Marker => DiskSpan { kind: 2, first, last: None },
+            Place::Summary => DiskSpan { kind: 3, first, last: None },
+            Place::Pinned => DiskSpan { kind: 4, first, last: None },
+            Place::Edit(target) => DiskSpan { kind: 5, first, last: Some(target) },
+            Place::Retained => DiskSpan { kind: 6, first, last: None },
+            Place::Continuation => DiskSpan { kind: 7, first, last: None },
+        },
+    }
+}
+
+fn span(span: DiskSpan) -> Result<Span> {
+    let placed = |place| Span::Placed { revision: span.first, place };
+    Ok(match span.kind {
+        1 => Span::Inline { first: span.first, last: span.last },
+        2 => placed(Place::Marker),
+        3 => placed(Place::Summary),
+        4 => placed(Place::Pinned),
+        5 => placed(Place::Edit(required("layout", "the target of an edit", span.last)?)),
+        6 => placed(Place::Retained),
+        7 => placed(Place::Continuation),
+        other => return Err(Error::corrupt("layout", format_args!("unknown span {other}"))),
+    })
+}
+
+fn omitted(disk: DiskOmitted) -> Result<Omitted> {
+    let DiskRange { first, last } = required("layout", "an omitted range", disk.range)?;
+    let reason = OmitReason::from_number(disk.reason)?;
+    Ok(Omitted { range: RevisionRange { first, last }, mark: disk.mark, reason })
+}
+
+impl From<&Layout> for DiskWhole {
+    fn from(layout: &Layout) -> Self {
+        let covered = |covered: &Covered| DiskCovered {
+            compaction: id_bytes(covered.compaction.0),
+            mark: covered.mark,
+            summary: covered.summary,
+            ranges: ranges_to_disk(&covered.ranges),
+        };
+        let omitted = |omitted: &Omitted| DiskOmitted {
+            range: Some(DiskRange { first: omitted.range.first, last: omitted.range.last }),
+            mark: omitted.mark,
+            reason: omitted.reason.number(),
+        };
+        Self {
+            spans: layout.spans.iter().map(disk_span).collect(),
+            covered: layout.covered.as_ref().map(covered),
+            omitted: layout.omitted.iter().map(omitted).collect(),
+            pinned: layout.pinned.clone(),
+            undone_prunes: layout.undone_prunes.clone(),
+        }
+    }
+}
+
+impl TryFrom<DiskWhole> for Layout {
+    type Error = Error;
+
+    fn try_from(disk: DiskWhole) -> Result<Self> {
+        let covered = |disk: DiskCovered| -> Result<Covered> {
+            let DiskCovered { compaction, mark, summary, ranges } = disk;
+            let compaction = CompactionId(uuid(&compaction)?);
+            Ok(Covered { compaction, mark, summary, ranges: ranges_from_disk(ranges) })
+        };
+        Ok(Self {
+            spans: disk.spans.into_iter().map(span).collect::<Result<_>>()?,
+            covered: disk.covered.map(covered).transpose()?,
+            omitted: disk.omitted.into_iter().map(omitted).collect::<Result<_>>()?,
+            pinned: disk.pinned,
+            undone_prunes: disk.undone_prunes,
+        })
+    }
+}
+
+impl DiskDifference {
+    fn apply(self, whole: &mut DiskWhole) -> Result<()> {
+        let Self { whole_revision: _, spans, covered, omitted, pinned, undone_prunes } = self;
+        spans.map_or(Ok(()), |splice| splice.apply(&mut whole.spans))?;
+        omitted.map_or(Ok(()), |splice| splice.apply(&mut whole.omitted))?;
+        pinned.map_or(Ok(()), |splice| splice.apply(&mut whole.pinned))?;
+        undone_prunes.map_or(Ok(()), |splice| splice.apply(&mut whole.undone_prunes))?;
+        if let Some(CoveredChange { covered }) = covered {
+            whole.covered = covered;
+        }
+        Ok(())
+    }
+}
+
+/// The bytes of `layout.body` for a whole layout.
+pub(crate) fn encode_layout(layout: &Layout) -> Vec<u8> {
+    encode(&DiskLayout { whole: Some(layout.into()), difference: None })
+}
+
+/// The bytes of `layout.body` for the difference between two layouts. The first is that of the row before; `whole_revision`
+/// is that of the newest row with a whole one.
+pub(crate) fn encode_layout_difference(before: &Layout, after: &Layout, whole_revision: Revision) -> Vec<u8> {
+    let (before, after) = (DiskWhole::from(before), DiskWhole::from(after));
+    let covered = (before.covered != after.covered).then_some(CoveredChange { covered: after.covered });
+    encode(&DiskLayout {
+        whole: None,
+        difference: Some(DiskDifference {
+            whole_revision,
+            spans: SpanSplice::between(&before.spans, &after.spans),
+            covered,
+            omitted: OmittedSplice::between(&before.omitted, &after.omitted),
+            pinned: RevisionSplice::between(&before.pinned, &after.pinned),
+            undone_prunes: RevisionSplice::between(&before.undone_prunes, &after.undone_prunes),
+        }),
+    })
+}
+
+/// The revision of the row with the whole layout that these bytes go back to; none for those of a whole one.
+pub(crate) fn layout_base(bytes: &[u8]) -> Result<Option<Revision>> {
+    let disk: DiskLayout = decode("layout", bytes)?;
+    match disk {
+        DiskLayout { whole: Some(_), difference: None } => Ok(None),
+        DiskLayout { whole: None, difference: Some(difference) } => Ok(Some(difference.whole_revision)),
+        _ => Err(Error::corrupt("layout", "neither a whole layout nor a difference")),
+    }
+}
+
+/// Reads a layout from the bytes of its rows, the whole one first, then each difference.
+pub(crate) fn decode_layout<'b>(rows: impl IntoIterator<Item = &'b [u8]>) -> Result<Layout> {
+    let mut layout: Option<DiskWhole> = None;
+    for row in rows {
+        let disk: DiskLayout = decode("layout", row)?;
+        match (disk.whole, disk.difference, &mut layout) {
+            (Some(whole), None, before @ None) => *before = Some(whole),
+            (None, Some(difference), Some(before)) => difference.apply(before)?,
+            _ => return Err(Error::corrupt("layout", "a difference without a whole layout before it")),
+        }
+    }
+    required("layout", "a row", layout)?.try_into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn layouts() -> impl Strategy<Value = Layout> {
+        let span = prop_oneof![
+            (0..9_i64, prop::option::of(9..20_i64)).prop_map(|(first, last)| Span::Inline { first, last }),
+            (0..20_i64, 0..9_i64).prop_map(|(revision, of)| Span::Placed { revision, place: Place::Edit(of) }),
+            (0..20_i64).prop_map(|revision| Span::Placed { revision, place: Place::Pinned }),
+        ];
+        let omitted = (0..9_i64, 0..9_i64).prop_map(|(first, mark)| Omitted {
+            range: RevisionRange { first, last: first + 3 },
+            mark,
+            reason: OmitReason::Edited,
+        });
+        let covered = (0..5_i64).prop_map(|mark| Covered {
+            compaction: CompactionId(uuid::Uuid::nil()),
+            mark,
+            summary: mark + 1,
+            ranges: vec![RevisionRange { first: 0, last: mark }],
+        });
+        let revisions = || prop::collection::vec(0..9_i64, 0..6);
+        let lists = (prop::collection::vec(span, 0..6), prop::collection::vec(omitted, 0..6), revisions(), revisions());
+        (lists, prop::option::of(covered)).prop_map(|((spans, omitted, pinned, undone_prunes), covered)| Layout {
+            spans,
+            covered,
+            omitted,
+            pinned,
+            undone_prunes,
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn differences_give_the_layout_that_they_were_made_of(all in prop::collection::vec(layouts(), 1..6)) {
+            let mut rows = vec![encode_layout(&all[0])];
+            rows.extend(all.windows(2).map(|pair| encode_layout_difference(&pair[0], &pair[1], 7)));
+            let read = decode_layout(rows.iter().map(Vec::as_slice)).expect("they are whole");
+            prop_assert_eq!(&read, all.last().expect("at least one"));
+            prop_assert_eq!(layout_base(&rows[0]).expect("a whole layout"), None);
+            for difference in &rows[1..] {
+                prop_assert_eq!(layout_base(difference).expect("a difference"), Some(7));
+                prop_assert!(decode_layout([difference.as_slice()]).is_err());
+            }
+        }
+    }
+
+    #[test]
+    fn a_change_in_one_place_of_a_long_layout_costs_no_more_than_in_a_short_one() {
+        let layout = |count: i64| Layout {
+            spans: (0..count).map(|revision| Span::Placed { revision, place: Place::Pinned }).collect(),
+            pinned: (0..count).collect(),
+            ..Layout::everything()
+        };
+        let cost = |count| encode_layout_difference(&layout(count), &layout(count + 1), 1).len();
+        assert!(cost(10_000) <= cost(10) + 16, "{} bytes", cost(10_000));
+    }
+
+    #[test]
+    fn a_difference_to_another_layout_is_refused() {
+        let long = Layout { pinned: (0..100).collect(), ..Layout::everything() };
+        let short = Layout { pinned: Vec::new(), ..Layout::everything() };
+        let rows = [encode_layout(&short), encode_layout_difference(&long, &short, 1)];
+        assert!(decode_layout(rows.iter().map(Vec::as_slice)).is_err());
+    }
+}
