@@ -1,7 +1,12 @@
 //! The `longhand` command: parse, run, exit.
 
 use longhand::cli;
+use mimalloc::MiMalloc;
 use std::process::ExitCode;
+
+/// An append makes some two hundred small allocations, most of them freed by another thread.
+#[global_allocator]
+static ALLOCATOR: MiMalloc = MiMalloc;
 
 #[tokio::main]
 async fn main() -> ExitCode {

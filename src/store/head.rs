@@ -109,16 +109,20 @@ const SELECT_OPEN: &str = "select m.id, m.public_id, m.revision, m.head, \
      (select count(*) from part p where p.message_id = m.id), o.timeout_ms \
      from message m left join open_message o on o.message_id = m.id where m.session_id = $1 and m.sealed_revision is null";
 const SELECT_LIVE_JOB: &str = "select public_id from job where session_id = $1 and state in (1, 2) and queued = 0";
-const UPDATE: &str = "update session set title = ?, state = ?, metadata_json = ?, window = ?, revision = ?, \
-     history_revision = ?, reduction_revision = ?, chain_hash = ?, message_count = ?, update_time = ?, \
-     context_tokens = ?, context_revision = ?, appended_bytes = ?, due_revision = ?, due_time = ?, \
-     failures = ?, hold_turns = ?, hold_breaker = ?, cool_until = ?, overhead_tokens = ?, \
-     guard_revision = ?, undo_revision = ?, wake_bytes = ?, wake_on_reply = ?, wake_on_request = ?, \
-     wake_time = ? where id = ?";
+const UPDATE: &str = "update session set title = v.column2, state = v.column3, metadata_json = v.column4, \
+     window = v.column5, revision = v.column6, history_revision = v.column7, reduction_revision = v.column8, \
+     chain_hash = v.column9, message_count = v.column10, update_time = v.column11, context_tokens = v.column12, \
+     context_revision = v.column13, appended_bytes = v.column14, due_revision = v.column15, \
+     due_time = v.column16, failures = v.column17, hold_turns = v.column18, hold_breaker = v.column19, \
+     cool_until = v.column20, overhead_tokens = v.column21, guard_revision = v.column22, \
+     undo_revision = v.column23, wake_bytes = v.column24, wake_on_reply = v.column25, \
+     wake_on_request = v.column26, wake_time = v.column27 from (";
+const UPDATE_TAIL: &str = ") as v where session.id = v.column1";
+const UPDATE_COLUMNS: usize = 27;
 
 /// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
-pub(crate) const STATEMENTS: &[&str] = &[SELECT, SELECT_OPEN, SELECT_LIVE_JOB, UPDATE];
+pub(crate) const STATEMENTS: &[&str] = &[SELECT, SELECT_OPEN, SELECT_LIVE_JOB];
 
 impl Head {
     /// Reads a head from its row.
@@ -181,10 +185,15 @@ impl Head {
         })
     }
 
-    /// Writes the head to its row.
-    pub(super) fn save(&self, script: &mut Script) {
+    /// Writes heads to their rows.
+    pub(super) fn save_all<'h>(script: &mut Script, heads: impl IntoIterator<Item = &'h Self>) {
+        script.update((UPDATE, UPDATE_TAIL), UPDATE_COLUMNS, heads, |script, head| head.bind(script));
+    }
+
+    /// Binds the columns of `UPDATE`.
+    fn bind(&self, script: &mut Script) {
         script
-            .statement(UPDATE)
+            .bind(self.key)
             .bind(self.title.clone())
             .bind(self.state.number())
             .bind(self.metadata_json.clone())
@@ -210,8 +219,7 @@ impl Head {
             .bind(self.wake.bytes)
             .bind(self.wake.on_reply)
             .bind(self.wake.on_request)
-            .bind(self.wake.time.map(|time| time.0))
-            .bind(self.key);
+            .bind(self.wake.time.map(|time| time.0));
     }
 
     /// Refuses writes to an archived session.

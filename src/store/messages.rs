@@ -32,7 +32,7 @@ macro_rules! select_message {
 
 const BY_ID: &str = select_message!("where m.public_id = $2");
 const BY_CLIENT: &str = select_message!("where m.session_id = $2 and m.client_id = $3");
-const BY_REVISION: &str = select_message!("where m.session_id = $2 and m.revision = $3");
+const BY_REVISION: &str = select_message!("where m.session_id = $2 and m.lane in (0, 1, 2, 3) and m.revision = $3");
 const LANE_FORWARD: &str = select_message!(
     "where m.session_id = $2 and m.lane = $3 and m.revision between $4 and $5 \
      and ($6 is null or m.sealed_revision <= $6) order by m.revision limit $7"
@@ -49,7 +49,6 @@ const PRUNED: &str = "select q.part_id, q.session_id, q.revision, q.compaction_i
 const OF_MESSAGE: &str = "select codec, length, body, blob_hash from part where message_id = $1";
 const BLOB_LENGTH: &str = "select length from blob where hash = $1";
 const BLOB: &str = "select codec, length, data from blob where hash = $1";
-const LAYOUT: &str = "select body from layout where session_id = $1 and revision <= $2 order by revision desc limit 1";
 const MESSAGE_OF_PART: &str =
     "select m.public_id from part p join message m on m.id = p.message_id where p.public_id = $1";
 const DRAFTS: &str = "select d.public_id, d.kind, d.body from message m join draft d on d.message_id = m.id \
@@ -68,7 +67,6 @@ pub(crate) const STATEMENTS: &[&str] = &[
     OF_MESSAGE,
     BLOB_LENGTH,
     BLOB,
-    LAYOUT,
     MESSAGE_OF_PART,
     DRAFTS,
 ];
@@ -556,16 +554,6 @@ pub fn weigh_body(body: &PartBody) -> usize {
         PartBody::Step(_) => 0,
         PartBody::Opaque(opaque) => opaque.data.len(),
         PartBody::Record(record) => record.data.len(),
-    }
-}
-
-/// The layout in force at a revision: one seek.
-pub(crate) async fn layout_at(reader: &mut Reader<'_>, lineage: &Lineage, at: Revision) -> Result<Layout> {
-    let stretch = lineage.owner_at(reader, at).await?;
-    let row = reader.one(sqlx::query(LAYOUT).bind(stretch.owner).bind(at)).await?;
-    match row {
-        Some(row) => codec::decode_layout(row.try_get(0)?).map_err(|error| error.in_row(at)),
-        None => Ok(Layout::everything()),
     }
 }
 

@@ -72,6 +72,7 @@ const MIGRATIONS: &[(i64, &str, &str)] = &[
     (20_261_208_000_001, "wake", include_str!("../../migrations/20261208000001_wake.sql")),
     (20_261_209_000_001, "context_usage", include_str!("../../migrations/20261209000001_context_usage.sql")),
     (20_261_210_000_001, "open_timeout", include_str!("../../migrations/20261210000001_open_timeout.sql")),
+    (20_261_212_000_001, "message_index", include_str!("../../migrations/20261212000001_message_index.sql")),
 ];
 
 /// The migrations as sqlx wants them.
@@ -182,6 +183,7 @@ impl Store {
             .pragma("wal_autocheckpoint", "0")
             .pragma("journal_size_limit", limits::LOG_BYTES_KEPT.to_string())
             .pragma("cache_size", WRITER_CACHE)
+            .statement_cache_capacity(limits::WRITER_STATEMENTS_KEPT)
             .connect()
             .await?;
         if let Err(refused) = prepare(&mut conn, &directory, standing).await {

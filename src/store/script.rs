@@ -6,12 +6,12 @@ use futures::TryStreamExt as _;
 use sqlx::sqlite::SqliteArguments;
 use sqlx::{Arguments as _, AssertSqlSafe, Encode, Executor as _, Sqlite, SqliteConnection, Type};
 
-/// Rows of one insert. A fixed number, and few enough for SQLite's limit on bound values.
+/// Rows of one statement, at most. Fewer are filled up to a power of two with rows of nulls, so that there are few texts,
+/// each of which is prepared once.
 const ROWS_PER_STATEMENT: usize = 64;
 
-/// Scripts with up to so many bound values are prepared once for each text; there are few texts. What larger ones cost to
-/// prepare is little beside their rows.
-const VALUES_KEPT: usize = 128;
+/// Scripts with up to so many bound values stay prepared. What larger ones cost to prepare is little beside their rows.
+const VALUES_KEPT: usize = 8 * 1_024;
 
 /// SQLite takes texts of up to a million bytes.
 const TEXT_BYTES: usize = 256 * 1_024;
@@ -63,26 +63,60 @@ impl Script {
         self
     }
 
-    /// Adds an insert of rows: the words before and behind its values, the number of columns, and the values of a row.
+    /// Adds an insert of rows: the words before and behind its values, the number of columns, and the values of a row. The
+    /// first column is never null.
     pub(super) fn insert<R>(
         &mut self,
         (head, tail): (&str, &str),
         columns: usize,
         rows: impl IntoIterator<Item = R>,
+        bind: impl FnMut(&mut Self, R),
+    ) {
+        self.rows((&format!("{head} select * from ("), ") where column1 is not null", tail), columns, rows, bind);
+    }
+
+    /// Adds an update of rows that are there: the words before and behind the values, which are rows of `column1` and so
+    /// on. No row has a null in the place of the key.
+    pub(super) fn update<R>(
+        &mut self,
+        (head, tail): (&str, &str),
+        columns: usize,
+        rows: impl IntoIterator<Item = R>,
+        bind: impl FnMut(&mut Self, R),
+    ) {
+        self.rows((head, tail, ""), columns, rows, bind);
+    }
+
+    /// Adds statements over rows of values.
+    fn rows<R>(
+        &mut self,
+        (head, behind, tail): (&str, &str, &str),
+        columns: usize,
+        rows: impl IntoIterator<Item = R>,
         mut bind: impl FnMut(&mut Self, R),
     ) {
-        let mut rows = rows.into_iter().peekable();
-        while rows.peek().is_some() {
+        let mut rows: Vec<R> = rows.into_iter().collect();
+        while !rows.is_empty() {
+            let rest = rows.split_off(rows.len().min(ROWS_PER_STATEMENT));
+            let padded = rows.len().next_power_of_two();
+            let nulls = (padded - rows.len()) * columns;
             self.statement(head);
-            self.text().sql.push_str(" values ");
-            for (index, row) in rows.by_ref().take(ROWS_PER_STATEMENT).enumerate() {
-                let sql = &mut self.text().sql;
+            let sql = &mut self.text().sql;
+            sql.push_str("values ");
+            for index in 0..padded {
                 sql.push_str(if index == 0 { "(?" } else { ",(?" });
                 sql.extend(std::iter::repeat_n(",?", columns - 1));
                 sql.push(')');
+            }
+            sql.push_str(behind);
+            sql.push_str(tail);
+            for row in rows {
                 bind(self, row);
             }
-            self.text().sql.push_str(tail);
+            for _ in 0..nulls {
+                self.bind(None::<i64>);
+            }
+            rows = rest;
         }
     }
 

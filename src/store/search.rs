@@ -21,8 +21,31 @@ const BEHIND: &str = "select k.session_id from search_mark k join session s on s
      where k.session_id > $1 and s.revision > k.revision order by k.session_id limit $2";
 const EVENTS: &str = "select revision, kind, body from event where session_id = $1 and revision > $2 \
      order by revision limit $3";
-const FIRST_ROW: &str = "select id from message where session_id = $1 and revision >= $2 order by revision limit 1";
-const LAST_ROW: &str = "select id from message where session_id = $1 and revision <= $2 order by revision desc limit 1";
+// Rows of a session are numbered in the order of their revisions; the classes are looked up one by one.
+macro_rules! row_of_each_class {
+    ($which:literal, $rest:literal) => {
+        concat!(
+            "select ",
+            $which,
+            "(id) from (",
+            "select id from (select id from message where session_id = $1 and lane = 0 and revision ",
+            $rest,
+            ") ",
+            "union all select id from (select id from message where session_id = $1 and lane = 1 and revision ",
+            $rest,
+            ") ",
+            "union all select id from (select id from message where session_id = $1 and lane = 2 and revision ",
+            $rest,
+            ") ",
+            "union all select id from (select id from message where session_id = $1 and lane = 3 and revision ",
+            $rest,
+            "))"
+        )
+    };
+}
+
+const FIRST_ROW: &str = row_of_each_class!("min", ">= $2 order by revision limit 1");
+const LAST_ROW: &str = row_of_each_class!("max", "<= $2 order by revision desc limit 1");
 const MATCHES: &str = "select m.revision, m.id from search cross join message m on m.id = search.rowid \
      where search match $1 and search.rowid between $2 and $3 and m.sealed_revision <= $4 \
      order by search.rowid desc limit $5";
@@ -207,7 +230,7 @@ pub(crate) async fn matches(reader: &mut Reader<'_>, lineage: &Lineage, lookup: 
 
 async fn row_at(reader: &mut Reader<'_>, statement: &'static str, owner: i64, at: Revision) -> Result<Option<i64>> {
     let row = reader.one(sqlx::query(statement).bind(owner).bind(at)).await?;
-    Ok(row.map(|row| row.try_get(0)).transpose()?)
+    row.map_or(Ok(None), |row| Ok(row.try_get(0)?))
 }
 
 /// Adds the messages of one owner's rows in which a word stands, as long as there are not enough of them.

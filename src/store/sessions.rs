@@ -8,12 +8,13 @@ use super::codec::{self, Number as _};
 use super::error::{Error, Kind, Result};
 use super::head::{Receipt, SessionKey, context, guards};
 use super::jobs::give_up_all;
+use super::layouts;
 use super::lineage::{Lineage, Reader};
 use super::marks;
+use super::open_messages;
 use super::position::{self, ForkPoint};
 use super::tx::{Caller, Tx};
 use super::windows;
-use super::{messages, open_messages};
 use crate::clock::fresh_id;
 use crate::model::Revision;
 use crate::model::event::EventBody;
@@ -100,8 +101,8 @@ const INSERT_POLICY_TEXT: &str =
 const INSERT_POLICY: &str = "insert into policy (session_id, revision, hash) values ($1, $2, $3)";
 const INSERT_SEGMENT: &str = "insert into segment (session_id, owner_id, first_revision, last_revision, has_messages) \
      values ($1, $2, $3, $4, $5)";
-const INSERT_LAYOUT: &str = "insert into layout (session_id, revision, body) values ($1, $2, $3)";
-const HAS_MESSAGES: &str = "select exists (select 1 from message where session_id = $1 and revision between $2 and $3)";
+const HAS_MESSAGES: &str = "select exists (select 1 from message where session_id = $1 and lane in (0, 1, 2, 3) \
+     and revision between $2 and $3)";
 const BY_CLIENT: &str = "select id from session where client_id = $1";
 const EVENT_HASH: &str = "select hash from event where session_id = $1 and revision = $2";
 
@@ -132,7 +133,6 @@ pub(crate) const STATEMENTS: &[&str] = &[
     INSERT_POLICY_TEXT,
     INSERT_POLICY,
     INSERT_SEGMENT,
-    INSERT_LAYOUT,
     HAS_MESSAGES,
     BY_CLIENT,
     EVENT_HASH,
@@ -159,20 +159,6 @@ async fn write_policy(
         .await?;
     sqlx::query(INSERT_POLICY).bind(key).bind(revision).bind(hash.clone()).execute(&mut *conn).await?;
     chain::policy(digest, &hash, &policy.preset);
-    Ok(())
-}
-
-/// Writes a layout and adds it to the digest.
-pub(crate) async fn write_layout(
-    conn: &mut SqliteConnection,
-    digest: &mut Digest,
-    key: i64,
-    revision: Revision,
-    layout: &Layout,
-) -> Result<()> {
-    let body = codec::encode_layout(layout);
-    chain::layout(digest, &body);
-    sqlx::query(INSERT_LAYOUT).bind(key).bind(revision).bind(body).execute(conn).await?;
     Ok(())
 }
 
@@ -425,7 +411,7 @@ impl ForkSession {
             calls::reopen(tx, &fork, after).await?;
             layout = marks::write_fork_point(tx, &mut digest, key, (at + 1, after), &mut marks).await?;
         }
-        write_layout(tx.conn, &mut digest, key, at + 1, &layout).await?;
+        layouts::write_first(tx.conn, &mut digest, key, at + 1, &layout).await?;
         write_policy(tx.conn, &mut digest, key, at + 1, &policy).await?;
         windows::write(tx.conn, &mut digest, key, at + 1, &window).await?;
         let body = EventBody::SessionForked { from: parent.id, at, after, title };
@@ -496,7 +482,7 @@ async fn inherited(tx: &mut Tx<'_>, lineage: &Lineage, at: Revision) -> Result<I
             .ok_or_else(|| Error::corrupt("message", "exists returned nothing"))?;
         stretches.push((stretch.owner, stretch.first, last, row.try_get(0)?));
     }
-    let layout = messages::layout_at(&mut reader, lineage, at).await?;
+    let layout = layouts::at(&mut reader, lineage, at).await?;
     let policy = policy_in(&mut reader, lineage, at).await?;
     let window = windows::window_in(&mut reader, lineage, at).await?;
     let owner = lineage.owner_at(&mut reader, at).await?;

@@ -31,6 +31,7 @@ fn statements() -> Vec<&'static str> {
         expand::STATEMENTS,
         head::STATEMENTS,
         jobs::STATEMENTS,
+        layouts::STATEMENTS,
         lineage::STATEMENTS,
         marks::STATEMENTS,
         messages::STATEMENTS,

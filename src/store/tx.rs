@@ -531,10 +531,10 @@ impl<'a> Tx<'a> {
             if let Some(head) = self.heads.get_mut(key) {
                 let is_due = head.due_revision.is_some() || head.missed;
                 head.due_time = is_due.then(|| head.due_time.unwrap_or(self.now));
-                head.save(&mut script);
                 sessions.push((*key, Newest::of(head), self.changes.remove(key)));
             }
         }
+        Head::save_all(&mut script, self.dirty.iter().filter_map(|key| self.heads.get(key)));
         let finished =
             Finished { counters: self.counters, claims: self.claims, interrupted: self.interrupted, sessions };
         (script, finished)

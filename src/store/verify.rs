@@ -59,7 +59,7 @@ const VOIDED: &str = "select voided_revision from mark where session_id = $1 and
 const PRUNED: &str = "select p.public_id, q.compaction_id, q.cut from pruned q join part p on p.id = q.part_id \
      where q.session_id = $1 and q.revision = $2 order by q.part_id";
 const MESSAGE_AT: &str = "select id, public_id, client_id, role, kind, lane, create_time, head, sealed_revision, seal \
-     from message where session_id = $1 and revision = $2";
+     from message where session_id = $1 and lane in (0, 1, 2, 3) and revision = $2";
 const MESSAGE_BY_ID: &str = "select id, public_id, client_id, role, kind, lane, create_time, head, sealed_revision, \
      seal from message where public_id = $1";
 const PARTS: &str = "select public_id, client_id, position, kind, salt, codec, length, body, blob_hash, call_message \

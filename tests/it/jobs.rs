@@ -1,6 +1,6 @@
 //! P12: whose turn it is, what is tried again, and what a change under a running reduction means for it.
 
-#[path = "../../benches/load/fleet.rs"]
+#[path = "../../benches/src/fleet.rs"]
 mod fleet;
 
 use crate::support::{

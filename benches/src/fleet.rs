@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
-use tonic::transport::Channel;
+use tonic::transport::{Channel, Endpoint};
 
 /// Requests that the provider is configured to take at a time.
 const PROVIDER_LIMIT: usize = 8;
@@ -88,22 +88,26 @@ impl Provider {
 }
 
 /// The daemon, killed when it is let go.
-pub(crate) struct Daemon(Child);
+pub(crate) struct Daemon {
+    child: Child,
+    /// The address of its Unix socket.
+    pub(crate) socket: String,
+}
 
 impl Drop for Daemon {
     fn drop(&mut self) {
-        drop(self.0.kill());
-        drop(self.0.wait());
+        drop(self.child.kill());
+        drop(self.child.wait());
     }
 }
 
 impl Daemon {
-    /// Starts the daemon with settings; the address it listens on.
-    pub(crate) fn start(binary: &str, folder: &Path, settings: &str) -> (Self, String) {
+    /// Starts the daemon with settings.
+    pub(crate) fn start(binary: &str, folder: &Path, settings: &str) -> Self {
         let file = folder.join("longhand.toml");
         std::fs::write(&file, settings).expect("settings are written");
         let mut child = Command::new(binary)
-            .args(["serve", "--json", "--listen", "127.0.0.1:0", "--data-dir"])
+            .args(["serve", "--json", "--data-dir"])
             .arg(folder.join("store"))
             .arg("--config")
             .arg(file)
@@ -115,7 +119,8 @@ impl Daemon {
         let stdout = child.stdout.take().expect("standard output is piped");
         std::io::BufRead::read_line(&mut std::io::BufReader::new(stdout), &mut line).expect("it says where it listens");
         let announced: serde_json::Value = serde_json::from_str(&line).expect("an object");
-        (Self(child), announced["tcp"].as_str().expect("an address").to_owned())
+        let socket = announced["socket"].as_str().expect("an address").to_owned();
+        Self { socket, child }
     }
 
     fn peak_kib(&self) -> Option<u64> {
@@ -124,7 +129,7 @@ impl Daemon {
 
     /// A figure of `/proc/PID/status` in KiB, such as `VmRSS:`; none where the system does not tell.
     pub(crate) fn memory_kib(&self, field: &str) -> Option<u64> {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.0.id())).ok()?;
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).ok()?;
         let line = status.lines().find_map(|line| line.strip_prefix(field))?;
         line.trim().strip_suffix("kB")?.trim().parse().ok()
     }
@@ -240,8 +245,9 @@ pub(crate) async fn run(binary: &str, folder: &Path, sessions: usize) -> Report 
         "workers = {WORKERS}\n[summarizers.fake]\nkind = \"openai-chat\"\nbase_url = \"http://{address}/v1\"\n\
          model = \"m\"\nwindow = 200000\nmax_output = 1000\nconcurrency = {PROVIDER_LIMIT}\n[summarizer]\nauto = \"fake\"\n"
     );
-    let (daemon, server) = Daemon::start(binary, folder, &settings);
-    let channel = Channel::from_shared(server).expect("an address").connect().await.expect("the daemon listens");
+    let daemon = Daemon::start(binary, folder, &settings);
+    let channel = Endpoint::from_shared(daemon.socket.clone()).expect("an address");
+    let channel = channel.connect().await.expect("the daemon listens");
     let clients = Clients { channel };
     let mut ids = Vec::new();
     for index in 0..sessions {

@@ -2,13 +2,14 @@
 //! the newest messages. Two builds can be measured in turn, so that their figures are of one run.
 
 use crate::fleet::Daemon;
+use crate::report::{Latencies, Report};
 use longhand::pb;
 use longhand::pb::context_service_client::ContextServiceClient;
 use longhand::pb::message_service_client::MessageServiceClient;
 use longhand::pb::session_service_client::SessionServiceClient;
 use std::ops::Range;
 use std::time::{Duration, Instant};
-use tonic::transport::Channel;
+use tonic::transport::{Channel, Endpoint};
 
 const BODY_BYTES: usize = 1_024;
 /// Reads of each kind; the builds take turns at each.
@@ -43,8 +44,8 @@ const KINDS: [(Read, &str); 4] = [
 impl Build {
     pub(crate) async fn start(binary: &str) -> Self {
         let folder = tempfile::tempdir().expect("a temporary folder");
-        let (daemon, address) = Daemon::start(binary, folder.path(), "");
-        let channel = Channel::from_shared(address).expect("an address").connect().await;
+        let daemon = Daemon::start(binary, folder.path(), "");
+        let channel = Endpoint::from_shared(daemon.socket.clone()).expect("an address").connect().await;
         let channel = channel.expect("it listens");
         Self {
             name: binary.to_owned(),
@@ -143,10 +144,10 @@ impl Build {
     }
 }
 
-/// Measures this build's daemon and, beside it, those at the paths.
-pub(crate) async fn run(beside: &[String]) {
+/// Measures the builds in turn.
+pub(crate) async fn run(binaries: &[String], report: &mut Report) {
     let mut builds = Vec::new();
-    for binary in std::iter::once(env!("CARGO_BIN_EXE_longhand")).chain(beside.iter().map(String::as_str)) {
+    for binary in binaries {
         builds.push(Build::start(binary).await);
     }
     for length in [100, 1_000, 10_000] {
@@ -156,17 +157,15 @@ pub(crate) async fn run(beside: &[String]) {
         }
         println!("a session of {length} messages of {BODY_BYTES} bytes");
         for (read, what) in KINDS {
-            let mut times = vec![Vec::with_capacity(READS); builds.len()];
+            let mut latencies: Vec<Latencies> = builds.iter().map(|_| Latencies::default()).collect();
             let reads = if length > 1_000 { READS / 10 } else { READS };
             for at in 0..reads {
                 for (index, build) in builds.iter_mut().enumerate() {
-                    times[index].push(build.read(&ids[index], read, length, at).await);
+                    latencies[index].record(build.read(&ids[index], read, length, at).await);
                 }
             }
-            for (build, mut times) in builds.iter().zip(times) {
-                times.sort_unstable();
-                let [p50, p99] = [times.len() / 2, times.len() * 99 / 100].map(|at| times[at].as_secs_f64() * 1e3);
-                println!("  {what:<40} median {p50:>8.3} ms  p99 {p99:>8.3} ms  {}", build.name);
+            for (build, latencies) in builds.iter().zip(latencies) {
+                report.row(&format!("{length}: {what}"), &build.name, None, &latencies);
             }
         }
     }

@@ -1,6 +1,6 @@
 //! What a decision costs under every preset: the first one over a long history, and the one after one more append.
 //!
-//! `cargo bench --bench policies` prints a table of medians, and says which preset misses a goal. A first decision over
+//! It prints a table of medians, and says which preset misses a goal. A first decision over
 //! 100 000 messages should take less than 100 ms, and one after one more append to a loaded session of 1 000 less than
 //! 1 ms: its fold, guards, decision and the condition of the next one. Beside them stands what the job has to work out
 //! that the first decision asks for. Messages are in memory, with the counts that the store keeps of them; reading both
@@ -173,8 +173,8 @@ fn figures(preset: &Preset, messages: &[SourceMessage]) -> Figures {
     }
 }
 
-fn main() {
-    let only: Vec<String> = std::env::args().skip(1).filter(|argument| !argument.starts_with('-')).collect();
+/// Measures the presets whose names have one of these in them, or all.
+pub(crate) fn run(only: &[String]) {
     let histories = LENGTHS.map(history);
     println!(
         "{:<33} {:>8} {:>10} {:>10} {:>10} {:>10} {:>10}  goals",

@@ -6,9 +6,9 @@ use crate::reads::Build;
 const MESSAGES: usize = 100;
 const BODY_BYTES: usize = 200;
 
-/// Measures this build's daemon.
-pub(crate) async fn run() {
-    let mut build = Build::start(env!("CARGO_BIN_EXE_longhand")).await;
+/// Measures the first of the builds.
+pub(crate) async fn run(binaries: &[String]) {
+    let mut build = Build::start(&binaries[0]).await;
     let mebibytes = |build: &Build| build.daemon.memory_kib("VmRSS:").map_or(f64::NAN, |kib| kib as f64 / 1_024.0);
     println!("resident memory, MiB; {MESSAGES} messages of {BODY_BYTES} bytes in each session");
     println!("  {:>6} sessions  {:>7.1}", 0, mebibytes(&build));

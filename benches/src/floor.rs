@@ -1,0 +1,58 @@
+//! The floor: raw SQLite with the daemon's durability and group commit, one table, no RPC. Callers in the same process wait
+//! until their rows are on disk.
+
+use rusqlite::Connection;
+use std::path::Path;
+use tokio::sync::{mpsc, oneshot};
+
+/// Rows to write, and where to say that they are on disk.
+type Rows = (i64, Vec<String>, oneshot::Sender<()>);
+
+/// The writer's queue.
+#[derive(Clone)]
+pub(crate) struct Floor(mpsc::UnboundedSender<Rows>);
+
+impl Floor {
+    /// Opens a database in a folder, with a thread that commits what waits.
+    pub(crate) fn start(folder: &Path) -> Self {
+        let mut conn = Connection::open(folder.join("floor.db")).expect("a database");
+        let schema = "pragma page_size = 8192; pragma journal_mode = wal; pragma synchronous = full; \
+             create table message (id integer primary key, session_id integer not null, body text not null) strict;";
+        conn.execute_batch(schema).expect("a table");
+        let (sender, mut queue) = mpsc::unbounded_channel::<Rows>();
+        std::thread::spawn(move || {
+            while let Some(first) = queue.blocking_recv() {
+                let mut waiting = vec![first];
+                while let Ok(more) = queue.try_recv() {
+                    waiting.push(more);
+                }
+                write(&mut conn, &waiting);
+                for (.., done) in waiting {
+                    let _ = done.send(());
+                }
+            }
+        });
+        Self(sender)
+    }
+
+    /// Writes rows of a session; they are on disk when it returns.
+    pub(crate) async fn append(&self, session: i64, bodies: Vec<String>) {
+        let (done, answer) = oneshot::channel();
+        self.0.send((session, bodies, done)).expect("the writer is there");
+        answer.await.expect("the writer is there");
+    }
+}
+
+fn write(conn: &mut Connection, waiting: &[Rows]) {
+    let transaction = conn.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate).expect("a transaction");
+    {
+        let insert = "insert into message (session_id, body) values (?1, ?2)";
+        let mut insert = transaction.prepare_cached(insert).expect("a statement");
+        for (session, bodies, _) in waiting {
+            for body in bodies {
+                insert.execute((session, body)).expect("a row");
+            }
+        }
+    }
+    transaction.commit().expect("a commit");
+}

@@ -1,0 +1,122 @@
+//! What views and appends read once everything but the last hundred messages is under a summary: the same rows, however
+//! long the history behind it is. It fails when they differ.
+
+use longhand::app::compactions::NewSummary;
+use longhand::app::context::ContextRequest;
+use longhand::app::sessions::NewSession;
+use longhand::app::{self, Longhand};
+use longhand::clock::Clock;
+use longhand::model::message::{Finish, MessageKind, NewMessage, Role};
+use longhand::model::part::{NewPart, PartBody};
+use longhand::model::usage::ModelWindow;
+use longhand::scheduler::{Options, Scheduler};
+use longhand::store::{self, Caller, Store};
+use longhand::summarizer::{Extractive, Levels};
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio_util::sync::CancellationToken;
+
+const BODY_BYTES: usize = 1_024;
+
+fn message(index: usize) -> NewMessage {
+    let words = format!("message {index}: the quick brown fox looks at src/module_{index}.rs and says ");
+    let text = words.repeat(BODY_BYTES / words.len() + 1);
+    NewMessage {
+        client_id: None,
+        role: if index.is_multiple_of(2) { Role::User } else { Role::Assistant },
+        kind: MessageKind::Normal,
+        parts: vec![NewPart::new(PartBody::Text(text[..BODY_BYTES].to_owned()))],
+        finish: Some(Finish::default()),
+        model: String::new(),
+        provider: String::new(),
+        origin_time: None,
+        open_timeout_ms: None,
+        metadata_json: None,
+    }
+}
+
+fn median(mut times: Vec<Duration>) -> Duration {
+    times.sort_unstable();
+    times.get(times.len() / 2).copied().unwrap_or_default()
+}
+
+async fn session(app: &Longhand, name: &str, context: i64) -> String {
+    let window = ModelWindow { context, output: Some(context / 8), ..ModelWindow::default() };
+    let new = NewSession { client_id: Some(name.to_owned()), window, ..NewSession::default() };
+    app.create_session(new, Caller::default()).await.expect("a session").0.session.id.to_string()
+}
+
+/// The median time of a view of a session that is compacted as it grows.
+async fn views(app: &Longhand, id: &str, times: usize) -> Duration {
+    let mut all = Vec::new();
+    for _ in 0..times {
+        let begun = Instant::now();
+        app.context(id, ContextRequest::default()).await.expect("a view");
+        all.push(begun.elapsed());
+    }
+    median(all)
+}
+
+/// What is read of a long history that is under a summary.
+async fn history(app: &Longhand, store: &Store) {
+    let mut rows_of_all = Vec::new();
+    for length in [1_000, 100_000, 1_000_000_usize] {
+        let id = session(app, &format!("history-{length}"), 0).await;
+        let append = async |messages| {
+            app.append(&id, messages, None, None, Caller::default()).await.expect("an append");
+        };
+        let words = |index: usize| NewMessage {
+            parts: vec![NewPart::new(PartBody::Text(format!("message {index}")))],
+            ..message(index)
+        };
+        let tail = NewMessage { client_id: Some("tail".to_owned()), ..words(0) };
+        for start in (1..length).step_by(512) {
+            append((start..length.min(start + 512)).map(words).collect()).await;
+        }
+        append(vec![tail]).await;
+        let summary = NewSummary { text: "so far".to_owned(), tail_start: "tail".to_owned(), ..NewSummary::default() };
+        app.supply_summary(&id, summary, Caller::default()).await.expect("a summary");
+        append((0..100).map(words).collect()).await;
+        let before = store.rows_read();
+        let p50 = views(app, &id, 50).await;
+        let of_view = (store.rows_read() - before) / 50;
+        let before = store.rows_read();
+        for index in 0..50 {
+            append(vec![words(index)]).await;
+        }
+        let of_append = (store.rows_read() - before) / 50;
+        let millis = p50.as_secs_f64() * 1e3;
+        println!("  {length:>8} messages  view {millis:>6.1} ms, {of_view:>4} rows  append {of_append:>3} rows");
+        rows_of_all.push((of_view, of_append));
+    }
+    assert!(rows_of_all.iter().all(|rows| *rows == rows_of_all[0]), "reads grow with the history: {rows_of_all:?}");
+}
+
+/// Measures a store in this process, which counts the rows that it reads.
+pub(crate) async fn run() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let clock = Clock::default();
+    let options = store::Options { directory: folder.path().join("store"), durability: store::Durability::Full };
+    let (store, writer) = Store::open(options, clock.clone()).await.expect("a store");
+    tokio::spawn(writer);
+    let workers = NonZeroUsize::new(2).expect("two is not zero");
+    let scheduler = Scheduler::new(
+        store.clone(),
+        clock.clone(),
+        Levels::all(Arc::new(Extractive)),
+        Options { workers, loaded_bytes: longhand::limits::LOADED_MIB_DEFAULT << 20, ..Options::default() },
+    );
+    let stopping = CancellationToken::new();
+    let options = app::Options {
+        default_preset: "opencode@seed".to_owned(),
+        defaults: Vec::new(),
+        vocabularies: Vec::new(),
+        stopping: stopping.clone(),
+    };
+    let app = Longhand::new(store.clone(), scheduler.handle(), &clock, options);
+    tokio::spawn(scheduler.run(stopping.clone()));
+    println!("a history under a summary, and a hundred messages behind it");
+    history(&app, &store).await;
+    stopping.cancel();
+}
