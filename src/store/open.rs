@@ -48,32 +48,8 @@ pub struct Options {
 }
 
 /// Every migration, oldest first; they are part of the program, so that no file is needed beside it.
-const MIGRATIONS: &[(i64, &str, &str)] = &[
-    (20_261_121_000_000, "store", include_str!("../../migrations/20261121000000_store.sql")),
-    (20_261_122_000_000, "ladder", include_str!("../../migrations/20261122000000_ladder.sql")),
-    (20_261_123_000_000, "search", include_str!("../../migrations/20261123000000_search.sql")),
-    (20_261_124_000_000, "routine", include_str!("../../migrations/20261124000000_routine.sql")),
-    (20_261_124_000_100, "counts", include_str!("../../migrations/20261124000100_counts.sql")),
-    (20_261_125_000_000, "summary_request", include_str!("../../migrations/20261125000000_summary_request.sql")),
-    (20_261_126_000_000, "undone", include_str!("../../migrations/20261126000000_undone.sql")),
-    (20_261_126_000_001, "tail_start", include_str!("../../migrations/20261126000001_tail_start.sql")),
-    (20_261_128_000_000, "jobs", include_str!("../../migrations/20261128000000_jobs.sql")),
-    (20_261_129_000_000, "guards", include_str!("../../migrations/20261129000000_guards.sql")),
-    (20_261_129_000_100, "tally", include_str!("../../migrations/20261129000100_tally.sql")),
-    (20_261_130_000_000, "part_ids", include_str!("../../migrations/20261130000000_part_ids.sql")),
-    (20_261_202_000_001, "spending", include_str!("../../migrations/20261202000001_spending.sql")),
-    (20_261_202_000_002, "branch_request", include_str!("../../migrations/20261202000002_branch_request.sql")),
-    (20_261_203_000_001, "head_start", include_str!("../../migrations/20261203000001_head_start.sql")),
-    (20_261_204_000_004, "late_seals", include_str!("../../migrations/20261204000004_late_seals.sql")),
-    (20_261_206_000_001, "window", include_str!("../../migrations/20261206000001_window.sql")),
-    (20_261_206_000_002, "own_window", include_str!("../../migrations/20261206000002_own_window.sql")),
-    (20_261_206_000_003, "view_token", include_str!("../../migrations/20261206000003_view_token.sql")),
-    (20_261_207_000_001, "guards_of_decisions", include_str!("../../migrations/20261207000001_guards.sql")),
-    (20_261_208_000_001, "wake", include_str!("../../migrations/20261208000001_wake.sql")),
-    (20_261_209_000_001, "context_usage", include_str!("../../migrations/20261209000001_context_usage.sql")),
-    (20_261_210_000_001, "open_timeout", include_str!("../../migrations/20261210000001_open_timeout.sql")),
-    (20_261_212_000_001, "message_index", include_str!("../../migrations/20261212000001_message_index.sql")),
-];
+const MIGRATIONS: &[(i64, &str, &str)] =
+    &[(20_261_123_000_000, "store", include_str!("../../migrations/20261123000000_store.sql"))];
 
 /// The migrations as sqlx wants them.
 fn migrator() -> Migrator {
@@ -121,21 +97,22 @@ async fn check_version(conn: &mut SqliteConnection) -> Result<()> {
     }
 }
 
-/// Refuses a store that knows more than this program does: what it holds could be read wrongly.
+/// Refuses a store of a schema that this program does not know: what it holds could be read wrongly.
 async fn check_schema(conn: &mut SqliteConnection, directory: &Path) -> Result<()> {
     const IS_MIGRATED: &str = "select count(*) from sqlite_master where type = 'table' and name = '_sqlx_migrations'";
     let is_migrated: i64 = sqlx::query_scalar(IS_MIGRATED).fetch_one(&mut *conn).await?;
     if is_migrated == 0 {
         return Ok(());
     }
-    let newest: Option<i64> = sqlx::query_scalar("select max(version) from _sqlx_migrations").fetch_one(conn).await?;
-    let known = MIGRATIONS.iter().map(|(version, ..)| *version).max();
-    match newest {
-        Some(version) if Some(version) > known => Err(Error::Open(format!(
-            "the store in {} was written by a newer version of Longhand: its migration {version} is not known",
+    const APPLIED: &str = "select version from _sqlx_migrations order by version desc";
+    let applied: Vec<i64> = sqlx::query_scalar(APPLIED).fetch_all(conn).await?;
+    let is_known = |applied: &&i64| MIGRATIONS.iter().any(|(version, ..)| version == *applied);
+    match applied.iter().find(|version| !is_known(version)) {
+        Some(version) => Err(Error::Open(format!(
+            "the store in {} was written by another version of Longhand: its migration {version} is not known",
             directory.display()
         ))),
-        _ => Ok(()),
+        None => Ok(()),
     }
 }
 

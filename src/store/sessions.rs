@@ -94,8 +94,9 @@ pub enum ForkAt {
 
 const INSERT: &str = "insert into session (public_id, client_id, parent_id, fork_id, fork_revision, create_time, \
      title, state, metadata_json, window, revision, history_revision, reduction_revision, chain_hash, message_count, \
-     update_time, appended_bytes, due_revision, failures, hold_turns, hold_breaker, wake_bytes) \
-     values ($1, $2, $3, $4, $5, $6, $7, 1, $8, $9, $10, $10, 0, $11, 0, $6, $12, null, 0, 0, 0, $12) returning id";
+     update_time, appended_bytes, failures, hold_turns, hold_breaker, guard_revision, wake_bytes, wake_on_reply, \
+     wake_on_request) \
+     values ($1, $2, $3, $4, $5, $6, $7, 1, $8, $9, $10, $10, 0, $11, 0, $6, $12, 0, 0, 0, 0, $12, 0, 0) returning id";
 const INSERT_POLICY_TEXT: &str =
     "insert into policy_text (hash, preset, json) values ($1, $2, $3) on conflict (hash) do nothing";
 const INSERT_POLICY: &str = "insert into policy (session_id, revision, hash) values ($1, $2, $3)";

@@ -99,43 +99,6 @@ async fn what_summaries_cost_is_counted_with_the_books() {
     assert_eq!(spent(&test).await, counted);
 }
 
-#[tokio::test]
-async fn what_was_counted_before_by_less_is_kept() {
-    let fake = FakeProvider::playing(Protocol::Chat, scenes()).await;
-    let test = TestApp::with(configured(&fake, Protocol::Chat, PATIENT, 20_000, "").auto).await;
-    let session = summarized(&test).await;
-    let before = test.app.server_info().await.expect("the state");
-    let requests = test.app.list_summary_requests(&session, 0, "", false).await.expect("a page").0;
-    assert_eq!(requests.len(), 3);
-    let directory = test.stop().await;
-    // The store as it was before both changes, rules that nothing is deleted included.
-    const COLUMNS: &str = "id, session_id, job_id, attempt, summarizer, model, request_hash, reply_hash, usage, \
-         cost_micros, duration_ms, failure, end_time, request_text, reply_text";
-    let books = include_str!("../../migrations/20261125000000_summary_request.sql");
-    let sql = format!(
-        "alter table summary_request rename to newer_request; drop index summary_request_job; \
-         drop index summary_request_session; {books} \
-         insert into summary_request ({COLUMNS}) select {COLUMNS} from newer_request; drop table newer_request; \
-         drop table spending_tally; alter table reduction_tally rename to newer; \
-         create table reduction_tally (kind integer not null, level integer not null, state integer not null, \
-         count integer not null, freed_tokens integer not null, primary key (kind, level, state)) strict; \
-         insert into reduction_tally select kind, level, state, count, freed_tokens from newer; drop table newer; \
-         delete from _sqlx_migrations where version in (20261202000001, 20261202000002)"
-    );
-    let test = TestApp::altered(directory.path(), &sql).await;
-    assert_eq!(test.app.list_summary_requests(&session, 0, "", false).await.expect("a page").0, requests);
-    let after = test.app.server_info().await.expect("the state");
-    let [tally] = before.fare.tallies.as_slice() else { panic!("{:?}", before.fare) };
-    assert_eq!((tally.state, tally.trigger), (CompactionState::Done, Some(Trigger::Threshold)));
-    let untold = longhand::app::admin::Tally { trigger: None, ..*tally };
-    assert_eq!(after.fare.tallies, [untold]);
-    // What providers said of tokens is in columns that no migration can read.
-    let without_tokens = |spent: Vec<Spent>| -> Vec<Spent> {
-        spent.into_iter().map(|spent| Spent { usage: Usage::default(), ..spent }).collect()
-    };
-    assert_eq!(after.spent, without_tokens(before.spent));
-}
-
 /// How it stands with the only provider.
 async fn provider(test: &TestApp) -> Provider {
     let mut providers = test.app.server_info().await.expect("the state").providers;

@@ -8,7 +8,8 @@
 create table store (
     id integer primary key check (id = 1),
     public_id blob not null,
-    create_time integer not null
+    create_time integer not null,                   -- microseconds since 1970, as all times here
+    secret blob not null                            -- the random key of view tokens; a copy of the store accepts them too
 ) strict;
 
 -- A session. The first columns never change; the rest is its head: what its events add up to, kept so that an append
@@ -24,29 +25,45 @@ create table session (
     title text not null,
     state integer not null,                         -- 1 active, 2 archived
     metadata_json text,
-    window blob not null,                           -- encoded ModelWindow
+    window blob not null,                           -- encoded: the newest row of `window`
     revision integer not null,
-    history_revision integer not null,              -- newest revision that changed history, marks or policy
-    reduction_revision integer not null,            -- newest reduction, edit, rewind or undo: older usage is stale
-    chain_hash blob not null,
+    history_revision integer not null,              -- newest revision that changed history, marks, policy or window
+    reduction_revision integer not null,            -- newest compaction, edit, rewind or undo: older usage is stale
+    guard_revision integer not null,                -- newest change of history, policy or window that was no compaction:
+                                                    -- guards consider no compaction that ended before it
+    undo_revision integer,                          -- newest undo, while what it took back is not redone
+    chain_hash blob not null,                       -- of the newest event
     message_count integer not null,
     update_time integer not null,
-    view_tokens integer not null,                   -- estimate of the view now
-    appended_tokens integer not null,               -- running total of the estimates of everything appended
-    usage_tokens integer,                           -- newest trusted usage, if any
-    usage_at integer not null,                      -- appended_tokens just after the reply with that usage
-    output_tokens integer not null,                 -- tool outputs that a prune could still look at
-    output_checked integer not null,                -- output_tokens when a prune was last considered
-    due_revision integer,                           -- set by an append whose usage crossed a threshold
-    due_window blob,                                -- the window that made it due; null for the session's
-    failures integer not null,                      -- reductions in a row that failed or freed too little
-    hold_turns integer not null,                    -- automatic triggers wait for this many user messages
-    hold_breaker integer not null,                  -- 1 when the breaker holds them, rather than an undo
-    failed_tokens integer                           -- view_tokens when a summary last failed; the next try waits for more
+    appended_bytes integer not null,                -- growth of the history since the session was made: words, names and
+                                                    -- ids, 512 for each part, 16 384 for each media item
+    -- What makes the session due for a decision, and since when it is due.
+    wake_bytes integer,                             -- `appended_bytes` from which on it is; null: no growth does
+    wake_on_reply integer not null                  -- 1 where the end of a reply does
+        check (wake_on_reply in (0, 1)),
+    wake_on_request integer not null                -- 1 where a message of the user does
+        check (wake_on_request in (0, 1)),
+    wake_time integer,                              -- the time that does; null: none
+    due_revision integer,                           -- set while the session is due
+    due_time integer,                               -- since when; without `due_revision`: something became due beside a
+                                                    -- compaction, and is decided when that ends without effect
+    -- What the newest decision found, for whoever asks after the session.
+    context_tokens integer,                         -- tokens of a request with the view at `context_revision`
+    context_revision integer,
+    failures integer not null,                      -- compactions in a row that failed or freed nothing
+    hold_turns integer not null,                    -- automatic compaction waits for this many messages of the user
+    hold_breaker integer not null,                  -- 1 where the breaker holds it, rather than an undo
+    cool_until integer,                             -- the end of a cooldown
+    overhead_tokens integer                         -- what no compaction takes away, once it was found to fill the window
 ) strict;
 
 create index session_parent on session (parent_id, id) where parent_id is not null;
-create index session_due on session (due_revision) where due_revision is not null;
+create index session_due on session (due_time) where due_revision is not null;
+create index session_wake on session (wake_time) where wake_time is not null;
+-- Few sessions are held, filled or cooling down at a time: the status page finds them without a walk.
+create index session_held on session (hold_breaker) where hold_turns > 0;
+create index session_filled on session (overhead_tokens) where overhead_tokens is not null;
+create index session_cooling on session (cool_until) where cool_until is not null;
 
 -- What a fork inherits, flattened: however deep forks go, a stretch of history is one row away from its owner.
 create table segment (
@@ -94,10 +111,23 @@ create table message (
     seal blob                                       -- encoded: finish reason, usage, view it was given
 ) strict;
 
-create unique index message_revision on message (session_id, revision);
-create index message_lane on message (session_id, lane, revision);
+-- Lookups by revision go by the class as well, of which there are four.
+create unique index message_lane on message (session_id, lane, revision);
 create unique index message_client on message (session_id, client_id) where client_id is not null;
 create index message_open on message (session_id) where sealed_revision is null;
+-- A fork behind a message inherits those in front of it that were still being written when it came, once they are sealed.
+create index message_late on message (session_id, sealed_revision) where sealed_revision > revision;
+
+-- Messages that are still being written. A row goes when its message is sealed; a start of the daemon sets the times anew.
+create table open_message (
+    message_id integer primary key,
+    session_id integer not null,
+    timeout_ms integer not null,                    -- the message is sealed when nothing is written to it for so long
+    expire_time integer                             -- null while the session is archived
+) strict;
+
+create index open_message_by_session on open_message (session_id);
+create index open_message_expiry on open_message (expire_time) where expire_time is not null;
 
 -- A closed part. The body is encoded, compressed when that pays, and in `blob` when it is large. The salt lets the
 -- chain commit to the body without revealing it once it is erased.
@@ -118,6 +148,8 @@ create table part (
 ) strict;
 
 create unique index part_position on part (message_id, position);
+-- A placeholder may name nothing but the part it stands for.
+create unique index part_public on part (public_id);
 create unique index part_client on part (message_id, client_id) where client_id is not null;
 
 -- Tool calls, so that a result finds the one it answers when it comes, whatever views show by then. A fork has rows for
@@ -172,13 +204,24 @@ create table pruned (
     session_id integer not null references session (id),
     revision integer not null,
     compaction_id blob not null,
+    cut blob,                                       -- encoded: what the view shows; null: the policy's placeholder
     primary key (part_id, session_id, revision)
 ) strict, without rowid;
 
 create index pruned_mark on pruned (session_id, revision);
 
--- Which messages a view shows from this revision on: one seek, whatever came before.
+-- Which messages a view shows from this revision on: the difference to the row before, or the whole of it, where the
+-- differences since the last whole one come to as much.
 create table layout (
+    session_id integer not null references session (id),
+    revision integer not null,
+    body blob not null,
+    primary key (session_id, revision)
+) strict, without rowid;
+
+-- Windows by revision: a view as it was is judged by the window that was active then. A session has one at its first
+-- event.
+create table window (
     session_id integer not null references session (id),
     revision integer not null,
     body blob not null,
@@ -199,30 +242,38 @@ create table policy_text (
     json text not null
 ) strict;
 
--- Reductions, as jobs. One that is neither ended nor queued behind another is live, and a session has one live job.
+-- Compactions, as jobs. One that is neither ended nor queued behind another is live, and a session has one live job.
 create table job (
     id integer primary key,
     public_id blob not null unique,
     session_id integer not null references session (id),
-    kind integer not null,
-    trigger integer not null,
+    kind integer not null,                          -- 1 prune, 2 summary, 3 omission
+    trigger integer not null,                       -- 1 threshold, 2 maintenance, 3 by hand, 4 supplied, 5 overflow, 6 window
+    level integer,                                  -- 1 micro, 2 auto, 3 deep; null for maintenance
     state integer not null,                         -- 1 ready, 2 running, 3 done, 4 failed, 5 cancelled, 6 superseded, 7 dead
     queued integer not null,                        -- 1 while it waits for the live one to end
+    proposed integer not null default 0,            -- 1 while it waits for somebody to agree, until its time comes
+    notice text not null default '',                -- the words for people; empty for none
     instructions text not null,
+    head_start integer,                             -- by hand: the revision of the first place to summarize; null: the first
+    tail_start integer,                             -- by hand: that of the first place to keep; null: the policy chooses
     actor text not null,
     base_revision integer,
     asked_revision integer not null,                -- the session's revision when it was asked for
     tokens_at_request integer not null,
     window blob not null,                           -- the window it is judged by
     attempt integer not null,
+    lost integer not null default 0,                -- times that a daemon or a worker stopped without a word while it had
+                                                    -- the job; one that is lost too often is what makes them stop
     lease_epoch integer not null,                   -- the fencing token: rises with every claim
     lease_owner blob,                               -- the daemon's start that holds it
     lease_until integer,
     run_at integer not null,
     started_revision integer,
     ended_revision integer,
-    outcome blob,
-    failure blob,
+    undone_revision integer,                        -- when it was undone; null while it is active
+    outcome blob,                                   -- encoded
+    failure blob,                                   -- encoded
     create_time integer not null,
     start_time integer,
     end_time integer
@@ -233,6 +284,102 @@ create index job_queued on job (session_id, id) where state = 1 and queued = 1;
 create index job_ready on job (run_at) where state = 1 and queued = 0;
 create index job_running on job (lease_until) where state = 2;
 create index job_session on job (session_id, id);
+-- Compactions that ended and that guards consider: failed, tried in vain, or done and not of maintenance.
+create index job_ended on job (session_id) where state in (4, 7) or state = 3 and trigger <> 2;
+
+-- Ends of compactions, counted for the status page in the transaction that ends a job.
+create table reduction_tally (
+    kind integer not null,                          -- as in `job`
+    level integer not null,                         -- as in `job`, 0 for none
+    trigger integer not null,                       -- as in `job`
+    state integer not null,                         -- as in `job`
+    count integer not null,
+    freed_tokens integer not null,                  -- out of views, by those that are done
+    primary key (kind, level, trigger, state)
+) strict, without rowid;
+
+-- Requests to models for summaries, for audits and costs. One row: one request that was sent, whatever became of it. No
+-- view and no replay reads it, so nothing of it is under the hash of an event. No key is ever in it.
+create table summary_request (
+    id integer primary key,
+    session_id integer not null references session (id),
+    job_id integer references job (id),             -- null: for the summary of a branch
+    message_id blob,                                -- public id of that summary, which is there only if the rewind was made
+    attempt integer not null,                       -- of the job; 1 for the summary of a branch
+    summarizer text not null,                       -- its name in the configuration
+    model text not null,                            -- as the provider named it, or else as it was asked for
+    request_hash blob not null,                     -- BLAKE3 of the request's body
+    reply_hash blob not null,                       -- BLAKE3 of the reply's words as far as they came
+    usage blob,                                     -- encoded; null: the provider said nothing
+    cost_micros integer,                            -- millionths of a US dollar; null: unknown
+    duration_ms integer not null,
+    failure text,                                   -- why there is no summary in it; null when there is one
+    end_time integer not null,
+    request_text text,                              -- where the configuration asks for it, up to a limit
+    reply_text text,
+    check ((job_id is null) <> (message_id is null))
+) strict;
+
+create index summary_request_job on summary_request (session_id, job_id);
+-- For the list of a session's requests, newest first.
+create index summary_request_session on summary_request (session_id);
+
+-- Requests to models, counted in the transaction that keeps the request.
+create table spending_tally (
+    summarizer text not null,                       -- its name in the configuration
+    model text not null,                            -- as in `summary_request`, cut; empty: all that came too late for a row
+    requests integer not null,
+    failures integer not null,                      -- requests without a summary in the reply
+    input_tokens integer not null,                  -- this and the following as far as providers said
+    output_tokens integer not null,
+    reasoning_tokens integer not null,
+    cache_read_tokens integer not null,
+    cache_write_tokens integer not null,
+    cost_micros integer not null,                   -- millionths of a US dollar, as far as it is known
+    unpriced integer not null,                      -- requests whose cost nobody knows
+    duration_ms integer not null,
+    primary key (summarizer, model)
+) strict, without rowid;
+
+-- Claims of summaries that the history contradicts, counted in the transaction that puts a summary in force.
+create table contradiction_tally (
+    kind integer primary key,                       -- the subject of the claims: 1 a check, 2 a commit, 3 a file
+    count integer not null
+) strict;
+
+-- Ways of counting tokens, by the name that a policy gives its own. Equal names mean equal counts.
+create table counting (
+    id integer primary key,
+    name text not null unique
+) strict;
+
+-- Tokens of a sealed message by one way of counting, so that no decision counts the same words twice. Derived data, which
+-- no chain vouches for: decisions are the same without it.
+create table message_count (
+    counting_id integer not null references counting (id),
+    message_id blob not null,                       -- the message's public id
+    body blob not null,                             -- encoded: all of it, each of its parts
+    primary key (counting_id, message_id)
+) strict, without rowid;
+
+-- The words of messages, for finding old dialogue; the rowid is the message's. Derived data, filled in the background or
+-- before somebody searches. The code that fills it decides what counts as a word, so that every script is cut in one
+-- place: here words come with blanks between them, each with its session's number and `_` in front of it, so that a
+-- search reads the postings of one session only. The texts themselves are not kept (content), nor where in a message a
+-- word stands (detail): the message is read anyway. Rows can be taken out again, should a message ever be erased.
+create virtual table search using fts5 (
+    words,
+    content = '',
+    contentless_delete = 1,
+    detail = none,
+    tokenize = "ascii tokenchars '_'"
+);
+
+-- How far each session is filled in; a session that nobody searches has no row.
+create table search_mark (
+    session_id integer primary key references session (id),
+    revision integer not null                       -- every message sealed by then is there
+) strict;
 
 -- Answers to requests that carried a request id, kept for ever.
 create table request (
@@ -298,3 +445,15 @@ when new.id is not old.id or new.public_id is not old.public_id or new.client_id
 begin select raise(abort, 'who a session is never changes'); end;
 create trigger session_stays before delete on session
 begin select raise(abort, 'a session is never deleted'); end;
+create trigger window_is_final before update on window
+begin select raise(abort, 'a window never changes'); end;
+create trigger window_stays before delete on window
+begin select raise(abort, 'a window is never deleted'); end;
+create trigger summary_request_is_final before update on summary_request
+begin select raise(abort, 'the record of a request never changes'); end;
+create trigger summary_request_stays before delete on summary_request
+begin select raise(abort, 'the record of a request is never deleted'); end;
+create trigger store_is_itself before update on store
+begin select raise(abort, 'which store this is never changes'); end;
+create trigger store_stays before delete on store
+begin select raise(abort, 'which store this is never changes'); end;
