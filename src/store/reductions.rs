@@ -223,6 +223,7 @@ async fn write_changes(
         outcome.summarizer.clone_from(&summary.summarizer);
         outcome.usage = summary.usage;
         outcome.supplied = summary.supplied;
+        outcome.contradictions.clone_from(&summary.contradictions);
     }
     let first = tx.next_revision(key)?;
     let mut pruned = None;
