@@ -178,7 +178,7 @@ fn check(
     let text = reply.summary(&expected)?;
     let summarizer = if reply.model.is_empty() { "client".to_owned() } else { format!("client/{}", reply.model) };
     let output = SummaryOutput { usage: reply.usage, ..SummaryOutput::new(text, summarizer) };
-    // What a client knows of the messages behind the covered ones acquits it.
+    // A client may know the messages behind the covered ones too.
     let behind: Vec<SourceMessage> =
         scene.sources.iter().filter(|source| source.message.revision >= plan.tail_start).cloned().collect();
     // A summary of the client's own stands as it is; an answer to the request is taken like that of any other model.

@@ -1,5 +1,5 @@
-//! What follows the words of every summary, whoever wrote them: what the history says against them, facts from the history,
-//! and the files it touched.
+//! The sections behind the words of every summary, whoever wrote them: corrections and facts from the history, and the files
+//! it touched.
 
 use super::extractive::{self, Evidence, Room, clean, defuse, one_line};
 use super::{SummaryInput, SummaryOutput};
@@ -50,8 +50,7 @@ fn corrections_tokens(input: &SummaryInput) -> i64 {
     }
 }
 
-/// What the history says against the summary, a line each, as many as there is room for; empty where the policy wants
-/// none.
+/// The history's word against each claim, a line each, as many as there is room for; empty where the policy wants none.
 fn corrections(input: &SummaryInput, contradictions: &[Contradiction]) -> String {
     let room = Room::of(&input.counting, corrections_tokens(input));
     let mut text = CORRECTIONS.to_owned();

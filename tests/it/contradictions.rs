@@ -94,7 +94,7 @@ async fn a_models_claim_that_the_history_contradicts_is_reported_and_by_policy_c
         assert_eq!(outcome.contradictions, [contradiction(shows)], "{policy}");
         assert_eq!(summary, expected, "{policy}");
     }
-    // What is true is left alone.
+    // A true claim is left alone.
     let test = TestApp::with(ScriptedSummarizer::new([Line::Say(CLAIM.to_owned())])).await;
     let (session, _) = failing(&test, "correct").await;
     let passes = vec![run("c2", ResultStatus::Completed, "9 tests, 0 failures")];

@@ -253,7 +253,7 @@ pub(super) fn folder_from_root(command: &str) -> Option<&str> {
     (folder.starts_with('/') && !goes(&behind[end..])).then(|| folder.trim_end_matches('/'))
 }
 
-/// Whether an output begins or ends with the status of a command that failed.
+/// True for an output that begins or ends with the status of a command that failed.
 pub(super) fn tells_exit(output: &str) -> bool {
     let mut lines = output.lines().filter(|line| !line.trim().is_empty());
     let ends = [lines.next(), lines.next_back()];

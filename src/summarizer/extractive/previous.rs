@@ -42,7 +42,8 @@ static FOLDER: LazyLock<Regex> = LazyLock::new(|| pattern(r"^`([^`]*/)`: ((?:`[^
 static FILE: LazyLock<Regex> = LazyLock::new(|| pattern(r"`([^`]+)`( \(new\))?"));
 static ALONE: LazyLock<Regex> = LazyLock::new(|| pattern(r"^`[^`]*[^`/]`(?: \(new\))?$"));
 static OURS: LazyLock<Regex> = LazyLock::new(|| pattern(r"^`.+` failed.*; then:? "));
-static CODE: LazyLock<Regex> = LazyLock::new(|| pattern(r"`([^`]+)`"));
+/// A quotation of something exact.
+pub(super) static CODE: LazyLock<Regex> = LazyLock::new(|| pattern(r"`([^`]+)`"));
 
 /// Reads a summary into an empty record. `goes_on` says that there is work behind it, which makes what it called unfinished
 /// old.

@@ -154,7 +154,7 @@ fn runs(calls: &Calls<'_>) -> Vec<Run> {
         let call = called.call;
         let Some(command) = tools::understand(&call.tool, &call.input_json).command else { continue };
         let parts = commands::simple(&command);
-        let checks: Vec<&String> = parts.iter().filter(|part| commands::purpose(part) == Purpose::Verify).collect();
+        let checks: Vec<&String> = parts.iter().filter(|part| is_check(part)).collect();
         if checks.is_empty() {
             continue;
         }
@@ -189,6 +189,15 @@ fn runs(calls: &Calls<'_>) -> Vec<Run> {
     runs
 }
 
+/// True for a check, and for a program that runs one for somebody, in a container or on another machine.
+fn is_check(part: &str) -> bool {
+    /// The most words before the check.
+    const WRAPPER_WORDS: usize = 6;
+    let verifies = |part: &str| commands::purpose(part) == Purpose::Verify;
+    let behind = part.match_indices(' ').take(WRAPPER_WORDS).any(|(at, _)| verifies(part[at..].trim_start()));
+    verifies(part) || commands::purpose(part) == Purpose::Run && behind
+}
+
 fn is_plain_success(result: &ToolResult, counts: &str) -> bool {
     result.status == ResultStatus::Completed
         && !COUNTS_FAILED.is_match(counts)
@@ -218,7 +227,7 @@ fn verdict(result: &ToolResult, counts: &str, is_alone: bool) -> Verdict {
     }
 }
 
-/// Whether a sentence says of a command that it passes.
+/// True for a sentence that says of a command that it passes.
 fn says_passed(claim: &Statement, command: &str) -> bool {
     let words = claim.words.as_str();
     if !words.contains(command) {
@@ -250,14 +259,14 @@ fn says_passed(claim: &Statement, command: &str) -> bool {
         })
 }
 
-/// Whether a quotation is this command, wherever it runs and whatever takes its output.
+/// True for a quotation of this command, wherever it runs and whatever takes its output.
 fn is_command(code: &str, command: &str) -> bool {
     let mut parts = commands::simple(code.trim_start_matches("$ "));
     parts.retain(|part| commands::purpose(part) != Purpose::Look);
     matches!(parts.as_slice(), [part] if text::one_line(part) == command)
 }
 
-/// Whether the summary says elsewhere that it fails, or that something does now.
+/// True where the summary says elsewhere that it fails, or that something does now.
 fn is_told(statements: &[Statement], command: &str) -> bool {
     statements.iter().any(|statement| {
         let is_open = matches!(statement.topic, Some(Topic::InProgress | Topic::Blocked | Topic::NextSteps));
@@ -266,7 +275,7 @@ fn is_told(statements: &[Statement], command: &str) -> bool {
     })
 }
 
-/// Whether something ran later that is the same check in other words, or holds it.
+/// True where something ran later that is the same check in other words, or holds it.
 fn is_acquitted(failed: &Run, runs: &[Run]) -> bool {
     let words: Vec<&str> = failed.command.split_whitespace().collect();
     runs.iter().filter(|run| run.at > failed.at && run.verdict != Verdict::Failed).any(|run| {
@@ -283,7 +292,7 @@ fn is_acquitted(failed: &Run, runs: &[Run]) -> bool {
     })
 }
 
-/// Whether somebody else said later that something passes: the user, another agent, a service.
+/// True where somebody else said later that something passes: the user, another agent, a service.
 fn is_said_to_pass(evidence: &Evidence<'_>, calls: &Calls<'_>, at: usize) -> bool {
     let by_user = evidence.all().skip(at + 1).filter(|source| source.message.role == Role::User).any(|source| {
         source.message.parts.iter().any(|part| matches!(&part.body, PartBody::Text(words) if PASSES.is_match(words)))

@@ -136,7 +136,7 @@ fn claimed(statement: &Statement) -> Vec<(String, &Statement, bool)> {
     CODE.captures_iter(words).filter_map(claim).collect()
 }
 
-/// Whether a quotation is the path of a file: one word with an ending.
+/// True for the path of a file: one word with an ending.
 fn is_path(code: &str) -> bool {
     let base = text::base_name(code);
     let ending = base.rsplit_once('.').map_or("", |(_, ending)| ending);
@@ -145,7 +145,7 @@ fn is_path(code: &str) -> bool {
         && code.chars().all(|letter| letter.is_alphanumeric() || "/._-+@~".contains(letter))
 }
 
-/// Whether a path in a summary is that of the history: the same, or its end from a folder on.
+/// True where a path in a summary is that of the history: the same, or its end from a folder on.
 fn is_same(claimed: &str, path: &str) -> bool {
     claimed == path || claimed.contains('/') && path.strip_suffix(claimed).is_some_and(|folder| folder.ends_with('/'))
 }
@@ -206,7 +206,7 @@ fn absences_of(called: &Called<'_>, call: &Use, has_moved: bool) -> Vec<Absence>
     found
 }
 
-/// Whether anything speaks for the file: a tool that got at it, any later word of it that is not about its absence, or
+/// True where anything speaks for the file: a tool that got at it, any later word of it that is not about its absence, or
 /// something later that may have brought it back.
 fn is_acquitted(evidence: &Evidence<'_>, calls: &[(&Called<'_>, Use)], absence: &Absence, path: &str) -> bool {
     let base = text::base_name(path);

@@ -12,7 +12,7 @@ mod files;
 
 use super::super::SummaryInput;
 use super::commands;
-use super::previous::{heading_topic, topic_by_words};
+use super::previous::{CODE, heading_topic, topic_by_words};
 use super::text::{self, Lead};
 use crate::limits;
 use crate::model::compaction::{Contradiction, ContradictionKind};
@@ -21,7 +21,6 @@ use crate::model::part::PartBody;
 use crate::model::view::SourceMessage;
 use crate::policy::{Topic, files as lists};
 use regex::Regex;
-use std::sync::LazyLock;
 
 /// The most of a summary that is read, in bytes. Summaries are far smaller.
 const READ_BYTES_MAX: usize = 262_144;
@@ -35,8 +34,6 @@ const CLAIMS_MAX: usize = 64;
 fn pattern(text: &str) -> Regex {
     Regex::new(text).expect("a fixed pattern")
 }
-
-static CODE: LazyLock<Regex> = LazyLock::new(|| pattern(r"`([^`]+)`"));
 
 /// The evidence for and against the claims of a summary.
 #[derive(Debug, Clone, Default)]

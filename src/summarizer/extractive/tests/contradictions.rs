@@ -216,7 +216,7 @@ fn a_file_that_is_gone_is_not_there() {
         "- `docs/plan.md` contains the order of the work",
         "- The order is documented in `docs/plan.md`",
         "- 创建了文件 `docs/plan.md`",
-        "- `docs/plan.md` 包含计划",
+        "- `docs/plan.md` 包含工作的顺序",
     ] {
         for talk in [missed(), printed(), enoent()] {
             let contradiction = accuses(&talk, summary, ContradictionKind::File);
