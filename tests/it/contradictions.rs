@@ -60,7 +60,7 @@ async fn failing(test: &TestApp, contradictions: &str) -> (String, MessageId) {
     let messages = vec![message(Role::User, vec![text(&filler("write the parser", 400))]), fails];
     let appended = test.app.append(&session, messages, None, None, Caller::default()).await.expect("appended");
     test.append(&session, &turns(1, 2, 3_000)).await;
-    let shows = appended.ids[1];
+    let shows = MessageId(appended.ids[1]);
     (session, shows)
 }
 
