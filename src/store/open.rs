@@ -72,6 +72,7 @@ const MIGRATIONS: &[(i64, &str, &str)] = &[
     (20_261_208_000_001, "wake", include_str!("../../migrations/20261208000001_wake.sql")),
     (20_261_209_000_001, "context_usage", include_str!("../../migrations/20261209000001_context_usage.sql")),
     (20_261_210_000_001, "open_timeout", include_str!("../../migrations/20261210000001_open_timeout.sql")),
+    (20_261_211_000_001, "contradictions", include_str!("../../migrations/20261211000001_contradictions.sql")),
 ];
 
 /// The migrations as sqlx wants them.

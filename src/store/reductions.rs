@@ -354,7 +354,7 @@ impl Supply {
             .bind(codec::encode_window(&ModelWindow::default()))
             .execute(&mut *tx.conn)
             .await?;
-        tally::add(tx.conn, done.last_insert_rowid(), (self.tokens_before - self.tokens_after).max(0)).await?;
+        tally::add(tx.conn, done.last_insert_rowid(), Some(&outcome)).await?;
         let head = tx.loaded(key)?;
         head.changed(at);
         recheck(tx, key, &self.caller, &all_marks).await?;

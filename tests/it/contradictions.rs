@@ -93,6 +93,8 @@ async fn a_models_claim_that_the_history_contradicts_is_reported_and_by_policy_c
         let (outcome, summary) = compacted(&test, &session).await;
         assert_eq!(outcome.contradictions, [contradiction(shows)], "{policy}");
         assert_eq!(summary, expected, "{policy}");
+        let told = test.app.server_info().await.expect("the state").fare.contradictions;
+        assert_eq!(told, [(ContradictionKind::Check, 1)], "{policy}");
     }
     // A true claim is left alone.
     let test = TestApp::with(ScriptedSummarizer::new([Line::Say(CLAIM.to_owned())])).await;

@@ -194,12 +194,16 @@ pub(super) fn outcome(outcome: Outcome) -> pb::CompactionOutcome {
 /// A claim that the history contradicts.
 fn contradiction(found: Contradiction) -> pb::Contradiction {
     let Contradiction { kind, claim, history, message } = found;
-    let kind = match kind {
+    pb::Contradiction { kind: contradiction_kind(kind).into(), claim, history, message_id: id(message) }
+}
+
+/// The subject of such a claim.
+pub(in crate::grpc) fn contradiction_kind(kind: ContradictionKind) -> pb::ContradictionKind {
+    match kind {
         ContradictionKind::Check => pb::ContradictionKind::Check,
         ContradictionKind::Commit => pb::ContradictionKind::Commit,
         ContradictionKind::File => pb::ContradictionKind::File,
-    };
-    pb::Contradiction { kind: kind.into(), claim, history, message_id: id(message) }
+    }
 }
 
 /// What a reduction by hand would do.

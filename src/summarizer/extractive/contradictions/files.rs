@@ -176,7 +176,7 @@ fn absences_of(called: &Called<'_>, call: &Use, has_moved: bool) -> Vec<Absence>
     };
     // A folder that nobody named from the root of the disk leaves it open which path was meant.
     let folder = commands::folder_from_root(command);
-    let placed = |path: &str| match (path.starts_with('/'), folder) {
+    let placed = |path: &str| match (path.starts_with(['/', '~']), folder) {
         (true, _) => Some(path.to_owned()),
         (false, Some("")) => (!has_moved).then(|| path.trim_start_matches("./").to_owned()),
         (false, Some(folder)) => Some(format!("{folder}/{}", path.trim_start_matches("./"))),

@@ -233,6 +233,11 @@ fn a_file_that_is_gone_is_not_there() {
         "- `tmp/probe.js` exists",
         ContradictionKind::File,
     );
+    accuses(
+        &talk().runs("rm ~/.pi/themes/nord.json", ""),
+        "- `~/.pi/themes/nord.json` defines the theme",
+        ContradictionKind::File,
+    );
     // It was created, and that is all that is said.
     acquits(&deleted(), "- Created `tmp/probe.js`");
     let claim = "- `docs/plan.md` contains the order of the work";
