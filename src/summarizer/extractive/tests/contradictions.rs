@@ -187,6 +187,7 @@ fn a_commit_that_nobody_made_is_not_there() {
         "- Session 0f1e2d3c-abc1-4abc-8def-0123456789ab was committed",
         "- The checksum abc1234 is stored",
         "- The commit is small. The checksum is abc1234",
+        "- The commit tells why the parser was written anew from scratch, and has the checksum abc1234",
         "- see /commit/abc1234/files",
     ] {
         acquits(&talk, summary);
