@@ -122,6 +122,10 @@ fn what_came_behind_a_failure_acquits() {
     ] {
         assert_eq!(found(&talk, claim), [], "{why}");
     }
+    let (covered, tail) = (failed(), Talk::default().runs("mix test", "9 tests, 0 failures"));
+    let messages = covered.0.iter().collect();
+    let evidence = Evidence { messages, behind: tail.0.iter().collect(), ..Evidence::default() };
+    assert_eq!(contradictions(&evidence, claim), [], "it passed in the tail");
     // Neither a part of it nor something else does.
     for talk in [
         failed().runs("mix test test/a_test.exs", "2 tests, 0 failures"),
