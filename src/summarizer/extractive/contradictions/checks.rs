@@ -134,11 +134,12 @@ pub(super) fn contradicted(evidence: &Evidence<'_>, statements: &[Statement]) ->
     }
     let calls = Calls::of(evidence.all());
     let runs = runs(&calls);
+    let failed = runs.iter().filter(|run| run.verdict == Verdict::Failed && run.at < evidence.messages.len());
+    let named = failed.filter_map(|run| Some((run, claims.iter().find(|claim| says_passed(claim, &run.command))?)));
     let mut found = Vec::new();
-    for run in runs.iter().filter(|run| run.verdict == Verdict::Failed && run.at < evidence.messages.len()) {
-        let claim = claims.iter().find(|claim| says_passed(claim, &run.command));
-        let Some(claim) = claim.filter(|_| !is_told(statements, &run.command)) else { continue };
-        if !is_acquitted(run, &runs) && !is_said_to_pass(evidence, &calls, run.at) {
+    for (run, claim) in named.take(CLAIMS_MAX) {
+        let is_open = is_told(statements, &run.command) || is_acquitted(run, &runs);
+        if !is_open && !is_said_to_pass(evidence, &calls, run.at) {
             let says = if run.says.is_empty() { String::new() } else { format!(": {}", text::code(&run.says)) };
             let history = format!("{} failed{says}", text::code(&run.command));
             found.push(claim.contradicted(ContradictionKind::Check, &history, Some(run.message)));
