@@ -6,7 +6,7 @@
 //! in most detail ([`tell`]), and fills the preset's sections with the best of them, each as long as there is room for it
 //! ([`compose`]).
 //!
-//! The same readers hold the claims of any summary against the history ([`contradictions`]).
+//! The same readers hold the claims of any summary against the history ([`mod@contradictions`]).
 
 mod checks;
 mod commands;
