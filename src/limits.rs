@@ -230,6 +230,10 @@ pub const SUMMARY_TASK_WINDOW_DEFAULT: i64 = 128_000;
 pub const SUMMARY_TASK_WINDOW_MAX: i64 = 2_000_000;
 /// What a hook may print.
 pub const HOOK_OUTPUT_BYTES_MAX: usize = 256 * 1024;
+/// Claims of one summary that are reported because the history contradicts them: an event carries them.
+pub const CONTRADICTIONS_MAX: usize = 24;
+/// Characters of such a claim, and of what the history says.
+pub const CONTRADICTION_CHARS_MAX: usize = 200;
 /// Attempts of the built-in summarizer at one summary, each with half the room of the one before, until it frees enough.
 pub const SUMMARY_TRIES: usize = 3;
 /// How long one summary may take with all its requests and the wait for the provider: a history of many times the

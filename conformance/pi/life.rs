@@ -148,7 +148,7 @@ impl Life {
     pub(super) fn text(&self, number: usize, input: &SummaryInput) -> String {
         let past = input.previous.as_deref().unwrap_or(NO_HISTORY);
         let text = self.composed(number, &input.messages, &input.split_turn, past);
-        SummaryOutput { text, summarizer: "conformance".to_owned(), usage: None }.completed(input).text
+        SummaryOutput::new(text, "conformance").completed(input).text
     }
 
     pub(super) fn session<'a>(&'a self, writer: Writer<'a>) -> Ours<'a> {

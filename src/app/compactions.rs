@@ -17,6 +17,7 @@ use crate::policy::overflow_errors::{ProviderError, is_overflow};
 use crate::policy::plan::{self, Boundary, Scene};
 use crate::policy::{Policy, Rung, Step, replay};
 use crate::store::{Caller, Condition, Receipt, SessionKey, Source, SuppliedSummary, WindowUsage};
+use crate::summarizer::{self, Evidence};
 
 /// What somebody who asks for a reduction by hand wants.
 #[derive(Debug, Clone)]
@@ -256,6 +257,13 @@ impl Longhand {
         let before = plan::view(&policy, &source.messages);
         let boundary = Boundary { tail_start, retained: &[], retained_first: false };
         let after = plan::with_summary(&policy, &source.layout, &source.messages, &boundary, &new.text, &[]);
+        let is_covered = |source: &&SourceMessage| {
+            let revision = source.message.revision;
+            source.place.is_none() && covered.iter().any(|range| range.contains(revision))
+        };
+        let (messages, behind) = source.messages.iter().partition(is_covered);
+        let evidence = Evidence { messages, behind, texts: Vec::new(), knows_more: true };
+        let contradictions = summarizer::contradictions(&evidence, &new.text);
         let summary = SummaryChange {
             text: new.text,
             marker_text: plan::marker_text(&policy),
@@ -270,6 +278,7 @@ impl Longhand {
             usage: new.usage,
             supplied: true,
             details_json: None,
+            contradictions,
         };
         let supplied = SuppliedSummary {
             session: key,

@@ -7,6 +7,8 @@ use crate::pb::event::Body;
 
 /// How wide a title or a reason may be in a sentence.
 const WORDS_WIDTH: usize = 80;
+/// So many claims that the history contradicts are told; all of them are in the JSON.
+const CONTRADICTIONS_TOLD: usize = 3;
 /// Why a reduction had no effect, and what can be done about it, is told in so many characters.
 const FAILURE_WIDTH: usize = 500;
 
@@ -157,10 +159,33 @@ pub(super) fn outcome(outcome: &pb::CompactionOutcome) -> String {
         text += &format!(", changed from message {first} on ({tokens} tokens of cache)");
     }
     text += &format!(", {} ms", outcome.duration_ms);
+    text += &contradictions(&outcome.contradictions);
     match &outcome.stopped {
         Some(stopped) => format!("{text}; {}", failure(Some(stopped))),
         None => text,
     }
+}
+
+/// The claims of a summary that the history contradicts: how many, and the first of them.
+fn contradictions(found: &[pb::Contradiction]) -> String {
+    if found.is_empty() {
+        return String::new();
+    }
+    let told = found.iter().take(CONTRADICTIONS_TOLD).map(|found| {
+        let (claim, history) = (shorten(&found.claim, WORDS_WIDTH), shorten(&found.history, WORDS_WIDTH));
+        let message = found.message_id.as_ref().map(|message| format!(" ({message})")).unwrap_or_default();
+        format!("“{claim}”, but {history}{message}")
+    });
+    let more = found.len().saturating_sub(CONTRADICTIONS_TOLD);
+    let more = if more > 0 { format!("; and {more} more") } else { String::new() };
+    let told = told.collect::<Vec<_>>().join("; ");
+    format!(
+        "; {} the history: {told}{more}",
+        match found.len() {
+            1 => "1 claim contradicts".to_owned(),
+            others => format!("{others} claims contradict"),
+        }
+    )
 }
 
 /// The name of what a reduction does.
@@ -228,6 +253,17 @@ mod tests {
             said(Body::Compacted(compacted)),
             "summary done: cmp_1: 48 → 9 tokens, 1 message covered, by extractive, 3 ms"
         );
+        let found = |claim: &str, message_id| pb::Contradiction {
+            claim: claim.into(),
+            history: "`mix test` failed".into(),
+            message_id,
+            ..pb::Contradiction::default()
+        };
+        let claims = [("`mix test` passes", Some("msg_1".to_owned())), ("b", None), ("c", None), ("d", None)];
+        let told = contradictions(&claims.map(|(claim, message)| found(claim, message)));
+        let first = "; 4 claims contradict the history: “`mix test` passes”, but `mix test` failed (msg_1); “b”, but";
+        assert!(told.starts_with(first) && told.ends_with("; and 1 more"), "{told}");
+        assert!(contradictions(&[found("b", None)]).starts_with("; 1 claim contradicts the history: “b”"));
         let failed = pb::CompactionFailed { compaction_id: "cmp_1".into(), failure: None };
         assert_eq!(said(Body::CompactionFailed(failed)), "compaction failed: cmp_1: no reason given");
     }

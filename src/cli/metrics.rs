@@ -78,6 +78,9 @@ const REDUCTIONS: Family = counter("longhand_reductions_total", "Reductions that
 /// Labels as those of `longhand_reductions_total`.
 const FREED: Family =
     counter("longhand_reduction_freed_tokens_total", "Tokens that reductions took out of views, by estimate.");
+/// Labels: `kind` (`check`, `commit`, `file`).
+const CONTRADICTIONS: Family =
+    counter("longhand_summary_contradictions_total", "Claims of summaries that the history contradicted.");
 /// Labels of this and the following: `summarizer`, `model` (empty for those beyond the first 200).
 const REQUESTS: Family = counter("longhand_summary_requests_total", "Requests to models that were to write a summary.");
 const FAILURES: Family =
@@ -233,6 +236,9 @@ pub(super) fn text(info: &pb::GetServerInfoResponse) -> String {
     told.family(REDUCTIONS, Scale::Whole, info.reductions.iter().map(|tally| (ended(tally), tally.count)));
     let in_force = info.reductions.iter().filter(|tally| tally.state() == pb::CompactionState::Done);
     told.family(FREED, Scale::Whole, in_force.map(|tally| (ended(tally), tally.freed_tokens)));
+    let kind = |tally: &pb::ContradictionTally| label(tally.kind().as_str_name(), "CONTRADICTION_KIND_", "unknown");
+    let contradicted = info.contradictions.iter().map(|tally| (vec![("kind", kind(tally))], tally.count));
+    told.family(CONTRADICTIONS, Scale::Whole, contradicted);
     spendings(&mut told, &info.spendings);
     providers(&mut told, &info.providers);
     told.text
@@ -397,6 +403,7 @@ mod tests {
             cooling_session_count: 7,
             scheduler_failure: Some(pb::SchedulerFailure::default()),
             failing_session_ids: vec!["ses_1".to_owned()],
+            contradictions: vec![pb::ContradictionTally { kind: pb::ContradictionKind::Commit.into(), count: 3 }],
             spendings: vec![spending],
             providers: vec![provider, open],
             ..pb::GetServerInfoResponse::default()
@@ -427,6 +434,7 @@ mod tests {
             (format!("longhand_reductions_total{}", of("prune", "none", "done")), 3.0),
             (format!("longhand_reduction_freed_tokens_total{}", of("summary", "auto", "done")), 900.0),
             (format!("longhand_reduction_freed_tokens_total{}", of("prune", "none", "done")), 11.0),
+            (r#"longhand_summary_contradictions_total{kind="commit"}"#.to_owned(), 3.0),
             (format!("longhand_summary_requests_total{{{model}}}"), 3.0),
             (format!("longhand_summary_request_duration_seconds_total{{{model}}}"), 61.005),
             (format!("longhand_summary_cost_dollars_total{{{model}}}"), 1.000_28),

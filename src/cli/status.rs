@@ -100,6 +100,10 @@ fn lines(info: &pb::GetServerInfoResponse) -> Vec<(&'static str, String)> {
     lines.extend(info.reductions.iter().map(|tally| ("ended", ended(tally))));
     let freed: i64 = info.reductions.iter().map(|tally| tally.freed_tokens).sum();
     lines.push(("tokens freed", freed.to_string()));
+    lines.extend(info.contradictions.iter().map(|tally| {
+        let kind = word(tally.kind().as_str_name(), "CONTRADICTION_KIND_");
+        ("contradicted", format!("{} about a {kind}", count(tally.count, "claim")))
+    }));
     lines.extend(info.providers.iter().map(|provider| ("provider", provider_text(provider))));
     lines.extend(info.spendings.iter().map(|spending| ("spent", spending_text(spending))));
     lines

@@ -1,6 +1,6 @@
 //! The daemon about itself, over gRPC.
 
-use super::convert::compaction::{kind, level, state, trigger};
+use super::convert::compaction::{contradiction_kind, kind, level, state, trigger};
 use super::convert::session::durability;
 use super::convert::{count, time, usage};
 use crate::app::admin::{
@@ -8,6 +8,7 @@ use crate::app::admin::{
 };
 use crate::app::traffic::TrafficState;
 use crate::app::{Error, Longhand, Reason};
+use crate::model::compaction::ContradictionKind;
 use crate::pb;
 use crate::pb::admin_service_server::AdminService;
 use crate::pb::check_integrity_response::Item;
@@ -47,6 +48,10 @@ fn tally(tally: &Tally) -> pb::ReductionTally {
         freed_tokens: tally.freed_tokens,
         trigger: tally.trigger.map_or(pb::CompactionTrigger::Unspecified, trigger).into(),
     }
+}
+
+fn contradicted((kind, count): &(ContradictionKind, i64)) -> pb::ContradictionTally {
+    pb::ContradictionTally { kind: contradiction_kind(*kind).into(), count: *count }
 }
 
 fn spending(spent: Spent) -> pb::SpendingTally {
@@ -187,6 +192,7 @@ impl AdminService for Admin {
             undo_session_count: info.fare.undo_count,
             cooling_session_count: info.fare.cooling_count,
             overhead_session_count: info.fare.overhead_count,
+            contradictions: info.fare.contradictions.iter().map(contradicted).collect(),
             stopped_session_ids: info.fare.stopped.iter().map(ToString::to_string).collect(),
             spendings: info.spent.into_iter().map(spending).collect(),
             providers: info.providers.into_iter().map(provider).collect(),

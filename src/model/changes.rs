@@ -2,7 +2,7 @@
 //! rows, so that the same layouts follow from them.
 
 use super::Revision;
-use super::compaction::RevisionRange;
+use super::compaction::{Contradiction, RevisionRange};
 use super::cut::Cut;
 use super::ids::{CompactionId, MessageId, PartId};
 use super::mark::{CompactedMark, MarkBody, Replay};
@@ -79,6 +79,8 @@ pub struct SummaryChange {
     pub supplied: bool,
     /// Free JSON that is kept with it, as the metadata of its message.
     pub details_json: Option<String>,
+    /// Its claims that the history contradicts.
+    pub contradictions: Vec<Contradiction>,
 }
 
 /// A row of a compaction, with a revision of its own.

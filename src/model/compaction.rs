@@ -200,6 +200,8 @@ pub struct Outcome {
     pub duration_ms: i64,
     /// Why automatic reductions stop for a while after this one, which made no progress; none where they go on.
     pub stopped: Option<Failure>,
+    /// Claims of the summary that the history contradicts; empty in rows of before anybody looked.
+    pub contradictions: Vec<Contradiction>,
 }
 
 impl Outcome {
@@ -207,6 +209,41 @@ impl Outcome {
     /// one.
     pub fn is_supplied(&self, trigger: Trigger) -> bool {
         self.supplied || trigger == Trigger::Supplied
+    }
+}
+
+/// A claim of a summary that the history contradicts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Contradiction {
+    /// Its subject.
+    pub kind: ContradictionKind,
+    /// The sentence of the summary, shortened.
+    pub claim: String,
+    /// The state of things by the history, on one line.
+    pub history: String,
+    /// The message that shows it, if there is one.
+    pub message: Option<MessageId>,
+}
+
+/// The subject of a claim that the history contradicts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum ContradictionKind {
+    /// A check is said to pass that failed when it ran last.
+    Check,
+    /// A commit is named that is nowhere in the history.
+    Commit,
+    /// A file is said to be there that is not.
+    File,
+}
+
+impl ContradictionKind {
+    /// The name for people and programs.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Check => "check",
+            Self::Commit => "commit",
+            Self::File => "file",
+        }
     }
 }
 

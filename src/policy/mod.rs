@@ -227,6 +227,21 @@ pub struct Summary {
     /// commands, errors, open points. 0 for none of it.
     #[serde(default)]
     pub facts_tokens: i64,
+    /// The handling of claims in a summary that the history contradicts.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub contradictions: Contradictions,
+}
+
+/// The handling of claims in a summary that the history contradicts: a check that is said to pass and failed when it ran
+/// last, a commit or a file that is not there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Contradictions {
+    /// They are reported in the outcome of the compaction.
+    #[default]
+    Report,
+    /// They are, and a short section behind a model's words says what the history says.
+    Correct,
 }
 
 /// What a model is told of the form that is expected of it, besides the sections.
@@ -487,6 +502,11 @@ pub struct Guards {
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
 fn is_false(value: &bool) -> bool {
     !value
+}
+
+/// The same of any value.
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
 }
 
 /// The same of a number.

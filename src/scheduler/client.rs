@@ -11,7 +11,9 @@ use crate::model::view::SourceMessage;
 use crate::policy::plan::{self, Scene, SummaryPlan};
 use crate::policy::prompt::{self, Expected};
 use crate::store::Claim;
-use crate::summarizer::{Refused, Release, Request, SummaryInput, SummaryOutput, Task, TaskEdit, TaskReply};
+use crate::summarizer::{
+    self, Evidence, Refused, Release, Request, SummaryInput, SummaryOutput, Task, TaskEdit, TaskReply,
+};
 
 /// A summary that is to be written: the plan, what its writer is given, and what is kept with it.
 #[derive(Clone)]
@@ -175,9 +177,18 @@ fn check(
     let expected = Expected::of_history(&input.rules, &messages, input.previous.as_deref(), words);
     let text = reply.summary(&expected)?;
     let summarizer = if reply.model.is_empty() { "client".to_owned() } else { format!("client/{}", reply.model) };
-    let output = SummaryOutput { text, summarizer, usage: reply.usage };
+    let output = SummaryOutput { usage: reply.usage, ..SummaryOutput::new(text, summarizer) };
+    // A client may know the messages behind the covered ones too.
+    let behind: Vec<SourceMessage> =
+        scene.sources.iter().filter(|source| source.message.revision >= plan.tail_start).cloned().collect();
     // A summary of the client's own stands as it is; an answer to the request is taken like that of any other model.
-    let output = if reply.supplied { output } else { output.completed(input) };
+    let output = if reply.supplied {
+        let behind = behind.iter().collect();
+        let evidence = Evidence { behind, knows_more: true, ..Evidence::of(input) };
+        SummaryOutput { contradictions: summarizer::contradictions(&evidence, &output.text), ..output }
+    } else {
+        output.completed_beside(input, &behind)
+    };
     let Proposal { work, least } = proposal;
     match Draft::of(scene, &work.cuts, Some((plan, &output))) {
         Some(draft) if draft.gain() >= least => {

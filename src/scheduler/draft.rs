@@ -64,8 +64,12 @@ impl Draft {
             summarizer: &output.summarizer,
             usage: output.usage,
         });
+        let mut changes = plan::changes(scene, cuts, written);
+        if let (Some(change), Some((_, output))) = (&mut changes.summary, summary) {
+            change.contradictions.clone_from(&output.contradictions);
+        }
         Some(Self {
-            changes: plan::changes(scene, cuts, written),
+            changes,
             tokens_before: before.estimated_tokens,
             tokens_after: after.estimated_tokens,
             first_changed_index,

@@ -475,6 +475,7 @@ impl World {
             usage: None,
             supplied: false,
             details_json: None,
+            contradictions: Vec::new(),
         };
         let commit = Commit {
             claim: claim.clone(),

@@ -59,7 +59,7 @@ impl SchedulerHandle {
             return Draft::of(scene, &work.cuts, None).map(without_summary);
         };
         // A blank has the place of a summary, and next to no weight.
-        let blank = SummaryOutput { text: " ".to_owned(), summarizer: String::new(), usage: None };
+        let blank = SummaryOutput::new(" ", "");
         let draft = Draft::of(scene, &work.cuts, Some((planned, &blank)))?;
         let most = draft.tokens_before - LEAST_GAIN;
         if draft.tokens_after > most {

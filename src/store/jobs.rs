@@ -530,8 +530,7 @@ pub(super) async fn finish(tx: &mut Tx<'_>, key: i64, end: Finish<'_>) -> Result
         return Err(Error::LeaseLost);
     }
     tx.interrupted.extend(tx.claims.interrupt(end.job));
-    let freed = end.outcome.map_or(0, |outcome| (outcome.tokens_before - outcome.tokens_after).max(0));
-    tally::add(tx.conn, end.job, freed).await?;
+    tally::add(tx.conn, end.job, end.outcome).await?;
     let next: Option<Vec<u8>> =
         sqlx::query_scalar(PROMOTE).bind(key).bind(tx.now.0).fetch_optional(&mut *tx.conn).await?;
     let next = next.map(|id| codec::uuid(&id).map(CompactionId)).transpose()?;

@@ -223,6 +223,7 @@ async fn write_changes(
         outcome.summarizer.clone_from(&summary.summarizer);
         outcome.usage = summary.usage;
         outcome.supplied = summary.supplied;
+        outcome.contradictions.clone_from(&summary.contradictions);
     }
     let first = tx.next_revision(key)?;
     let mut pruned = None;
@@ -353,7 +354,7 @@ impl Supply {
             .bind(codec::encode_window(&ModelWindow::default()))
             .execute(&mut *tx.conn)
             .await?;
-        tally::add(tx.conn, done.last_insert_rowid(), (self.tokens_before - self.tokens_after).max(0)).await?;
+        tally::add(tx.conn, done.last_insert_rowid(), Some(&outcome)).await?;
         let head = tx.loaded(key)?;
         head.changed(at);
         recheck(tx, key, &self.caller, &all_marks).await?;

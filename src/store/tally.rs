@@ -4,7 +4,7 @@ use super::codec::{self, Number as _};
 use super::error::Result;
 use super::lineage::{Query, Reader};
 use crate::limits;
-use crate::model::compaction::{CompactionKind, CompactionState, Level, Trigger};
+use crate::model::compaction::{CompactionKind, CompactionState, ContradictionKind, Level, Outcome, Trigger};
 use crate::model::ids::SessionId;
 use crate::model::time::Timestamp;
 use sqlx::{Row as _, SqliteConnection};
@@ -43,12 +43,17 @@ pub struct Fare {
     pub overhead_count: i64,
     /// The sessions whose breaker is open, and those that the overhead fills; `limits::STATUS_SESSIONS_MAX` of each.
     pub stopped: Vec<SessionId>,
+    /// How many claims of summaries the history contradicted, by their subject.
+    pub contradictions: Vec<(ContradictionKind, i64)>,
 }
 
 const ADD: &str = "insert into reduction_tally (kind, level, trigger, state, count, freed_tokens) \
      select kind, coalesce(level, 0), trigger, state, 1, $2 from job where id = $1 \
      on conflict (kind, level, trigger, state) do update set count = count + 1, freed_tokens = freed_tokens + excluded.freed_tokens";
 pub(super) const TALLIES: &str = "select kind, level, trigger, state, count, freed_tokens from reduction_tally";
+const ADD_CONTRADICTION: &str = "insert into contradiction_tally (kind, count) values ($1, 1) \
+     on conflict (kind) do update set count = count + 1";
+pub(super) const CONTRADICTIONS: &str = "select kind, count from contradiction_tally order by kind";
 const DUE: &str = "select count(*) from (select 1 from session where due_revision is not null limit $1)";
 const BREAKERS: &str =
     "select count(*) from (select 1 from session where hold_turns > 0 and hold_breaker = 1 limit $1)";
@@ -60,12 +65,27 @@ const STOPPED_BY_OVERHEAD: &str = "select public_id from session where overhead_
 
 /// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
-pub(super) const STATEMENTS: &[&str] =
-    &[ADD, TALLIES, DUE, BREAKERS, UNDONE, FILLED, COOLING, STOPPED_BY_BREAKER, STOPPED_BY_OVERHEAD];
+pub(super) const STATEMENTS: &[&str] = &[
+    ADD,
+    TALLIES,
+    ADD_CONTRADICTION,
+    CONTRADICTIONS,
+    DUE,
+    BREAKERS,
+    UNDONE,
+    FILLED,
+    COOLING,
+    STOPPED_BY_BREAKER,
+    STOPPED_BY_OVERHEAD,
+];
 
 /// Counts a job that has just ended, in the transaction that ends it.
-pub(super) async fn add(conn: &mut SqliteConnection, job: i64, freed_tokens: i64) -> Result<()> {
-    sqlx::query(ADD).bind(job).bind(freed_tokens).execute(conn).await?;
+pub(super) async fn add(conn: &mut SqliteConnection, job: i64, outcome: Option<&Outcome>) -> Result<()> {
+    let freed = outcome.map_or(0, |outcome| (outcome.tokens_before - outcome.tokens_after).max(0));
+    sqlx::query(ADD).bind(job).bind(freed).execute(&mut *conn).await?;
+    for found in outcome.into_iter().flat_map(|outcome| &outcome.contradictions) {
+        sqlx::query(ADD_CONTRADICTION).bind(found.kind.number()).execute(&mut *conn).await?;
+    }
     Ok(())
 }
 
@@ -82,6 +102,9 @@ pub(super) async fn fare(reader: &mut Reader<'_>, now: Timestamp) -> Result<Fare
             count: row.try_get(4)?,
             freed_tokens: row.try_get(5)?,
         });
+    }
+    for row in reader.all(sqlx::query(CONTRADICTIONS)).await? {
+        fare.contradictions.push((ContradictionKind::from_number(row.try_get(0)?)?, row.try_get(1)?));
     }
     let most = limits::STATUS_COUNT_MAX;
     fare.due_count = count(reader, sqlx::query(DUE).bind(most)).await?;

@@ -9,9 +9,11 @@ use crate::model::usage::ModelWindow;
 use sqlx::{AssertSqlSafe, Row as _, SqliteConnection};
 
 /// Statements that look at everything on purpose: the check of the log, a count for the status page, and its counters,
-/// of which there is one for each way in which a reduction can end, and one for each model up to a limit.
-const WHOLE: [&str; 4] = [
+/// of which there is one for each way in which a reduction can end, one for each model up to a limit, and one for each
+/// subject of a claim.
+const WHOLE: [&str; 5] = [
     tally::TALLIES,
+    tally::CONTRADICTIONS,
     spending::SPENT,
     "select count(*) from session",
     "select coalesce(min(seq), 1), coalesce(max(seq), 0), count(*), \

@@ -1,40 +1,79 @@
-//! What follows the words of every summary, whoever wrote them: facts from the history, and the files it touched.
+//! The sections behind the words of every summary, whoever wrote them: corrections and facts from the history, and the files
+//! it touched.
 
-use super::extractive::{self, Room, clean, one_line};
+use super::extractive::{self, Evidence, Room, clean, defuse, one_line};
 use super::{SummaryInput, SummaryOutput};
+use crate::model::compaction::Contradiction;
 use crate::model::part::PartBody;
 use crate::policy::files::{self, FileOperations};
-use crate::policy::{Bullet, PromptStyle, Section, Summary, SummaryFormat, Topic};
+use crate::policy::{Bullet, Contradictions, PromptStyle, Section, Summary, SummaryFormat, Topic};
 use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
 
 /// Which part of the budget the file lists may take, in percent.
 const LISTS_SHARE: usize = 25;
 
+/// The share of the budget that corrections may take, in percent.
+const CORRECTIONS_SHARE: i64 = 10;
+
+/// The heading over what the history says against a model's summary. The lines below have the forms of the built-in
+/// summarizer, which reads them back.
+const CORRECTIONS: &str = "\n\n# Corrections from the record\n";
+
 /// The heading over the facts that follow a model's summary.
 const FACTS: &str = "# Facts from the record";
 
 /// The summary with what the policy puts behind it. One that is empty stays empty, for its caller to refuse.
-pub(super) fn complete(input: &SummaryInput, output: SummaryOutput) -> SummaryOutput {
+pub(super) fn complete(input: &SummaryInput, evidence: &Evidence<'_>, output: SummaryOutput) -> SummaryOutput {
     if output.text.trim().is_empty() {
         return output;
     }
     // Lists that a model copied from the previous summary would stand there twice.
     let mut text = if input.rules.file_tags { files::strip_tags(&output.text) } else { output.text };
-    if output.summarizer != extractive::NAME
-        && let Some(facts) = facts(input)
-    {
-        text = format!("{}\n\n{facts}", text.trim_end());
+    let contradictions = extractive::contradictions(evidence, &text);
+    if output.summarizer != extractive::NAME {
+        let corrections = corrections(input, &contradictions);
+        let facts = facts(input).map(|facts| format!("\n\n{facts}")).unwrap_or_default();
+        if !corrections.is_empty() || !facts.is_empty() {
+            text = format!("{}{corrections}{facts}", text.trim_end());
+        }
     }
     text.push_str(&file_lists(input));
-    SummaryOutput { text, ..output }
+    SummaryOutput { text, contradictions, ..output }
+}
+
+/// The tokens that the policy leaves for corrections.
+fn corrections_tokens(input: &SummaryInput) -> i64 {
+    match input.rules.contradictions {
+        Contradictions::Report => 0,
+        Contradictions::Correct => input.budget_tokens.max(0).saturating_mul(CORRECTIONS_SHARE) / 100,
+    }
+}
+
+/// The history's word against each claim, a line each, as many as there is room for; empty where the policy wants none.
+fn corrections(input: &SummaryInput, contradictions: &[Contradiction]) -> String {
+    let room = Room::of(&input.counting, corrections_tokens(input));
+    let mut text = CORRECTIONS.to_owned();
+    let mut lines = 0;
+    for found in contradictions {
+        let line = format!("\n- {}", defuse(&found.history));
+        if room.measure(&text) + room.measure(&line) > room.units {
+            break;
+        }
+        text.push_str(&line);
+        lines += 1;
+    }
+    if lines == 0 { String::new() } else { text }
 }
 
 /// The most that a model's summary may weigh with what follows its words, in tokens.
 pub(super) fn most_tokens(input: &SummaryInput) -> i64 {
     let SummaryInput { rules, budget_tokens, .. } = input;
     let lists = if rules.file_tags { budget_tokens.saturating_mul(LISTS_SHARE as i64) / 100 } else { 0 };
-    budget_tokens.saturating_add(rules.facts_tokens.max(0)).saturating_add(lists)
+    budget_tokens
+        .saturating_add(rules.facts_tokens.max(0))
+        .saturating_add(corrections_tokens(input))
+        .saturating_add(lists)
 }
 
 /// What the built-in summarizer has to say of files, commands, errors and open points; none where the policy wants none

@@ -15,7 +15,7 @@ mod tasks;
 mod witness;
 
 pub use chain::Chain;
-pub use extractive::{Extractive, extract};
+pub use extractive::{Evidence, Extractive, contradictions, extract};
 #[doc(hidden)]
 pub use provider::ReplyReader;
 pub use provider::fault::{Class, Fault};
@@ -25,6 +25,7 @@ pub use setup::{Levels, levels};
 pub use tasks::{Filter, Leased, Offer, Refused, Release, Request, Task, TaskEdit, TaskReply, Tasks};
 pub use witness::{Call, Nobody, Texts, Witness};
 
+use crate::model::compaction::Contradiction;
 use crate::model::usage::Usage;
 use crate::model::view::SourceMessage;
 use crate::policy;
@@ -62,12 +63,25 @@ pub struct SummaryOutput {
     pub summarizer: String,
     /// What it cost; none where nothing was spent.
     pub usage: Option<Usage>,
+    /// Its claims that the history contradicts, once somebody has looked.
+    pub contradictions: Vec<Contradiction>,
 }
 
 impl SummaryOutput {
-    /// The summary with what the policy puts behind everybody's words: facts behind a model's, and lists of files.
+    /// A summary that cost nothing, and that nobody has held against the history.
+    pub fn new(text: impl Into<String>, summarizer: impl Into<String>) -> Self {
+        Self { text: text.into(), summarizer: summarizer.into(), usage: None, contradictions: Vec::new() }
+    }
+
+    /// The summary with its claims that the input contradicts, and with what the policy puts behind everybody's words:
+    /// corrections and facts behind a model's, and lists of files.
     pub fn completed(self, input: &SummaryInput) -> Self {
-        carried::complete(input, self)
+        carried::complete(input, &Evidence::of(input), self)
+    }
+
+    /// The same of a client, which may have read what stands behind the covered messages too.
+    pub fn completed_beside(self, input: &SummaryInput, behind: &[SourceMessage]) -> Self {
+        carried::complete(input, &Evidence { behind: behind.iter().collect(), ..Evidence::of(input) }, self)
     }
 }
 

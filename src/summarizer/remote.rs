@@ -135,7 +135,7 @@ impl Remote {
             fault = match self.try_once(&effort).await {
                 Ok(text) => {
                     let summarizer = format!("{}/{}", self.name(), tally.model());
-                    return Ok(SummaryOutput { text, summarizer, usage: tally.usage() });
+                    return Ok(SummaryOutput { usage: tally.usage(), ..SummaryOutput::new(text, summarizer) });
                 }
                 Err(fault) => fault,
             };

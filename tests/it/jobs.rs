@@ -162,7 +162,7 @@ impl Summarizer for Resting {
             if rests {
                 return Err(Error::Transient { message: "later".to_owned(), retry_after_ms: Some(3_600_000) });
             }
-            Ok(SummaryOutput { text: "S1".to_owned(), summarizer: "resting".to_owned(), usage: None })
+            Ok(SummaryOutput::new("S1", "resting"))
         }
         .boxed()
     }

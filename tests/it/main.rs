@@ -13,6 +13,7 @@ mod clocks;
 mod compaction;
 mod context;
 mod continuation;
+mod contradictions;
 mod cost;
 mod crash;
 mod edits;

@@ -463,7 +463,7 @@ impl Summarizer for ScriptedSummarizer {
         self.asked.lock().expect("no panic").push(input.clone());
         let line = self.script.lock().expect("no panic").pop_front().unwrap_or(Line::Refuse);
         Box::pin(async move {
-            let output = |text| SummaryOutput { text, summarizer: "scripted".to_owned(), usage: None };
+            let output = |text| SummaryOutput::new(text, "scripted");
             match line {
                 Line::Say(text) => Ok(output(text)),
                 Line::Hold(text) => {

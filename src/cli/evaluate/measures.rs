@@ -6,8 +6,12 @@
 //! else who grades the answers and sees no summary.
 
 use super::facts::{Facts, command_head, files, identifiers, used_again};
+use super::source;
+use crate::model::compaction::Contradiction;
 use crate::model::message::Message;
 use crate::model::part::{PartBody, ResultStatus};
+use crate::model::view::SourceMessage;
+use crate::summarizer::{self, Evidence};
 use regex::Regex;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -52,7 +56,7 @@ pub(super) struct History {
     checks: BTreeMap<String, bool>,
     /// Everything that was said, called and printed, in order.
     raw: String,
-    length: usize,
+    sources: Vec<SourceMessage>,
 }
 
 /// What the words of one summary come to.
@@ -64,7 +68,7 @@ pub(super) struct Measures {
     pub(super) names_used: usize,
     /// The share of its text that are bare lists of names, in percent.
     pub(super) lists_percent: usize,
-    /// Lines that contradict how a check ended last.
+    /// Lines that contradict how a check ended last, and the claims that a compaction would report.
     pub(super) contradictions: Vec<String>,
     /// How many messages ago what it says comes next was last touched, on average; none where that names nothing.
     pub(super) next_age: Option<usize>,
@@ -81,7 +85,7 @@ impl History {
             used,
             checks: checks(before),
             raw: String::new(),
-            length: before.len(),
+            sources: before.iter().map(source).collect(),
         };
         for (at, message) in before.iter().enumerate() {
             for body in message.parts.iter().map(|part| &part.body) {
@@ -117,7 +121,7 @@ impl History {
             names: names.len(),
             names_used: names.intersection(&self.used).count(),
             lists_percent: lists * 100 / text.chars().count().max(1),
-            contradictions: text.lines().filter_map(|line| self.contradiction(line)).collect(),
+            contradictions: self.contradictions(&text),
             next_age: self.next_age(&text),
         }
     }
@@ -131,6 +135,17 @@ impl History {
     fn is_list(&self, line: &str) -> bool {
         let names = self.names_in(line).len();
         names > 0 && WORD.find_iter(line).count() <= 2 * names
+    }
+
+    fn contradictions(&self, text: &str) -> Vec<String> {
+        let mut lines: Vec<String> = text.lines().filter_map(|line| self.contradiction(line)).collect();
+        let evidence = Evidence { messages: self.sources.iter().collect(), ..Evidence::default() };
+        for Contradiction { claim, history, .. } in summarizer::contradictions(&evidence, text) {
+            if !lines.iter().any(|line| line.contains(&claim)) {
+                lines.push(format!("{claim} ({history})"));
+            }
+        }
+        lines
     }
 
     /// A line about a check that says the opposite of how it ended last; the longest check it names is the one it is about.
@@ -153,7 +168,7 @@ impl History {
             } else if is_next {
                 let names = self.names_in(line);
                 let newest = names.iter().filter_map(|name| self.known.get(name)).max();
-                ages.extend(newest.map(|at| self.length - 1 - at));
+                ages.extend(newest.map(|at| self.sources.len() - 1 - at));
             }
         }
         (!ages.is_empty()).then(|| ages.iter().sum::<usize>() / ages.len())

@@ -34,7 +34,7 @@ pub(super) struct Row {
     pub(super) precision: Kept,
     /// The share of its text that are bare lists of names, in percent.
     pub(super) lists_percent: usize,
-    /// Its lines that contradict how a check ended last.
+    /// Its lines that contradict how a check ended last, and the claims that a compaction would report.
     pub(super) contradictions: Vec<String>,
     /// How many messages ago what it says comes next was last touched, on average; none where that names nothing.
     pub(super) next_age: Option<usize>,
@@ -202,7 +202,7 @@ pub(super) fn print(output: &mut Output, rows: &[Row], with_text: bool) -> anyho
                 output.line(&format!("--- not named of the {kind}: {}", lost.join(" · ")))?;
             }
             for line in &row.contradictions {
-                output.line(&format!("--- contradicts how the check ended last: {line}"))?;
+                output.line(&format!("--- contradicts the history: {line}"))?;
             }
             output.line("")?;
         }

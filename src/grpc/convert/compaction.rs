@@ -6,7 +6,9 @@ use crate::app::Result;
 use crate::app::compactions::{NewSummary, Overflow};
 use crate::app::preview::{Plan, PlannedCut};
 use crate::app::undo::Reversed;
-use crate::model::compaction::{Compaction, CompactionKind, CompactionState, Failure, Level, Outcome, Trigger};
+use crate::model::compaction::{
+    Compaction, CompactionKind, CompactionState, Contradiction, ContradictionKind, Failure, Level, Outcome, Trigger,
+};
 use crate::model::event::Rewrite;
 use crate::model::ids::MessageId;
 use crate::model::summary_request::{Purpose, Spending, SummaryRequest};
@@ -185,6 +187,22 @@ pub(super) fn outcome(outcome: Outcome) -> pb::CompactionOutcome {
         invalidated_tokens: outcome.invalidated_tokens,
         usage_before_tokens: outcome.usage_before,
         overhead_tokens: outcome.overhead_tokens,
+        contradictions: outcome.contradictions.into_iter().map(contradiction).collect(),
+    }
+}
+
+/// A claim that the history contradicts.
+fn contradiction(found: Contradiction) -> pb::Contradiction {
+    let Contradiction { kind, claim, history, message } = found;
+    pb::Contradiction { kind: contradiction_kind(kind).into(), claim, history, message_id: id(message) }
+}
+
+/// The subject of such a claim.
+pub(in crate::grpc) fn contradiction_kind(kind: ContradictionKind) -> pb::ContradictionKind {
+    match kind {
+        ContradictionKind::Check => pb::ContradictionKind::Check,
+        ContradictionKind::Commit => pb::ContradictionKind::Commit,
+        ContradictionKind::File => pb::ContradictionKind::File,
     }
 }
 

@@ -56,5 +56,6 @@ fn summary_change(scene: Scene<'_>, written: Written<'_>) -> SummaryChange {
         usage,
         supplied: false,
         details_json: None,
+        contradictions: Vec::new(),
     }
 }

@@ -7,9 +7,9 @@ use crate::policy::clear::{Count, Hint, Instead, Keep, Words};
 use crate::policy::fit::last;
 use crate::policy::select::Last;
 use crate::policy::{
-    Bullet, Clear, CountPer, Counting, FileTools, Fit, Guards, LengthUnit, Limit, MediaUnits, Notice, Policy,
-    PromptStyle, Rounding, Rung, Section, Step, Summarize, Summary, SummaryFormat, SummaryRole, Tail, TextWeight,
-    Threshold, Topic, Transcript, TranscriptForm, Trigger, UsageCount, ViewStyle,
+    Bullet, Clear, Contradictions, CountPer, Counting, FileTools, Fit, Guards, LengthUnit, Limit, MediaUnits, Notice,
+    Policy, PromptStyle, Rounding, Rung, Section, Step, Summarize, Summary, SummaryFormat, SummaryRole, Tail,
+    TextWeight, Threshold, Topic, Transcript, TranscriptForm, Trigger, UsageCount, ViewStyle,
 };
 
 const UNANSWERED: &str = "The last request, results that no reply has read, open messages and running calls are never \
@@ -272,6 +272,7 @@ fn summary(sections: Vec<Section>, max_tokens: i64) -> Summary {
         attachments: None,
         prompt: PromptStyle::default(),
         facts_tokens: 0,
+        contradictions: Contradictions::Report,
     }
 }
 

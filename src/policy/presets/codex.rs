@@ -3,9 +3,9 @@
 use super::Preset;
 use crate::policy::select::Requests;
 use crate::policy::{
-    Bullet, CountPer, Counting, FileTools, Guards, LengthUnit, Limit, MediaUnits, Notice, Policy, PromptStyle,
-    Rounding, Rung, Section, Step, Summarize, Summary, SummaryFormat, SummaryRole, Tail, TextWeight, Threshold, Topic,
-    Transcript, TranscriptForm, Trigger, UsageCount, ViewStyle,
+    Bullet, Contradictions, CountPer, Counting, FileTools, Guards, LengthUnit, Limit, MediaUnits, Notice, Policy,
+    PromptStyle, Rounding, Rung, Section, Step, Summarize, Summary, SummaryFormat, SummaryRole, Tail, TextWeight,
+    Threshold, Topic, Transcript, TranscriptForm, Trigger, UsageCount, ViewStyle,
 };
 
 /// `codex@2026-08`.
@@ -135,5 +135,6 @@ fn summary() -> Summary {
         attachments: None,
         prompt: PromptStyle::default(),
         facts_tokens: 0,
+        contradictions: Contradictions::Report,
     }
 }

@@ -9,9 +9,9 @@ use crate::policy::clear::{Excerpt, Instead, Keep, Lines, Units, Weigh};
 use crate::policy::fit::output_budget::OutputBudget;
 use crate::policy::select::{Fraction, FractionCut};
 use crate::policy::{
-    Bullet, Clear, CountPer, Counting, FileTools, Fit, Guards, LengthUnit, Limit, MediaUnits, Notice, Policy,
-    PromptStyle, Rounding, Rung, Section, Step, Summarize, Summary, SummaryFormat, SummaryRole, Tail, TextWeight,
-    Threshold, Topic, Transcript, TranscriptForm, Trigger, UsageCount, ViewStyle,
+    Bullet, Clear, Contradictions, CountPer, Counting, FileTools, Fit, Guards, LengthUnit, Limit, MediaUnits, Notice,
+    Policy, PromptStyle, Rounding, Rung, Section, Step, Summarize, Summary, SummaryFormat, SummaryRole, Tail,
+    TextWeight, Threshold, Topic, Transcript, TranscriptForm, Trigger, UsageCount, ViewStyle,
 };
 
 /// What is true of both versions.
@@ -243,6 +243,7 @@ pub(super) fn snapshot(sections: Vec<Section>) -> Summary {
         attachments: None,
         prompt: PromptStyle { thoughts_tag: Some("scratchpad".to_owned()), ..PromptStyle::default() },
         facts_tokens: 0,
+        contradictions: Contradictions::Report,
     }
 }
 

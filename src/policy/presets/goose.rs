@@ -6,9 +6,9 @@ use crate::policy::bpe::Encoding;
 use crate::policy::clear::{Count, Keep, OfWindow};
 use crate::policy::select::Requests;
 use crate::policy::{
-    Bullet, Clear, CountPer, Counting, FileTools, Guards, LengthUnit, Limit, MediaUnits, Notice, Policy, PromptStyle,
-    Rounding, Rung, Section, Step, Summarize, Summary, SummaryFormat, SummaryRole, Tail, TextWeight, Threshold, Topic,
-    Transcript, TranscriptForm, Trigger, UsageCount, ViewStyle,
+    Bullet, Clear, Contradictions, CountPer, Counting, FileTools, Guards, LengthUnit, Limit, MediaUnits, Notice,
+    Policy, PromptStyle, Rounding, Rung, Section, Step, Summarize, Summary, SummaryFormat, SummaryRole, Tail,
+    TextWeight, Threshold, Topic, Transcript, TranscriptForm, Trigger, UsageCount, ViewStyle,
 };
 
 /// `goose@0.8`.
@@ -160,5 +160,6 @@ fn summary() -> Summary {
         attachments: None,
         prompt: PromptStyle::default(),
         facts_tokens: 0,
+        contradictions: Contradictions::Report,
     }
 }

@@ -6,9 +6,9 @@
 use super::Preset;
 use crate::policy::tokens::{Detail, Envelope};
 use crate::policy::{
-    Bullet, CountPer, Counting, FileTools, Fit, Guards, LengthUnit, Limit, MediaUnits, Notice, Policy, PromptStyle,
-    Rounding, Rung, Section, Step, Summarize, Summary, SummaryFormat, SummaryRole, Tail, TextWeight, Threshold, Topic,
-    Transcript, TranscriptForm, Trigger, Truncate, UsageCount, ViewStyle,
+    Bullet, Contradictions, CountPer, Counting, FileTools, Fit, Guards, LengthUnit, Limit, MediaUnits, Notice, Policy,
+    PromptStyle, Rounding, Rung, Section, Step, Summarize, Summary, SummaryFormat, SummaryRole, Tail, TextWeight,
+    Threshold, Topic, Transcript, TranscriptForm, Trigger, Truncate, UsageCount, ViewStyle,
 };
 
 /// A limit that no view reaches: such a rung is climbed by hand only.
@@ -141,5 +141,6 @@ fn summary() -> Summary {
         attachments: None,
         prompt: PromptStyle::default(),
         facts_tokens: 0,
+        contradictions: Contradictions::Report,
     }
 }

@@ -7,9 +7,9 @@ use super::Preset;
 use crate::policy::bpe::Encoding;
 use crate::policy::clear::{Keep, PartOrder, PastCleared};
 use crate::policy::{
-    Bullet, Clear, CountPer, Counting, FileTools, Guards, LengthUnit, Limit, MediaUnits, Notice, Policy, PromptStyle,
-    Rounding, Rung, Section, Step, Summarize, Summary, SummaryFormat, SummaryRole, Tail, TextWeight, Threshold, Topic,
-    Transcript, TranscriptForm, Trigger, Truncate, UsageCount, ViewStyle,
+    Bullet, Clear, Contradictions, CountPer, Counting, FileTools, Guards, LengthUnit, Limit, MediaUnits, Notice,
+    Policy, PromptStyle, Rounding, Rung, Section, Step, Summarize, Summary, SummaryFormat, SummaryRole, Tail,
+    TextWeight, Threshold, Topic, Transcript, TranscriptForm, Trigger, Truncate, UsageCount, ViewStyle,
 };
 
 const UNANSWERED: &str = "The last request, results that no reply has read, open messages and running calls are never \
@@ -227,6 +227,7 @@ fn summary() -> Summary {
         attachments: None,
         prompt: PromptStyle::default(),
         facts_tokens: 0,
+        contradictions: Contradictions::Report,
     }
 }
 

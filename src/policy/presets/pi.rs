@@ -5,9 +5,9 @@
 use super::Preset;
 use crate::policy::select::{LargeResults, Recent};
 use crate::policy::{
-    Bullet, CountPer, Counting, FileTools, Guards, LengthUnit, Limit, MediaUnits, Notice, Policy, PromptStyle,
-    Rounding, Rung, Section, Step, Summarize, Summary, SummaryFormat, SummaryRole, Tail, TextWeight, Threshold, Topic,
-    Transcript, TranscriptForm, Trigger, UsageCount, ViewStyle,
+    Bullet, Contradictions, CountPer, Counting, FileTools, Guards, LengthUnit, Limit, MediaUnits, Notice, Policy,
+    PromptStyle, Rounding, Rung, Section, Step, Summarize, Summary, SummaryFormat, SummaryRole, Tail, TextWeight,
+    Threshold, Topic, Transcript, TranscriptForm, Trigger, UsageCount, ViewStyle,
 };
 
 /// `pi@0.73`.
@@ -278,6 +278,7 @@ fn summary(version: &Version) -> Summary {
             ..PromptStyle::default()
         },
         facts_tokens: 0,
+        contradictions: Contradictions::Report,
     }
 }
 

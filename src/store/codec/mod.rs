@@ -14,7 +14,8 @@ pub(crate) use parts::{
 
 use crate::limits;
 use crate::model::compaction::{
-    CompactionKind, CompactionState, Failure, FailureReason, Level, Outcome, RevisionRange, Trigger,
+    CompactionKind, CompactionState, Contradiction, ContradictionKind, Failure, FailureReason, Level, Outcome,
+    RevisionRange, Trigger,
 };
 use crate::model::ids::MessageId;
 use crate::model::layout::OmitReason;
@@ -77,6 +78,13 @@ numbers!(
 numbers!(ResultStatus, "part", ResultStatus::Completed = 1, ResultStatus::Error = 2, ResultStatus::Interrupted = 3);
 numbers!(SessionState, "session", SessionState::Active = 1, SessionState::Archived = 2);
 numbers!(CompactionKind, "job", CompactionKind::Prune = 1, CompactionKind::Summary = 2, CompactionKind::Omission = 3);
+numbers!(
+    ContradictionKind,
+    "job",
+    ContradictionKind::Check = 1,
+    ContradictionKind::Commit = 2,
+    ContradictionKind::File = 3
+);
 numbers!(Level, "job", Level::Micro = 1, Level::Auto = 2, Level::Deep = 3);
 numbers!(
     Trigger,
@@ -327,6 +335,38 @@ pub(crate) struct DiskOutcome {
     usage_before: Option<i64>,
     #[prost(int64, tag = "17")]
     overhead_tokens: i64,
+    #[prost(message, repeated, tag = "18")]
+    contradictions: Vec<DiskContradiction>,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+struct DiskContradiction {
+    #[prost(int32, tag = "1")]
+    kind: i32,
+    #[prost(string, tag = "2")]
+    claim: String,
+    #[prost(string, tag = "3")]
+    history: String,
+    #[prost(bytes = "vec", optional, tag = "4")]
+    message: Option<Vec<u8>>,
+}
+
+impl From<&Contradiction> for DiskContradiction {
+    fn from(found: &Contradiction) -> Self {
+        let Contradiction { kind, claim, history, message } = found;
+        let message = message.map(|id| id_bytes(id.0));
+        Self { kind: kind.number(), claim: claim.clone(), history: history.clone(), message }
+    }
+}
+
+impl TryFrom<DiskContradiction> for Contradiction {
+    type Error = Error;
+
+    fn try_from(found: DiskContradiction) -> Result<Self> {
+        let message = found.message.map(|id| uuid(&id).map(MessageId)).transpose()?;
+        let kind = ContradictionKind::from_number(found.kind)?;
+        Ok(Self { kind, claim: found.claim, history: found.history, message })
+    }
 }
 
 impl From<&Outcome> for DiskOutcome {
@@ -349,6 +389,7 @@ impl From<&Outcome> for DiskOutcome {
             invalidated_tokens: outcome.invalidated_tokens,
             usage_before: outcome.usage_before,
             overhead_tokens: outcome.overhead_tokens,
+            contradictions: outcome.contradictions.iter().map(Into::into).collect(),
         }
     }
 }
@@ -376,6 +417,7 @@ impl TryFrom<DiskOutcome> for Outcome {
             invalidated_tokens: outcome.invalidated_tokens,
             usage_before: outcome.usage_before,
             overhead_tokens: outcome.overhead_tokens,
+            contradictions: outcome.contradictions.into_iter().map(TryInto::try_into).collect::<Result<_>>()?,
         })
     }
 }

@@ -239,6 +239,27 @@ pub(super) fn folder(command: &str) -> Option<&str> {
     (!folder.is_empty() && !behind.starts_with(['/', '~', '$', '"']) && folder != "..").then_some(folder)
 }
 
+/// The folder from the root of the disk that a command line goes to: empty where it goes nowhere, none where nobody can
+/// tell.
+pub(super) fn folder_from_root(command: &str) -> Option<&str> {
+    let goes =
+        |words: &str| words.split([' ', '\n', ';', '&', '|', '(', ')']).any(|word| matches!(word, "cd" | "pushd"));
+    if !goes(command) {
+        return Some("");
+    }
+    let behind = command.trim_start().strip_prefix("cd ")?;
+    let end = behind.find([' ', '&', ';', '\n', '|']).unwrap_or(behind.len());
+    let folder = behind[..end].trim_matches(['"', '\'']);
+    (folder.starts_with('/') && !goes(&behind[end..])).then(|| folder.trim_end_matches('/'))
+}
+
+/// True for an output that begins or ends with the status of a command that failed.
+pub(super) fn tells_exit(output: &str) -> bool {
+    let mut lines = output.lines().filter(|line| !line.trim().is_empty());
+    let ends = [lines.next(), lines.next_back()];
+    ends.into_iter().flatten().any(|line| EXIT.is_match(head(line, 400)))
+}
+
 /// Whether an output tells of failure although its tool says that it completed.
 pub(super) fn tells_failure(output: &str) -> bool {
     let tail = tail(output, 6_000);

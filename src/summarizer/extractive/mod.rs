@@ -5,10 +5,13 @@
 //! of a tracker with what they demand ([`items`]), and the words that say why ([`words`]). It tells these facts, the newest
 //! in most detail ([`tell`]), and fills the preset's sections with the best of them, each as long as there is room for it
 //! ([`compose`]).
+//!
+//! The same readers hold the claims of any summary against the history ([`mod@contradictions`]).
 
 mod checks;
 mod commands;
 mod compose;
+mod contradictions;
 mod files;
 mod items;
 mod previous;
@@ -29,7 +32,8 @@ use record::Record;
 use text::Fingerprint;
 
 pub(super) use compose::Room;
-pub(super) use text::{clean, one_line};
+pub use contradictions::{Evidence, contradictions};
+pub(super) use text::{clean, defuse, one_line};
 
 /// What events and lists call it.
 pub(super) const NAME: &str = "extractive";
@@ -44,7 +48,7 @@ impl Summarizer for Extractive {
     }
 
     fn summarize<'a>(&'a self, input: &'a SummaryInput) -> BoxFuture<'a, Result<SummaryOutput, Error>> {
-        let output = SummaryOutput { text: write(input), summarizer: self.name().to_owned(), usage: None };
+        let output = SummaryOutput::new(write(input), self.name());
         ready(Ok(output)).boxed()
     }
 }

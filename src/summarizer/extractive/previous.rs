@@ -42,7 +42,8 @@ static FOLDER: LazyLock<Regex> = LazyLock::new(|| pattern(r"^`([^`]*/)`: ((?:`[^
 static FILE: LazyLock<Regex> = LazyLock::new(|| pattern(r"`([^`]+)`( \(new\))?"));
 static ALONE: LazyLock<Regex> = LazyLock::new(|| pattern(r"^`[^`]*[^`/]`(?: \(new\))?$"));
 static OURS: LazyLock<Regex> = LazyLock::new(|| pattern(r"^`.+` failed.*; then:? "));
-static CODE: LazyLock<Regex> = LazyLock::new(|| pattern(r"`([^`]+)`"));
+/// A quotation of something exact.
+pub(super) static CODE: LazyLock<Regex> = LazyLock::new(|| pattern(r"`([^`]+)`"));
 
 /// Reads a summary into an empty record. `goes_on` says that there is work behind it, which makes what it called unfinished
 /// old.
@@ -365,7 +366,7 @@ fn is_framing(words: &str) -> bool {
 }
 
 /// The topic of a heading, if the line is one. A heading over other headings announces finished work until the next.
-fn heading_topic(line: &Line<'_>, sections: &[Section]) -> Option<Topic> {
+pub(super) fn heading_topic(line: &Line<'_>, sections: &[Section]) -> Option<Topic> {
     let plain = text::plain(line.text);
     let words = plain.trim().trim_end_matches([':', '：']).trim();
     // A section may be an element with the heading as its name.
@@ -385,7 +386,8 @@ fn heading_topic(line: &Line<'_>, sections: &[Section]) -> Option<Topic> {
     if is_title && matches!(line.lead, Lead::Plain | Lead::Number) { topic_by_words(words) } else { None }
 }
 
-fn topic_by_words(heading: &str) -> Option<Topic> {
+/// The topic that the words of a heading tell.
+pub(super) fn topic_by_words(heading: &str) -> Option<Topic> {
     const WORDS: &[(Topic, &[&str])] = &[
         (Topic::NextSteps, &["next step", "pending", "to-do", "todo", "remaining", "next move", "下一步", "待办"]),
         (Topic::InProgress, &["in progress", "current work", "active", "ongoing", "进行中", "当前"]),

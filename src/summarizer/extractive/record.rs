@@ -654,7 +654,7 @@ fn is_plan(path: &str) -> bool {
 }
 
 /// Whether an error says that somebody or a clock stopped the tool.
-fn was_stopped(output: &str) -> bool {
+pub(super) fn was_stopped(output: &str) -> bool {
     let head = commands::head(output, 4_000).to_lowercase();
     let tail = commands::tail(output, 400).to_lowercase();
     [head, tail].iter().any(|text| {

@@ -83,6 +83,9 @@ const TASKS_MAX: usize = 250;
 /// So few new lines of a file are told whatever they say.
 const FEW_LINES: usize = 6;
 
+/// The most new lines of a file that are told at once: a file that was written whole is read again where it stands.
+const LINES_MAX: usize = 12;
+
 /// How many changed files are told.
 const FILES_MAX: usize = 60;
 
@@ -687,7 +690,7 @@ impl Teller<'_> {
             let is_body = group.len() > FEW_LINES && self.record.files.changed[group[0].0].is_test();
             let least = if is_body { 2 } else { usize::from(group.len() > FEW_LINES) };
             let telling = group.iter().enumerate().filter(|(turn, (_, _, line))| *turn == 0 || line.weight() >= least);
-            turns.extend(telling.map(|(turn, (file, place, line))| (turn, *file, *place, *line)));
+            turns.extend(telling.take(LINES_MAX).map(|(turn, (file, place, line))| (turn, *file, *place, *line)));
         }
         turns.sort_by_key(|(turn, file, _, line)| (*turn, Reverse(line.weight()), Reverse(*file)));
         let mut chosen: Vec<(usize, usize, &Line)> =

@@ -63,7 +63,7 @@ pub(in crate::summarizer) fn one_line(text: &str) -> String {
 }
 
 /// Makes a line of the summary harmless, whatever it quotes.
-pub(super) fn defuse(line: &str) -> String {
+pub(in crate::summarizer) fn defuse(line: &str) -> String {
     let line = one_line(&clean(line));
     let mut line = TAG.replace_all(&line, "‹$1").into_owned();
     // A quotation that is never closed would swallow what follows it.

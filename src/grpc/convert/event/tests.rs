@@ -1,6 +1,8 @@
 use super::*;
 use crate::app::Reason;
-use crate::model::compaction::{CompactionKind, Failure, FailureReason, Level, Outcome, RevisionRange, Trigger};
+use crate::model::compaction::{
+    CompactionKind, Contradiction, ContradictionKind, Failure, FailureReason, Level, Outcome, RevisionRange, Trigger,
+};
 use crate::model::event::{Event, Rewrite};
 use crate::model::ids::{CompactionId, PartId, SessionId};
 use crate::model::message::{FinishReason, Message};
@@ -37,6 +39,12 @@ fn did() -> Outcome {
         invalidated_tokens: 13,
         usage_before: Some(14),
         overhead_tokens: 15,
+        contradictions: vec![Contradiction {
+            kind: ContradictionKind::File,
+            claim: "`a.rs` exists".into(),
+            history: "`a.rs` was deleted".into(),
+            message: Some(OTHER),
+        }],
     }
 }
 
@@ -63,6 +71,12 @@ fn written_outcome() -> pb::CompactionOutcome {
         invalidated_tokens: 13,
         usage_before_tokens: Some(14),
         overhead_tokens: 15,
+        contradictions: vec![pb::Contradiction {
+            kind: pb::ContradictionKind::File.into(),
+            claim: "`a.rs` exists".into(),
+            history: "`a.rs` was deleted".into(),
+            message_id: Some(OTHER.to_string()),
+        }],
     }
 }
 

@@ -132,7 +132,7 @@ fn files() -> Played {
 
 /// The text of a summary with these words, as the scheduler completes it.
 fn completed(input: &SummaryInput, words: &str) -> String {
-    SummaryOutput { text: words.to_owned(), summarizer: "test".to_owned(), usage: None }.completed(input).text
+    SummaryOutput::new(words, "test").completed(input).text
 }
 
 #[test]

@@ -449,3 +449,13 @@ fn nobody_can_say_a_fact_that_the_history_does_not_have() {
         );
     }
 }
+
+#[test]
+fn a_file_that_is_written_whole_is_told_in_few_lines() {
+    let content: String = (0..60).map(|number| format!("pub fn step_{number}() -> u32 {{ {number} }}\n")).collect();
+    let write = json!({"file_path": "/w/p/src/steps.rs", "content": content});
+    let talk = Talk::default().user("write the steps").works("Write", write, "ok").model("The steps are written.");
+    let text = talk.summary();
+    let told = text.matches("`pub fn step_").count();
+    assert!((6..=12).contains(&told), "{told} lines:\n{text}");
+}

@@ -1,5 +1,6 @@
 //! What a summary must say, and what it must never do, on small conversations written for the purpose.
 
+mod contradictions;
 mod facts;
 mod laws;
 mod pieces;
@@ -16,6 +17,11 @@ use crate::model::view::SourceMessage;
 use crate::policy::presets;
 use uuid::Uuid;
 
+/// The id of the message with this revision.
+fn id(revision: i64) -> MessageId {
+    MessageId(Uuid::from_u128(revision.unsigned_abs().into()))
+}
+
 /// A conversation in the making.
 #[derive(Debug, Clone, Default)]
 struct Talk(Vec<SourceMessage>);
@@ -28,7 +34,7 @@ impl Talk {
             Part { id, client_id: None, revision, body, metadata_json: None }
         };
         let message = Message {
-            id: MessageId(Uuid::nil()),
+            id: id(revision),
             session_id: SessionId(Uuid::nil()),
             client_id: None,
             revision,

@@ -1,0 +1,67 @@
+//! Commits that are named and that neither the history nor anything else that the writer was given knows.
+
+use super::{CLAIMS_MAX, Contradiction, ContradictionKind, Evidence, Statement, pattern, words_of};
+use regex::Regex;
+use std::sync::LazyLock;
+
+/// The distance between an id and the word that says that it is a commit's, in bytes.
+const NEAR_BYTES: usize = 48;
+
+/// The length of the part of an id that is looked for: the shortest that git prints.
+const SHORT: usize = 7;
+
+static ID: LazyLock<Regex> = LazyLock::new(|| pattern("[0-9a-f]{7,40}"));
+static COMMIT: LazyLock<Regex> = LazyLock::new(|| pattern(r"(?i)\bcommit(?:s|ted)?\b|提交"));
+
+pub(super) fn contradicted(evidence: &Evidence<'_>, statements: &[Statement]) -> Vec<Contradiction> {
+    // Of what was before the session, and of what an agent was told besides, nothing is known here.
+    if evidence.knows_more || evidence.messages.is_empty() {
+        return Vec::new();
+    }
+    let mut named: Vec<(&str, &Statement)> = Vec::new();
+    for statement in statements.iter().filter(|statement| COMMIT.is_match(&statement.words)) {
+        for id in ids(&statement.words) {
+            if named.len() < CLAIMS_MAX && !named.iter().any(|(known, _)| known[..SHORT] == id[..SHORT]) {
+                named.push((id, statement));
+            }
+        }
+    }
+    let texts = || {
+        let parts = evidence.all().rev().flat_map(|source| &source.message.parts);
+        evidence.texts.iter().copied().chain(parts.map(|part| words_of(&part.body)))
+    };
+    for text in texts() {
+        if named.is_empty() {
+            return Vec::new();
+        }
+        named.retain(|(id, _)| !text.contains(&id[..SHORT]));
+    }
+    // Some tools print ids in capitals.
+    for text in texts() {
+        if named.is_empty() {
+            return Vec::new();
+        }
+        named.retain(|(id, _)| !text.contains(&id[..SHORT].to_ascii_uppercase()));
+    }
+    let told = |(id, statement): (&str, &Statement)| {
+        statement.contradicted(ContradictionKind::Commit, &format!("No message of the history names `{id}`"), None)
+    };
+    named.into_iter().map(told).collect()
+}
+
+/// The ids of commits in a sentence: digits and letters, standing alone, near the word.
+fn ids(words: &str) -> impl Iterator<Item = &str> {
+    let is_joined = |letter: Option<char>| {
+        letter.is_some_and(|letter| letter.is_alphanumeric() && letter.is_ascii() || "-_#:/\\@%+=".contains(letter))
+    };
+    ID.find_iter(words).filter_map(move |found| {
+        let (id, range) = (found.as_str(), found.range());
+        let before = words[..range.start].chars().next_back();
+        let stands_alone = !is_joined(before) && before != Some('.') && !is_joined(words[range.end..].chars().next());
+        let is_mixed = id.bytes().any(|byte| byte.is_ascii_digit()) && id.bytes().any(|byte| byte.is_ascii_lowercase());
+        let is_near = COMMIT.find_iter(words).any(|word| {
+            word.start().saturating_sub(range.end).max(range.start.saturating_sub(word.end())) <= NEAR_BYTES
+        });
+        (stands_alone && is_mixed && is_near).then_some(id)
+    })
+}

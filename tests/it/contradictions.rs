@@ -1,0 +1,138 @@
+//! Claims of summaries that the history contradicts: reported, and corrected where the policy says so.
+
+use crate::support::{Line, ScriptedSummarizer, TestApp, filler, text, turns};
+use longhand::app::compactions::{NewSummary, Wanted};
+use longhand::app::sessions::SessionChange;
+use longhand::app::summary_tasks::{Hold, LeaseRequest, TaskReply};
+use longhand::model::compaction::{CompactionKind, Contradiction, ContradictionKind, Outcome};
+use longhand::model::event::{EventBody, EventKind};
+use longhand::model::ids::MessageId;
+use longhand::model::layout::Place;
+use longhand::model::message::{Finish, MessageKind, NewMessage, Role};
+use longhand::model::part::{NewPart, PartBody, ResultStatus, ToolCall};
+use longhand::scheduler;
+use longhand::store::Caller;
+use std::time::Duration;
+
+const CLAIM: &str = "The parser is done and `mix test` passes.";
+const HISTORY: &str = "`mix test` failed: `** (KeyError) key :id not found`";
+
+/// A tail of nothing but the last message, so that there is always something to cover.
+fn policy(contradictions: &str) -> String {
+    let summary = format!(r#"{{"contradictions":"{contradictions}"}}"#);
+    format!(
+        r#"{{"auto":{{"steps":{{"0":{{"summarize":{{"tail":{{"recent":{{"keep_tokens":10}}}},"summary":{summary}}}}}}}}}}}"#
+    )
+}
+
+fn message(role: Role, parts: Vec<NewPart>) -> NewMessage {
+    NewMessage {
+        client_id: None,
+        role,
+        kind: MessageKind::Normal,
+        parts,
+        finish: Some(Finish::default()),
+        model: String::new(),
+        provider: String::new(),
+        origin_time: None,
+        open_timeout_ms: None,
+        metadata_json: None,
+    }
+}
+
+/// A run of the tests, and its end.
+fn run(call_id: &str, status: ResultStatus, output: &str) -> NewMessage {
+    let input_json = r#"{"command":"mix test"}"#.to_owned();
+    let call = ToolCall { call_id: call_id.to_owned(), tool: "bash".to_owned(), input_json, ..ToolCall::default() };
+    let mut result = crate::support::result(call_id, output);
+    if let PartBody::ToolResult(result) = &mut result.body {
+        result.status = status;
+    }
+    message(Role::Assistant, vec![NewPart::new(PartBody::ToolCall(call)), result])
+}
+
+/// A session in which the tests fail; the message that shows it.
+async fn failing(test: &TestApp, contradictions: &str) -> (String, MessageId) {
+    let session = test.session("pi@1.5", 400_000, 1_000).await;
+    let change = SessionChange { policy_override_json: Some(policy(contradictions)), ..SessionChange::default() };
+    test.app.update_session(&session, change, Caller::default()).await.expect("a policy");
+    let fails = run("c1", ResultStatus::Error, "** (KeyError) key :id not found\n9 tests, 3 failures");
+    let messages = vec![message(Role::User, vec![text(&filler("write the parser", 400))]), fails];
+    let appended = test.app.append(&session, messages, None, None, Caller::default()).await.expect("appended");
+    test.append(&session, &turns(1, 2, 3_000)).await;
+    let shows = MessageId(appended.ids[1]);
+    (session, shows)
+}
+
+/// The outcome that is stored, which must be that of the event; and the summary in force.
+async fn compacted(test: &TestApp, session: &str) -> (Outcome, String) {
+    let mut watch = test.watch().await;
+    let event = watch.wait_for(EventKind::Compacted).await;
+    let EventBody::Compacted { compaction, outcome, .. } = event.body else { panic!("{event:?}") };
+    let stored = test.app.get_compaction(&compaction.to_string()).await.expect("a compaction");
+    assert_eq!(stored.outcome.as_ref(), Some(&*outcome));
+    let key = test.app.store().find_session(session).await.expect("the session");
+    let source = test.app.store().source(key, None).await.expect("the view");
+    let summary = source.messages.iter().find(|source| source.place == Some(Place::Summary)).expect("a summary");
+    (*outcome, crate::support::words_of(&summary.message))
+}
+
+fn contradiction(message: MessageId) -> Contradiction {
+    let (claim, history) = (CLAIM.to_owned(), HISTORY.to_owned());
+    Contradiction { kind: ContradictionKind::Check, claim, history, message: Some(message) }
+}
+
+#[tokio::test]
+async fn a_models_claim_that_the_history_contradicts_is_reported_and_by_policy_corrected() {
+    let corrected = format!("{CLAIM}\n\n# Corrections from the record\n\n- {HISTORY}");
+    for (policy, expected) in [("report", CLAIM), ("correct", &corrected)] {
+        let test = TestApp::with(ScriptedSummarizer::new([Line::Say(CLAIM.to_owned())])).await;
+        let (session, shows) = failing(&test, policy).await;
+        let wanted = Wanted::of(CompactionKind::Summary);
+        test.app.start_compaction(&session, wanted, Caller::default()).await.expect("asked");
+        let (outcome, summary) = compacted(&test, &session).await;
+        assert_eq!(outcome.contradictions, [contradiction(shows)], "{policy}");
+        assert_eq!(summary, expected, "{policy}");
+        let told = test.app.server_info().await.expect("the state").fare.contradictions;
+        assert_eq!(told, [(ContradictionKind::Check, 1)], "{policy}");
+    }
+    // A true claim is left alone.
+    let test = TestApp::with(ScriptedSummarizer::new([Line::Say(CLAIM.to_owned())])).await;
+    let (session, _) = failing(&test, "correct").await;
+    let passes = vec![run("c2", ResultStatus::Completed, "9 tests, 0 failures")];
+    test.app.append(&session, passes, None, None, Caller::default()).await.expect("appended");
+    test.append(&session, &turns(3, 4, 3_000)).await;
+    test.app.start_compaction(&session, Wanted::of(CompactionKind::Summary), Caller::default()).await.expect("asked");
+    let (outcome, summary) = compacted(&test, &session).await;
+    assert_eq!((outcome.contradictions, summary.as_str()), (Vec::new(), CLAIM));
+}
+
+#[tokio::test]
+async fn a_clients_claims_are_held_against_the_history_too() {
+    let words = format!("{}\n\n{CLAIM}", crate::provider::fake::summary("words"));
+    for (supplied, is_corrected) in [(false, true), (true, false)] {
+        let options = scheduler::Options { client_wait: Duration::from_secs(60), ..scheduler::Options::default() };
+        let test = TestApp::with_options(ScriptedSummarizer::new([]), options).await;
+        let (session, shows) = failing(&test, "correct").await;
+        let wanted = Wanted::of(CompactionKind::Summary);
+        test.app.start_compaction(&session, wanted, Caller::default()).await.expect("asked");
+        let patient = LeaseRequest { wait: Some(Duration::from_secs(60)), ..LeaseRequest::default() };
+        let leased = test.app.lease_summary_task(patient).await.expect("offered").expect("a task");
+        let (compaction, token) = (leased.task.compaction.to_string(), leased.token);
+        let hold = Hold { compaction, token, base_revision: None };
+        let reply = TaskReply { text: words.clone(), supplied, ..TaskReply::default() };
+        test.app.complete_summary_task(&hold, reply).await.expect("accepted");
+        let (outcome, summary) = compacted(&test, &session).await;
+        assert_eq!(outcome.contradictions, [contradiction(shows)]);
+        assert!(summary.starts_with(&words));
+        assert_eq!(summary.contains("# Corrections"), is_corrected, "{summary}");
+    }
+    // One that a client brings along is reported, and stands as it is.
+    let test = TestApp::start().await;
+    let (session, shows) = failing(&test, "correct").await;
+    let new = NewSummary { text: words.clone(), ..NewSummary::default() };
+    let (supplied, _) = test.app.supply_summary(&session, new, Caller::default()).await.expect("supplied");
+    let (outcome, summary) = compacted(&test, &session).await;
+    assert_eq!((supplied.outcome, summary), (Some(outcome.clone()), words));
+    assert_eq!(outcome.contradictions, [contradiction(shows)]);
+}
