@@ -78,8 +78,8 @@ pub const V0_24: Preset = Preset {
         "Twenty images from tools do not bring a summary about by themselves; their tokens do.",
         "Files and images are carried along from what is summarized; Qwen Code also looks for files in the calls that \
          stay, and takes the images along that it took along before.",
-        "Usage from before a clearing says nothing, and the view is estimated until the next reply; Qwen Code goes by \
-         its last prompt.",
+        "Usage from before a clearing says nothing, and the view is estimated until the next reply, without the words \
+         around its summary; Qwen Code goes by its last prompt.",
         "The threshold is looked at after every message, with all that was written since the last reply, and so is the \
          pause behind that; Qwen Code looks when the next request is sent, with what it sends, and for a pause only before a \
          prompt of the user.",
