@@ -145,6 +145,8 @@ pub fn v0_15() -> Policy {
         truncate: None,
         routine: vec![Step::Clear(Clear {
             keep: Keep { failed_items: true, ..kept() },
+            // It counts words alone; later media count too.
+            minimum_tokens: 1,
             empty_too: true,
             only_tools: tools(&CLEARED_TOOLS, &[]),
             ..idle_outputs()
@@ -246,7 +248,6 @@ fn idle_outputs() -> Clear {
     Clear {
         keep: kept(),
         when: When::Idle { seconds: IDLE_SECONDS },
-        minimum_tokens: 1,
         only_tools: tools(&CLEARED_TOOLS, &CLEARED_TOOLS_SINCE),
         empty_too: false,
         only_if_shorter: false,
@@ -276,7 +277,7 @@ fn idle_attachments() -> Clear {
 }
 
 fn large_outputs() -> Clear {
-    Clear { when: When::Units { above: 500_000, down_to: 250_000 }, minimum_tokens: 0, ..idle_outputs() }
+    Clear { when: When::Units { above: 500_000, down_to: 250_000 }, ..idle_outputs() }
 }
 
 fn summary() -> Summary {
