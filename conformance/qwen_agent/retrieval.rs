@@ -10,6 +10,7 @@ use longhand::policy::retrieval::{self, Candidate};
 use longhand::policy::{Policy, Retrieval};
 use rand::Rng;
 use rand::rngs::StdRng;
+use rand::seq::IndexedRandom;
 use serde_json::{Value, json};
 use std::collections::HashSet;
 
@@ -33,6 +34,9 @@ const QUERY_CHARACTERS: usize = 1_000;
 const PASSAGE_TOKENS: i64 = 500;
 const BUDGET_TOKENS: i64 = 20_000;
 
+/// The tokens of a passage at least, so that there are thousands and no more.
+const TOKENS_MIN: i64 = 10;
+
 /// The answer of the model that picks out a question.
 const PICKED: &str = "picked";
 
@@ -55,16 +59,17 @@ impl Limits {
         // It says something, whatever comes behind, and is one sentence: Qwen-Agent drops what ends one.
         let words = format!("word {}", text(&mut dice, 6_000)).replace(['。', '.'], "");
         let words = words.split_whitespace().collect::<Vec<_>>().join(" ");
-        let tokens = dice.random_range(1..=PASSAGE_TOKENS);
-        let count = near(&mut dice, BUDGET_TOKENS, 40_000) / tokens;
+        // Passages that come to just so many tokens, where there are such.
+        let all_tokens = near(&mut dice, BUDGET_TOKENS, 40_000);
+        let sizes: Vec<i64> = (TOKENS_MIN..=PASSAGE_TOKENS).filter(|tokens| all_tokens % tokens == 0).collect();
+        let tokens = sizes.choose(&mut dice).copied().unwrap_or(PASSAGE_TOKENS);
         let rule = policy.retrieval.clone().expect("the preset retrieves");
         Self {
             rule,
             policy: policy.clone(),
             request: words_of(characters as usize),
             passage: Encoding::Qwen.tokenize(&words).prefix(passage_tokens.max(1)).to_owned(),
-            // A search of thousands of passages of one token shows no other limit.
-            count: count.min(2_000),
+            count: all_tokens / tokens,
             tokens,
         }
     }
