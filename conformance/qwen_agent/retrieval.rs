@@ -55,6 +55,7 @@ impl Limits {
     pub(super) fn draw(policy: &Policy, conversation: &Conversation) -> Self {
         let mut dice = conversation.dice("retrieval");
         let characters = near(&mut dice, QUERY_CHARACTERS as i64, 2_500);
+        let request = words_of(dice.random_range(0..10_000), characters as usize);
         let passage_tokens = near(&mut dice, PASSAGE_TOKENS, 1_200);
         // It says something, whatever comes behind, and is one sentence: Qwen-Agent drops what ends one.
         let words = format!("word {}", text(&mut dice, 6_000)).replace(['。', '.'], "");
@@ -67,7 +68,7 @@ impl Limits {
         Self {
             rule,
             policy: policy.clone(),
-            request: words_of(characters as usize),
+            request,
             passage: Encoding::Qwen.tokenize(&words).prefix(passage_tokens.max(1)).to_owned(),
             count: all_tokens / tokens,
             tokens,
@@ -136,11 +137,11 @@ fn near(dice: &mut StdRng, limit: i64, most: i64) -> i64 {
     if dice.random_bool(0.5) { limit + dice.random_range(-2..=2) } else { dice.random_range(0..=most) }
 }
 
-/// A text of so many characters in words that are all different, some of them with letters of two units.
-fn words_of(characters: usize) -> String {
-    let words =
-        (0..).flat_map(|number| format!("{}{number} ", ["k", "é", "𝒙"][number % 3]).chars().collect::<Vec<_>>());
-    words.take(characters).collect()
+/// A text of so many characters in words that are all different, some of them with letters of two units. Words that begin
+/// elsewhere in it end elsewhere too.
+fn words_of(first: usize, characters: usize) -> String {
+    let word = |number: usize| format!("{}{number} ", ["k", "é", "𝒙"][number % 3]).chars().collect::<Vec<_>>();
+    (first..).flat_map(word).take(characters).collect()
 }
 
 /// The words of a text, each once.
