@@ -585,6 +585,7 @@ fn entries(message: &ViewMessage) -> Vec<Value> {
     let mut reasoning = String::new();
     let mut calls = Vec::new();
     let mut results = Vec::new();
+    let mut media = 0;
     for part in &message.parts {
         match &part.body {
             PartBody::Text(text) => texts.push(text),
@@ -597,7 +598,8 @@ fn entries(message: &ViewMessage) -> Vec<Value> {
             PartBody::ToolResult(result) => {
                 results.push(json!({"role": "tool", "id": result.call_id, "text": result.output}));
             }
-            PartBody::Media(_) | PartBody::Step(_) | PartBody::Opaque(_) | PartBody::Record(_) => {}
+            PartBody::Media(_) => media += 1,
+            PartBody::Step(_) | PartBody::Opaque(_) | PartBody::Record(_) => {}
         }
     }
     match message.role {
@@ -605,8 +607,17 @@ fn entries(message: &ViewMessage) -> Vec<Value> {
         Role::Assistant => {
             vec![json!({"role": "assistant", "text": texts.concat(), "reasoning": reasoning, "calls": calls})]
         }
-        Role::User | Role::System => vec![json!({"role": "user", "texts": texts})],
+        Role::User | Role::System => vec![asked(json!(texts), media)],
     }
+}
+
+/// The words of a user, with the number of images beside them where there are any.
+fn asked(texts: Value, media: usize) -> Value {
+    let mut asked = json!({"role": "user", "texts": texts});
+    if media > 0 {
+        asked["media"] = json!(media);
+    }
+    asked
 }
 
 /// A message of a chat completion in the same form.
@@ -630,11 +641,14 @@ fn entry(message: &Value) -> Value {
         }
         Some("tool") => json!({"role": "tool", "id": message["tool_call_id"], "text": content}),
         _ => {
-            let texts: Vec<Value> = match content {
-                Value::Array(items) => items.iter().map(|item| item["text"].clone()).collect(),
-                other => vec![other.clone()],
+            let items = content.as_array().map_or(&[][..], Vec::as_slice);
+            let said = items.iter().filter(|item| item["text"].is_string());
+            let texts = if content.is_array() {
+                said.map(|item| item["text"].clone()).collect()
+            } else {
+                vec![content.clone()]
             };
-            json!({"role": "user", "texts": texts})
+            asked(json!(texts), items.iter().filter(|item| !item["text"].is_string()).count())
         }
     }
 }

@@ -1,8 +1,10 @@
-//! Qwen-Agent, before and after September 2025: how texts are counted and cut, what messages weigh, and what a request
-//! is sent with.
+//! Qwen-Agent, before and after September 2025: how texts are counted and cut, what messages weigh, what a request is
+//! sent with, and the limits of what its retrieval adds to that.
 //!
 //! Qwen-Agent's lists are flat: what a model says, each of its calls and each result are messages of their own. What
 //! both sides leave is compared piece by piece, so that one piece that differs is known as what it is.
+
+mod retrieval;
 
 use crate::generate::{Conversation, Profile};
 use crate::harm;
@@ -18,6 +20,7 @@ use longhand::policy::presets::qwen_agent;
 use longhand::policy::tokens::{estimate_parts, estimate_source};
 use longhand::policy::{Fit, Limit, Policy, Step, fit, plan};
 use rand::Rng;
+use retrieval::Limits;
 use serde_json::{Value, json};
 use std::collections::HashMap;
 use uuid::Uuid;
@@ -52,7 +55,9 @@ const UNANSWERED: Class = Class {
     test: (ITEMS, "only_whole_messages_that_are_answered_are_left_out"),
 };
 
-static CURRENT_CLASSES: [Class; 5] = [
+static CURRENT_CLASSES: [Class; 7] = [
+    retrieval::QUESTION,
+    retrieval::WHOLE,
     WHOLE_CHARACTERS,
     UNANSWERED,
     Class {
@@ -75,7 +80,9 @@ static CURRENT_CLASSES: [Class; 5] = [
     },
 ];
 
-static OLD_CLASSES: [Class; 4] = [
+static OLD_CLASSES: [Class; 6] = [
+    retrieval::QUESTION,
+    retrieval::WHOLE,
     WHOLE_CHARACTERS,
     UNANSWERED,
     Class {
@@ -124,12 +131,31 @@ impl System for QwenAgent {
                     );
                 }
             }
+            self.retrieval(peer, report, &cases)?;
         }
         Ok(())
     }
 }
 
 impl QwenAgent {
+    fn retrieval(&self, peer: &mut Peer, report: &mut Report, cases: &[Case]) -> Result<(), PeerFailure> {
+        let limits: Vec<Limits> = cases.iter().map(|case| Limits::draw(&case.policy, &case.conversation)).collect();
+        for (function, ours) in
+            [("query", Limits::query as fn(&Limits) -> Value), ("passages", Limits::passages), ("shown", Limits::shown)]
+        {
+            let calls = limits.iter().map(|limits| (function, limits.question(function))).collect();
+            for ((case, limits), theirs) in cases.iter().zip(&limits).zip(peer.call_all(calls)?) {
+                let index = case.conversation.index;
+                let theirs = theirs.map(|theirs| limits.read(function, theirs));
+                report.compare(function, index, &limits.question(function), &ours(limits), &theirs, |ours, theirs| {
+                    let name = limits.explain(function, ours, theirs)?;
+                    self.classes.iter().find(|class| class.name == name)
+                });
+            }
+        }
+        Ok(())
+    }
+
     fn explain(&self, case: &Case, function: &str, ours: &Value, theirs: &Value) -> Option<&'static Class> {
         let class = |name: &str| self.classes.iter().find(|class| class.name == name);
         if theirs["error"].as_str().is_some_and(|words| words.starts_with("AssertionError")) {

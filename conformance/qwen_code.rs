@@ -230,7 +230,8 @@ impl Case {
 
     fn weight(&self) -> Question {
         let policy = qwen_code::v0_24();
-        let contents = Contents::of(self.messages()).json();
+        // Every call has an id there.
+        let contents = Contents::with_call_ids(self.messages()).json();
         let ours = tokens::Weights::of(&policy, self.messages()).tokens(0..self.messages().len());
         Question::exact("estimateContentTokens", json!({ "contents": contents }), json!(ours))
     }

@@ -2,9 +2,11 @@
 
 use super::policy;
 use crate::generate::Conversation;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use longhand::model::layout::{Layout, Place};
 use longhand::model::message::{FinishReason, Role};
-use longhand::model::part::{Answers, Media, Part, PartBody, ResultStatus, ToolResult};
+use longhand::model::part::{Answers, Media, MediaSource, Part, PartBody, ResultStatus, ToolResult};
 use longhand::model::view::SourceMessage;
 use longhand::policy::plan::{self, Boundary};
 use rand::Rng;
@@ -167,9 +169,14 @@ pub(super) fn message(source: &SourceMessage, next: Option<&SourceMessage>) -> V
     written
 }
 
-/// A media item. What its bytes are is not looked at.
-fn file(media: &Media) -> Value {
-    let mut file = json!({"type": "file", "mime": media.mime_type, "url": format!("data:{};base64,", media.mime_type)});
+/// A media item. One that is somewhere else has no bytes here.
+pub(super) fn file(media: &Media) -> Value {
+    let bytes = match &media.source {
+        MediaSource::Bytes(bytes) => STANDARD.encode(bytes),
+        MediaSource::Uri(_) => String::new(),
+    };
+    let url = format!("data:{};base64,{bytes}", media.mime_type);
+    let mut file = json!({"type": "file", "mime": media.mime_type, "url": url});
     if !media.name.is_empty() {
         file["filename"] = json!(media.name);
     }

@@ -4,17 +4,19 @@
 //! a tool says in the end is taken from OpenCode. Where both compact alike the session goes on; where they do not, it goes
 //! on in a session that is written as our compaction would have left it, from the next request of the user on.
 
-use super::history::message as written;
+use super::history::{file, message as written};
 use super::{entries, entry, in_order, limits, transcript, window};
 use crate::generate::{Conversation, Profile};
 use crate::harm;
 use crate::harness::{Asker, Peer, PeerFailure, Run, Said, System, at_once};
 use crate::report::{Class, Reason, Report};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use longhand::cli::simulate::engine::{Session, input_of};
 use longhand::model::compaction::Level;
 use longhand::model::layout::Place;
 use longhand::model::message::{Finish, FinishReason, MessageKind, NewMessage, Role};
-use longhand::model::part::{Answers, NewPart, PartBody, ResultStatus, ToolCall, ToolResult};
+use longhand::model::part::{Answers, Media, MediaSource, NewPart, PartBody, ResultStatus, ToolCall, ToolResult};
 use longhand::model::usage::{ModelWindow, Usage};
 use longhand::model::view::SourceMessage;
 use longhand::policy::plan::SummaryPlan;
@@ -28,12 +30,12 @@ use std::cell::Cell;
 pub(crate) struct Lives;
 
 const PROFILE: Profile = Profile {
-    turns: 2..=6,
+    turns: 5..=12,
     text_max: 2_500,
-    output_max: 6_000,
-    media: false,
+    output_max: 2_500,
+    media: true,
     interruptions: false,
-    tools: &["webfetch"],
+    tools: &[TOOL],
     ..super::PROFILE
 };
 
@@ -110,6 +112,7 @@ struct Life {
 /// A request of the user, and the replies to it; none where it is not answered.
 struct Turn {
     request: String,
+    images: Vec<Media>,
     replies: Vec<Reply>,
 }
 
@@ -120,9 +123,22 @@ struct Reply {
     reasoning: String,
     /// The outputs of its calls by their ids; none where a call fails.
     calls: Vec<(String, Option<String>)>,
-    fails: bool,
+    end: End,
     /// The tokens that it reports beside its words.
     output_tokens: i64,
+}
+
+/// The end of a reply.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+enum End {
+    #[default]
+    Whole,
+    /// The model has written as much as it may.
+    Cut,
+    /// The user stops the model.
+    Stopped,
+    /// An error, before it has said anything.
+    Failed,
 }
 
 impl Reply {
@@ -218,7 +234,9 @@ fn turns(conversation: &Conversation) -> Vec<Turn> {
                 _ => None,
             });
             let request = kept(&texts.collect::<Vec<_>>().join("\n"));
-            turns.push(Turn { request, replies: Vec::new() });
+            let has_image = message.parts.iter().any(|part| matches!(part.body, PartBody::Media(_)));
+            let images = has_image.then(image).into_iter().collect();
+            turns.push(Turn { request, images, replies: Vec::new() });
             continue;
         }
         let Some(turn) = turns.last_mut() else { continue };
@@ -235,14 +253,44 @@ fn turns(conversation: &Conversation) -> Vec<Turn> {
                 _ => {}
             }
         }
-        // One in so many last replies fails before it has said anything.
-        if reply.calls.is_empty() && dice.random_ratio(1, 20) {
-            reply = Reply { fails: true, ..Reply::default() };
+        if reply.calls.is_empty() {
+            match dice.random_range(0..20) {
+                0 => reply = Reply { end: End::Failed, ..Reply::default() },
+                1..3 => reply.end = End::Stopped,
+                3..5 => reply.end = End::Cut,
+                _ => {}
+            }
         }
         turn.replies.push(reply);
     }
     turns
 }
+
+/// An image that weighs in OpenCode's JSON what every image weighs with us.
+fn image() -> Media {
+    let named = |name: &str| {
+        let file = json!({ "type": "file", "mediaType": PNG, "filename": name, "data": format!("data:{PNG};base64,") });
+        (name.to_owned(), IMAGE_UNITS - file.to_string().len())
+    };
+    // Three bytes are four characters.
+    let (name, characters) = (0..4)
+        .map(|more| named(&format!("sho{}.png", "t".repeat(more + 1))))
+        .find(|it| it.1 % 4 == 0)
+        .unwrap_or_default();
+    let mut bytes = STANDARD.decode(PIXEL).unwrap_or_default();
+    bytes.resize(characters / 4 * 3, 0);
+    Media { mime_type: PNG.to_owned(), name, source: MediaSource::Bytes(bytes) }
+}
+
+/// The tool that every reply calls.
+const TOOL: &str = "webfetch";
+
+const PNG: &str = "image/png";
+const IMAGE_UNITS: usize = 4_800;
+const IMAGE_TOKENS: i64 = 1_200;
+
+/// An image of one pixel. What stands behind it is not looked at.
+const PIXEL: &str = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8BQDwAEhQGAhKmMIQAAAABJRU5ErkJggg==";
 
 /// A life on its way.
 struct Course<'a> {
@@ -327,7 +375,8 @@ impl Course<'_> {
 
     /// A request of the user and everything that follows by itself.
     fn turn(&mut self, turn: &Turn) -> Result<(), PeerFailure> {
-        let request = vec![PartBody::Text(turn.request.clone())];
+        let mut request = vec![PartBody::Text(turn.request.clone())];
+        request.extend(turn.images.iter().cloned().map(PartBody::Media));
         self.append(Role::User, request, None, None);
         if let Some(made) = self.reduced() {
             // It is asked for behind our compaction, which it is not part of.
@@ -338,13 +387,14 @@ impl Course<'_> {
             return Ok(());
         }
         let no_reply = turn.replies.is_empty();
-        let mut event = self.ask("lifePrompt", json!({ "text": turn.request, "noReply": no_reply }))?;
+        let files: Vec<Value> = turn.images.iter().map(file).collect();
+        let mut event = self.ask("lifePrompt", json!({ "text": turn.request, "files": files, "noReply": no_reply }))?;
         let mut replies = turn.replies.iter();
         while event["kind"] == "reply" {
             self.compare_views(&event);
             let done = Reply { text: DONE.to_owned(), output_tokens: 3, ..Reply::default() };
             let reply = replies.next().cloned().unwrap_or(done);
-            event = self.reply(&reply, event)?;
+            event = if reply.end == End::Stopped { self.stopped(&reply)? } else { self.reply(&reply, event)? };
             if event.is_null() {
                 return Ok(());
             }
@@ -356,6 +406,24 @@ impl Course<'_> {
         Ok(())
     }
 
+    /// A reply that the user stops, with as much of it as OpenCode keeps.
+    fn stopped(&mut self, reply: &Reply) -> Result<Value, PeerFailure> {
+        let event = self.ask("lifeStop", json!({ "text": reply.text, "reasoning": reply.reasoning }))?;
+        let kept = |kind: &str| -> String {
+            let parts = event["said"].as_array().into_iter().flatten().filter(|part| part["type"] == kind);
+            parts.filter_map(|part| part["text"].as_str()).collect()
+        };
+        let kept = Reply { text: kept("text"), reasoning: kept("reasoning"), ..Reply::default() };
+        let bodies = self.bodies(&kept, &Value::Null);
+        self.append(Role::Assistant, bodies, Some(FinishReason::Aborted), None);
+        if let Some(made) = self.reduced() {
+            self.late(made, "stop")?;
+            self.restart()?;
+            return Ok(Value::Null);
+        }
+        Ok(if self.is_over { Value::Null } else { event })
+    }
+
     /// A reply on both sides, and what each makes of it; null where the turn ends for that.
     fn reply(&mut self, reply: &Reply, asked: Value) -> Result<Value, PeerFailure> {
         let input = self.session.view().estimated_tokens + self.life.unseen;
@@ -364,22 +432,25 @@ impl Course<'_> {
         let calls: Vec<Value> = reply
             .calls
             .iter()
-            .map(|(id, output)| json!({ "id": id, "tool": "webfetch", "input": self.input(id), "page": output }))
+            .map(|(id, output)| json!({ "id": id, "tool": TOOL, "input": self.input(id), "page": output }))
             .collect();
         let answer = json!({
-            "text": reply.text, "reasoning": reply.reasoning, "calls": calls, "fails": reply.fails,
+            "text": reply.text, "reasoning": reply.reasoning, "calls": calls, "fails": reply.end == End::Failed,
+            "isCut": reply.end == End::Cut,
             "usage": { "prompt_tokens": input, "completion_tokens": output, "total_tokens": total },
         });
         let event = self.ask("lifeAnswer", answer)?;
-        self.has_usage |= !reply.fails;
+        let fails = reply.end == End::Failed;
+        self.has_usage |= !fails;
         let usage = Usage { input, output, total: Some(total), ..Usage::default() };
         let reason = match reply {
-            Reply { fails: true, .. } => FinishReason::Error,
+            Reply { end: End::Failed, .. } => FinishReason::Error,
+            Reply { end: End::Cut, .. } => FinishReason::Length,
             Reply { calls, .. } if calls.is_empty() => FinishReason::Stop,
             _ => FinishReason::ToolCalls,
         };
         let bodies = self.bodies(reply, &event["results"]);
-        self.append(Role::Assistant, bodies, Some(reason), (!reply.fails).then_some(usage));
+        self.append(Role::Assistant, bodies, Some(reason), (!fails).then_some(usage));
         let figures = json!({ "total": total, "window": format!("{:?}", self.life.window) });
         match (self.reduced(), event["kind"] == "summary") {
             _ if self.is_over => {
@@ -452,7 +523,11 @@ impl Course<'_> {
     /// A compaction of ours behind a message that OpenCode does not look at.
     fn late(&mut self, made: Made, what: &str) -> Result<(), PeerFailure> {
         let tokens = self.session.firings().last().map_or(0, |firing| firing.context_tokens);
-        let last = made.inline.last().map_or(0, |source| units(&json!(text_of(source)).to_string()) / 4 + FRAME_TOKENS);
+        let weigh = |source: &SourceMessage| {
+            let images = source.message.parts.iter().filter(|part| matches!(part.body, PartBody::Media(_))).count();
+            units(&json!(text_of(source)).to_string()) / 4 + FRAME_TOKENS + IMAGE_TOKENS * images as i64
+        };
+        let last = made.inline.last().map_or(0, weigh);
         let usable = self.usable();
         // Behind a compaction that is ours alone OpenCode has no usage to go by until the next reply.
         let is_due =
@@ -479,7 +554,7 @@ impl Course<'_> {
     fn reduced(&mut self) -> Option<Made> {
         let inline = inline(&self.session);
         let view: Vec<Value> = self.session.view().messages.iter().flat_map(entries).collect();
-        let view_tokens = estimate(&json!(view));
+        let view_tokens = units(&model_messages(&view).to_string()) / 4;
         let before = self.session.firings().len();
         while self.session.reduce_once() {
             if let Some(plan) = self.session.take_summary() {
@@ -532,7 +607,7 @@ impl Course<'_> {
         bodies.extend(said(&reply.text).map(PartBody::Text));
         for (call_id, _) in &reply.calls {
             let input_json = self.input(call_id).to_string();
-            let (call_id, tool) = (call_id.clone(), "webfetch".to_owned());
+            let (call_id, tool) = (call_id.clone(), TOOL.to_owned());
             bodies.push(PartBody::ToolCall(ToolCall { call_id, tool, input_json, ..ToolCall::default() }));
         }
         for ((call_id, _), state) in reply.calls.iter().zip(results.as_array().into_iter().flatten()) {
@@ -600,6 +675,43 @@ fn results_estimate(reply: &Reply) -> i64 {
 /// Tokens of a request by OpenCode's measure: a quarter of the characters of its JSON.
 fn estimate(messages: &Value) -> i64 {
     units(&messages.to_string()) / 4
+}
+
+/// A view as the messages of which OpenCode weighs the JSON; an image is as long as any other.
+fn model_messages(entries: &[Value]) -> Value {
+    let mut messages: Vec<Value> = Vec::new();
+    let texts = |texts: &Value| -> Vec<Value> {
+        texts.as_array().into_iter().flatten().map(|text| json!({ "type": "text", "text": text })).collect()
+    };
+    for entry in entries {
+        let content = match entry["role"].as_str() {
+            Some("assistant") => {
+                let said = |kind: &str, text: &Value| (text != "").then(|| json!({ "type": kind, "text": text }));
+                let mut content: Vec<Value> = said("reasoning", &entry["reasoning"]).into_iter().collect();
+                content.extend(said("text", &entry["text"]));
+                content.extend(entry["calls"].as_array().into_iter().flatten().map(|call| {
+                    json!({ "type": "tool-call", "toolCallId": call["id"], "toolName": call["tool"], "input": call["input"] })
+                }));
+                content
+            }
+            Some("tool") => vec![json!({
+                "type": "tool-result", "toolCallId": entry["id"], "toolName": TOOL,
+                "output": { "type": "text", "value": entry["text"] },
+            })],
+            _ => {
+                let mut content = texts(&entry["texts"]);
+                let images = entry["media"].as_u64().unwrap_or_default();
+                // A string is as long as its letters and two quotes.
+                content.extend((0..images).map(|_| json!("x".repeat(IMAGE_UNITS - 2))));
+                content
+            }
+        };
+        match messages.last_mut().filter(|last| last["role"] == "tool" && entry["role"] == "tool") {
+            Some(last) => last["content"].as_array_mut().into_iter().for_each(|list| list.extend(content.clone())),
+            None => messages.push(json!({ "role": entry["role"], "content": content })),
+        }
+    }
+    json!(messages)
 }
 
 fn inline(session: &Session<'_>) -> Vec<SourceMessage> {

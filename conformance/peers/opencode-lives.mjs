@@ -7,6 +7,10 @@
 // The server is given so long to end a loop that nobody waits for.
 const ABORTED_MS = 2_000;
 
+// The time in which the server reads what was sent to it.
+const READ_MS = 100;
+const READS_MAX = 200;
+
 export function lives({ history, folderFor, prompt, request }) {
   const all = new Map();
 
@@ -72,10 +76,10 @@ export function lives({ history, folderFor, prompt, request }) {
       async lifePrompt(peer, args) {
         const life = of(args);
         if (args.noReply) {
-          await prompt(peer, life.session, args.text, true);
+          await prompt(peer, life.session, args.text, { noReply: true, files: args.files });
           return { kind: "end" };
         }
-        const running = prompt(peer, life.session, args.text);
+        const running = prompt(peer, life.session, args.text, { files: args.files });
         life.turn = running.then(() => undefined, () => undefined);
         running.then(
           () => life.push({ kind: "end" }),
@@ -87,12 +91,28 @@ export function lives({ history, folderFor, prompt, request }) {
       // The model's answer to what it was asked last.
       async lifeAnswer(peer, args) {
         const life = of(args);
-        const { text, reasoning, calls, usage, fails } = args;
+        const { text, reasoning, calls, usage, fails, isCut } = args;
         for (const { id, page } of calls ?? []) life.pages.set(id, page);
         life.calls = (calls ?? []).map(({ id }) => id);
         if (fails) refuse(life.held);
-        else speak(life.held, { text, reasoning, calls, usage });
+        else speak(life.held, { text, reasoning, calls, usage, isCut });
         return happened(peer, life);
+      },
+
+      // The user stops the model in the middle of a text; gives what OpenCode keeps of the reply.
+      async lifeStop(peer, args) {
+        const life = of(args);
+        const { text, reasoning } = args;
+        begun(life.held, { text, reasoning });
+        const said = () => peer.rows.send({ said: life.session.id });
+        for (let reads = 0; reads < READS_MAX && !(await said()).some(({ type }) => type === "text"); reads += 1) {
+          await new Promise((go) => setTimeout(go, READ_MS));
+        }
+        await new Promise((go) => setTimeout(go, READ_MS));
+        await request(peer, life.session.folder, "POST", `/session/${life.session.id}/abort`);
+        const { kind, problem } = await life.next();
+        life.held.destroy();
+        return { kind, problem, said: await said() };
       },
 
       async lifeEnd(peer, args) {
@@ -108,18 +128,25 @@ function refuse(outgoing) {
   outgoing.end(JSON.stringify({ error: { message: "no" } }));
 }
 
-function speak(outgoing, { text, reasoning, calls, usage }) {
+/** Sends what a model thinks and says, and leaves the reply open. */
+function begun(outgoing, { text, reasoning }) {
   const head = { id: "c", object: "chat.completion.chunk", created: 1, model: "m" };
   const chunk = (fields) => outgoing.write(`data: ${JSON.stringify({ ...head, ...fields })}\n\n`);
   const delta = (content) => chunk({ choices: [{ index: 0, delta: { role: "assistant", ...content } }] });
   outgoing.writeHead(200, { "content-type": "text/event-stream" });
   if (reasoning) delta({ reasoning_content: reasoning });
   if (text) delta({ content: text });
+  return { chunk, delta };
+}
+
+function speak(outgoing, { text, reasoning, calls, usage, isCut }) {
+  const { chunk, delta } = begun(outgoing, { text, reasoning });
   (calls ?? []).forEach(({ id, tool, input }, index) => {
     const called = { name: tool, arguments: JSON.stringify(input) };
     delta({ tool_calls: [{ index, id, type: "function", function: called }] });
   });
-  chunk({ choices: [{ index: 0, delta: {}, finish_reason: calls?.length > 0 ? "tool_calls" : "stop" }] });
+  const reason = calls?.length > 0 ? "tool_calls" : isCut ? "length" : "stop";
+  chunk({ choices: [{ index: 0, delta: {}, finish_reason: reason }] });
   chunk({ choices: [], usage });
   outgoing.end("data: [DONE]\n\n");
 }

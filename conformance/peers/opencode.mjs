@@ -283,11 +283,11 @@ function deferred() {
 
 // ---------------------------------------------------------------------------------------------- talking to OpenCode
 
-async function prompt(peer, session, text = "go", noReply = false) {
+async function prompt(peer, session, text = "go", { noReply, files } = {}) {
   return request(peer, session.folder, "POST", `/session/${session.id}/message`, {
     model: { providerID: PROVIDER, modelID: MODEL },
     agent: "build",
-    parts: [{ type: "text", text }],
+    parts: [{ type: "text", text }, ...(files ?? [])],
     ...(noReply ? { noReply } : {}),
   });
 }
@@ -564,6 +564,13 @@ async function database(file) {
         .all(id);
       return calls.map((call) => JSON.parse(found.find((row) => row.call === call)?.state ?? "null"));
     },
+    // The parts of the newest message.
+    said: (id) =>
+      db()
+        .query("select data from part where message_id = (select id from message where session_id = ? " +
+          "order by time_created desc, id desc limit 1) order by id")
+        .all(id)
+        .map(({ data }) => JSON.parse(data)),
     // The number of messages between the tail of the newest compaction and its marker; null without a tail.
     kept: (id) => {
       const marker = db()

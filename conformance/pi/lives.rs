@@ -34,7 +34,7 @@ pub(crate) const V0_73: Lives = Lives {
     policy: pi::v0_73,
     looks_between: false,
     is_early: true,
-    classes: &[MOMENT, super::UNANSWERED, super::PAIRED, super::NOTHING, GAIN, FITS, WHOLE, PREVIOUS],
+    classes: &[MOMENT, super::UNANSWERED, super::PAIRED, super::NOTHING, KEPT, GAIN, FITS, WHOLE, PREVIOUS],
 };
 
 pub(crate) const V1_5: Lives = Lives {
@@ -43,7 +43,7 @@ pub(crate) const V1_5: Lives = Lives {
     policy: pi::v1_5,
     looks_between: true,
     is_early: false,
-    classes: &[MOMENT, super::UNANSWERED, super::PAIRED, GAIN, FITS, LISTS],
+    classes: &[MOMENT, super::UNANSWERED, super::PAIRED, KEPT, GAIN, FITS, LISTS],
 };
 
 const MOMENT: Class = Class {
@@ -67,6 +67,14 @@ const FITS: Class = Class {
     explanation: "Where the context exceeds the window pi waits for the provider to refuse it; our last resort takes the \
                   longest outputs out, and the life ends there.",
     test: ("src/policy/last_resort.rs", "outputs_and_inputs_go_first_then_what_is_old_then_what_is_new"),
+};
+
+const KEPT: Class = Class {
+    name: "a tail may be narrower",
+    reason: Reason::Named("In a window where pi's tail holds everything"),
+    explanation: "The context is above the threshold by pi's own functions, and pi prepares nothing, as its tail holds all \
+                  that the summary before does not cover; we halve the tail.",
+    test: ("src/policy/select/recent.rs", "a_narrower_tail_has_half_the_budget"),
 };
 
 const GAIN: Class = Class {
@@ -224,11 +232,16 @@ impl Course<'_> {
         let words = self.life.words(number);
         let compacts = is_open && theirs["compacts"] == true;
         let looks = matches!(moment, Moment::Between) || matches!(moment, Moment::End) && !self.life.is_aborted(place);
-        let why = (!(looks && is_open) && theirs["exceeds"] == true).then_some(&MOMENT);
-        self.say("moment", &input, json!(true), json!(compacts), why);
         // A prompt is looked at before it is there.
         let is_theirs = compacts && !matches!(moment, Moment::Prompt);
         let prepared = if is_theirs { theirs.clone() } else { self.ask("lifePrepare", json!({ "words": words }))? };
+        let why = match looks && is_open {
+            false => Some(&MOMENT),
+            // It looks, and has nothing to summarize.
+            true => prepared.is_null().then_some(&KEPT),
+        };
+        let why = why.filter(|_| theirs["exceeds"] == true);
+        self.say("moment", &input, json!(true), json!(compacts), why);
         let (why, prepared) = self.other_cut(made, prepared, number)?;
         let ours = made.prepared();
         self.say("cut", &input, ours.clone(), cut_of(&prepared), why);

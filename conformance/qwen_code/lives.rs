@@ -71,8 +71,8 @@ const FREES: Class = Class {
 const COUNTED: Class = Class {
     name: "a clearing counts at once",
     reason: Reason::Named("Usage from before a clearing says nothing"),
-    explanation: "By its own estimate the history behind a clearing does not reach Qwen Code's threshold, but it goes by the \
-                  prompt from before; we estimate anew.",
+    explanation: "By its own estimate the history behind a clearing, without the words around a summary, does not reach Qwen \
+                  Code's threshold, but it goes by the prompt from before; we estimate anew.",
     test: ("src/fold/tests.rs", "the_newest_valid_usage_counts"),
 };
 
@@ -428,6 +428,16 @@ impl Course<'_> {
         Ok(())
     }
 
+    /// Contents without the words around their summary, which weigh nothing with us.
+    fn bare(&self, contents: &[Value]) -> Vec<Value> {
+        let mut contents = contents.to_vec();
+        if let Some(text) = contents.first().and_then(|summary| summary["parts"][0]["text"].as_str()) {
+            let text = text.strip_suffix(&self.life.policy.view.summary_suffix).unwrap_or(text).to_owned();
+            contents[0]["parts"][0]["text"] = json!(text);
+        }
+        contents
+    }
+
     fn last_reply(&self, end: usize) -> usize {
         (0..end).rev().find(|&at| self.life.role(at) == Some(Role::Assistant)).unwrap_or(end)
     }
@@ -475,18 +485,9 @@ impl Course<'_> {
 
     /// Why we keep a summary that they refuse: by their own estimate our view is smaller behind it.
     fn measured(&mut self, look: &Look, view: &[Value]) -> Result<Option<&'static Class>, PeerFailure> {
-        // The words around a summary weigh nothing with us.
-        let bare = |view: &[Value]| {
-            let mut view = view.to_vec();
-            if let Some(text) = view.first().and_then(|summary| summary["parts"][0]["text"].as_str()) {
-                let text = text.strip_suffix(&self.life.policy.view.summary_suffix).unwrap_or(text).to_owned();
-                view[0]["parts"][0]["text"] = json!(text);
-            }
-            json!({ "contents": view })
-        };
-        let [before, after] = [bare(&look.view), bare(view)];
-        let before = self.ask("estimateContentTokens", before)?;
-        let after = self.ask("estimateContentTokens", after)?;
+        let [before, after] = [self.bare(&look.view), self.bare(view)];
+        let before = self.ask("estimateContentTokens", json!({ "contents": before }))?;
+        let after = self.ask("estimateContentTokens", json!({ "contents": after }))?;
         let is_smaller = before.as_i64().zip(after.as_i64()).is_some_and(|(before, after)| after < before);
         Ok(is_smaller.then_some(&CLASSES[5]))
     }
@@ -518,7 +519,7 @@ impl Course<'_> {
         }
         let (mut held, auto) = (sent.held.clone(), sent.answer["auto"].as_f64());
         held.push(self.pending(look.place));
-        let tokens = self.ask("estimateContentTokens", json!({ "contents": held }))?;
+        let tokens = self.ask("estimateContentTokens", json!({ "contents": self.bare(&held) }))?;
         let is_low = tokens.as_f64().zip(auto).is_some_and(|(tokens, auto)| tokens < auto);
         Ok((self.has_cleared && is_low).then_some(&CLASSES[7]))
     }
@@ -536,9 +537,8 @@ impl Course<'_> {
 
     /// True where their history behind a summary weighs no less than before, by their own estimate.
     fn frees_nothing(&mut self, look: &Look, theirs: &Value) -> Result<bool, PeerFailure> {
-        let before = self.ask("estimateContentTokens", json!({ "contents": look.history }))?;
-        let after = self.ask("estimateContentTokens", json!({ "contents": theirs["history"] }))?;
-        Ok(before.as_i64().zip(after.as_i64()).is_some_and(|(before, after)| after >= before))
+        let after = theirs["history"].as_array().cloned().unwrap_or_default();
+        self.weighs_no_less(&look.history, &after)
     }
 
     /// The clearing of both sides on the way of a request.
@@ -556,15 +556,19 @@ impl Course<'_> {
     /// Why we clear where they do not look, or they where we do not: they would clear the same if they looked now, or
     /// what they clear frees nothing.
     fn clears(&mut self, look: &Look, ours: &Value) -> Result<Option<&'static Class>, PeerFailure> {
-        if look.sent.is_some() && self.clears_unread(look, ours)? {
-            return Ok(Some(UNANSWERED));
-        }
-        if let Some(sent) = look.sent.as_ref().filter(|sent| sent.is_cleared) {
-            let before = self.ask("estimateContentTokens", json!({ "contents": look.history }))?;
-            let after = self.ask("estimateContentTokens", json!({ "contents": sent.held }))?;
-            let frees_nothing = before.as_i64().zip(after.as_i64()).is_some_and(|(before, after)| after >= before);
-            let is_none = *ours == cleared(&[], &[]);
-            return Ok((is_none && frees_nothing).then_some(&CLASSES[6]));
+        let none = cleared(&[], &[]);
+        if let Some(sent) = look.sent.as_ref() {
+            let read = self.without_unread(look)?;
+            let only_read = read.as_ref().map(|(history, held)| cleared(history, held));
+            if only_read.as_ref() == Some(ours) {
+                return Ok(Some(UNANSWERED));
+            }
+            if sent.is_cleared {
+                let (before, after) = read.unwrap_or_else(|| (look.history.clone(), sent.held.clone()));
+                let frees_nothing =
+                    self.weighs_no_less(&before, &after)? || self.weighs_no_less(&look.history, &sent.held)?;
+                return Ok((*ours == none && frees_nothing).then_some(&CLASSES[6]));
+            }
         }
         let is_reply = self.life.is_reply(look.place);
         let has_failed = !is_reply && self.life.role(look.place) == Some(Role::Assistant) && look.place > 0;
@@ -587,12 +591,16 @@ impl Course<'_> {
         Ok((!looks && theirs == *ours).then_some(&CLASSES[0]))
     }
 
-    /// True where they would clear what we do if the results that no reply has read were still to be sent.
-    fn clears_unread(&mut self, look: &Look, ours: &Value) -> Result<bool, PeerFailure> {
+    /// Their history without the results that no reply has read, and what they would leave of it if these were still to be
+    /// sent; none where all are read.
+    fn without_unread(&mut self, look: &Look) -> Result<Option<(Vec<Value>, Vec<Value>)>, PeerFailure> {
         let since = (0..look.place).rev().find(|&at| self.life.is_reply(at)).map_or(0, |reply| reply + 1);
         let is_result = |part: &Value| part.get("functionResponse").is_some();
         let contents = Contents::with_call_ids(&self.life.messages[..=look.place]);
         let unread: Vec<Value> = contents.parts_since(since).into_iter().filter(is_result).collect();
+        if unread.is_empty() {
+            return Ok(None);
+        }
         let id = |part: &Value| part["functionResponse"]["id"].clone();
         let waits = |part: &&Value| is_result(part) && unread.iter().any(|other| id(other) == id(part));
         let mut history = look.history.clone();
@@ -607,9 +615,15 @@ impl Course<'_> {
         if let Some(idle) = self.life.idle_milliseconds(look.place) {
             question["idleMilliseconds"] = json!(idle);
         }
-        let held = self.ask("clear24", question)?;
-        let theirs = cleared(&history, held.as_array().map_or(&[], Vec::as_slice));
-        Ok(!unread.is_empty() && theirs == *ours)
+        let held = self.ask("clear24", question)?.as_array().cloned().unwrap_or_default();
+        Ok(Some((history, held)))
+    }
+
+    /// True where contents weigh no less behind a change, by their own estimate.
+    fn weighs_no_less(&mut self, before: &[Value], after: &[Value]) -> Result<bool, PeerFailure> {
+        let before = self.ask("estimateContentTokens", json!({ "contents": before }))?;
+        let after = self.ask("estimateContentTokens", json!({ "contents": after }))?;
+        Ok(before.as_i64().zip(after.as_i64()).is_some_and(|(before, after)| after >= before))
     }
 }
 

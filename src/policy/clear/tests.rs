@@ -192,6 +192,31 @@ fn nothing_has_no_excerpt_and_keeps_its_media() {
 }
 
 #[test]
+fn an_output_of_media_alone_goes_where_its_agent_weighs_them() {
+    let outputs = |tool: &str, first: &str| {
+        let others = (2..=6).map(|number| format!("  tool {tool}#c{number} out=9t media=image/png done\n"));
+        format!("a1\n  tool {tool}#c1 out={first} done\n{}a2 \"done\"", others.collect::<String>())
+    };
+    let [early, late] = [presets::qwen_code::v0_15(), presets::qwen_code::v0_24()].map(|policy| policy.routine);
+    for (step, tool, first, is_cleared) in [
+        (&late[0], "read_file", "9t", true),
+        (&late[0], "read_file", "\"\" media=image/png", true),
+        (&late[0], "read_file", "\"\"", false),
+        // Media beside outputs that stay.
+        (&late[2], "agent", "9t media=image/png", true),
+        (&late[2], "agent", "\"\" media=image/png", true),
+        (&early[0], "read_file", "9t", true),
+        (&early[0], "read_file", "\"\" media=image/png", false),
+    ] {
+        let Step::Clear(rule) = step else { panic!("a clearing") };
+        let names: Vec<String> =
+            cleared(rule, i64::MAX / 4, &outputs(tool, first)).into_iter().map(|(name, _)| name).collect();
+        let expected: &[&str] = if is_cleared { &["c1:result"] } else { &[] };
+        assert_eq!(names, expected, "{tool} {first} {:?}", rule.target);
+    }
+}
+
+#[test]
 fn failures_may_be_among_what_is_kept_and_what_says_nothing_may_be_passed_over() {
     let text = "a1\n  tool x#c1 out=9t done\n  tool x#c2 out=\"\" done\n  tool x#c3 out=9t error\n  \
                 tool x#c4 out=9t done\na2 \"done\"";

@@ -46,6 +46,8 @@ const SOURCES: &[(&str, &str)] = &[
 const QUESTION: &str = "No model picks the question out of a long request, and none is asked before a search: its first and \
                         last 500 characters are searched for, in passages of what the view no longer shows. The retrieval \
                         agent has a model do so, and searches a file with all but the last message.";
+const PASSAGES: &str = "Passages that have no word of a request stay hidden, whatever room there is, and a passage that does not \
+                        fit is left out; Qwen-Agent shows everything where it fits, and cuts the last passage.";
 
 /// `qwen-agent@old`: up to 0.0.29.
 pub const OLD: Preset = Preset {
@@ -64,6 +66,7 @@ pub const OLD: Preset = Preset {
         "Thoughts stay with their message; Qwen-Agent loses them, and the name of a tool, when it cuts a message.",
         "Half a character is left out; Qwen-Agent writes a replacement character.",
         QUESTION,
+        PASSAGES,
     ],
     sources: SOURCES,
     policy: old,
@@ -85,6 +88,7 @@ pub const V0_0_34: Preset = Preset {
         "Thoughts stay with their message; Qwen-Agent loses them, and the name of a tool, when it cuts a message.",
         "Half a character is left out; Qwen-Agent writes a replacement character.",
         QUESTION,
+        PASSAGES,
     ],
     sources: SOURCES,
     policy: v0_0_34,

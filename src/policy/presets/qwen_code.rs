@@ -78,8 +78,8 @@ pub const V0_24: Preset = Preset {
         "Twenty images from tools do not bring a summary about by themselves; their tokens do.",
         "Files and images are carried along from what is summarized; Qwen Code also looks for files in the calls that \
          stay, and takes the images along that it took along before.",
-        "Usage from before a clearing says nothing, and the view is estimated until the next reply; Qwen Code goes by \
-         its last prompt.",
+        "Usage from before a clearing says nothing, and the view is estimated until the next reply, without the words \
+         around its summary; Qwen Code goes by its last prompt.",
         "The threshold is looked at after every message, with all that was written since the last reply, and so is the \
          pause behind that; Qwen Code looks when the next request is sent, with what it sends, and for a pause only before a \
          prompt of the user.",
@@ -145,6 +145,8 @@ pub fn v0_15() -> Policy {
         truncate: None,
         routine: vec![Step::Clear(Clear {
             keep: Keep { failed_items: true, ..kept() },
+            // It counts words alone; later media count too.
+            minimum_tokens: 1,
             empty_too: true,
             only_tools: tools(&CLEARED_TOOLS, &[]),
             ..idle_outputs()
@@ -246,7 +248,6 @@ fn idle_outputs() -> Clear {
     Clear {
         keep: kept(),
         when: When::Idle { seconds: IDLE_SECONDS },
-        minimum_tokens: 1,
         only_tools: tools(&CLEARED_TOOLS, &CLEARED_TOOLS_SINCE),
         empty_too: false,
         only_if_shorter: false,
@@ -276,7 +277,7 @@ fn idle_attachments() -> Clear {
 }
 
 fn large_outputs() -> Clear {
-    Clear { when: When::Units { above: 500_000, down_to: 250_000 }, minimum_tokens: 0, ..idle_outputs() }
+    Clear { when: When::Units { above: 500_000, down_to: 250_000 }, ..idle_outputs() }
 }
 
 fn summary() -> Summary {

@@ -22,11 +22,16 @@ pub(super) fn units(counting: &Counting, parts: &[Shown<'_>]) -> i64 {
 /// What a result weighs beside its words where characters are counted.
 const RESULT_UNITS: i64 = 64;
 
-/// The units of one message, as Qwen Code counts characters: the words of texts and outputs, and the JSON of calls.
+/// The units of one message, as Qwen Code counts characters: the words of texts and outputs, and the JSON of calls with
+/// their ids.
 pub(super) fn characters(counting: &Counting, parts: &[Shown<'_>]) -> i64 {
     let of = |part: &Shown<'_>| match part {
         Shown::Text(text) | Shown::Reasoning(text) => weight(counting, text),
-        Shown::Call { call, input_json } => call_json(&call.tool, input_json),
+        Shown::Call { call, input_json } => {
+            // Every call has an id in Qwen Code, which makes one up where a provider gives none.
+            let id = r#""id":,"#.len() as i64 + string(&call.call_id);
+            call_json(&call.tool, input_json).saturating_add(id)
+        }
         Shown::Result { output, attachments, .. } => {
             let media = attachments.iter().map(|media| counting.media.of(media)).fold(0, i64::saturating_add);
             weight(counting, output).saturating_add(media).saturating_add(RESULT_UNITS)

@@ -161,6 +161,28 @@ fn what_a_summary_carries_along_in_a_message_of_its_own_weighs_all_of_it() {
 }
 
 #[test]
+fn a_call_weighs_its_json_as_its_agent_holds_it() {
+    let without_id = r#"{"functionCall":{"name":"glob","args":{"a":12}}}"#;
+    let with_id = r#"{"functionCall":{"id":"call_1","name":"glob","args":{"a":12}}}"#;
+    // Gemini's calls have no ids, and bring along the name that their results say again.
+    for (policy, json, beside) in [
+        (presets::qwen_code::v0_24(), with_id, ""),
+        (presets::qwen_code::v0_15(), with_id, ""),
+        (presets::gemini_cli::v0_26(), without_id, "glob"),
+    ] {
+        let call = ToolCall {
+            call_id: "call_1".to_owned(),
+            tool: "glob".to_owned(),
+            input_json: r#"{"a": 12}"#.to_owned(),
+            ..ToolCall::default()
+        };
+        let shown = view(Standing::Shown, Role::Assistant, vec![PartBody::ToolCall(call)]);
+        let tokens = (json.len() + beside.len()).div_ceil(4) as i64;
+        assert_eq!(estimate_message(&policy, &shown), tokens, "{}", policy.preset);
+    }
+}
+
+#[test]
 fn stored_outputs_weigh_what_a_view_shows_of_them() {
     let policy = presets::opencode::seed();
     let weigh = |text: &str| estimate_source(&policy, &dsl::parse(text)[0]);
