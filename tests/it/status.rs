@@ -7,7 +7,7 @@ use crate::support::{TestApp, soon, turns};
 use crate::tidy::assert_reviewed;
 use longhand::app::admin::{Breaker, Provider, Spent};
 use longhand::app::compactions::Wanted;
-use longhand::model::compaction::{CompactionKind, CompactionState, Trigger};
+use longhand::model::compaction::CompactionKind;
 use longhand::model::event::EventKind;
 use longhand::model::ids::MessageId;
 use longhand::model::message::MessageKind;
