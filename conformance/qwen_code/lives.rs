@@ -559,12 +559,13 @@ impl Course<'_> {
         let none = cleared(&[], &[]);
         if let Some(sent) = look.sent.as_ref() {
             let read = self.without_unread(look)?;
-            let only_read = read.as_ref().map(|(history, held)| cleared(history, held));
+            let only_read = read.as_ref().map(|Clearing { before, after }| cleared(before, after));
             if only_read.as_ref() == Some(ours) {
                 return Ok(Some(UNANSWERED));
             }
             if sent.is_cleared {
-                let (before, after) = read.unwrap_or_else(|| (look.history.clone(), sent.held.clone()));
+                let whole = || Clearing { before: look.history.clone(), after: sent.held.clone() };
+                let Clearing { before, after } = read.unwrap_or_else(whole);
                 let frees_nothing =
                     self.weighs_no_less(&before, &after)? || self.weighs_no_less(&look.history, &sent.held)?;
                 return Ok((*ours == none && frees_nothing).then_some(&CLASSES[6]));
@@ -593,7 +594,7 @@ impl Course<'_> {
 
     /// Their history without the results that no reply has read, and what they would leave of it if these were still to be
     /// sent; none where all are read.
-    fn without_unread(&mut self, look: &Look) -> Result<Option<(Vec<Value>, Vec<Value>)>, PeerFailure> {
+    fn without_unread(&mut self, look: &Look) -> Result<Option<Clearing>, PeerFailure> {
         let since = (0..look.place).rev().find(|&at| self.life.is_reply(at)).map_or(0, |reply| reply + 1);
         let is_result = |part: &Value| part.get("functionResponse").is_some();
         let contents = Contents::with_call_ids(&self.life.messages[..=look.place]);
@@ -616,7 +617,7 @@ impl Course<'_> {
             question["idleMilliseconds"] = json!(idle);
         }
         let held = self.ask("clear24", question)?.as_array().cloned().unwrap_or_default();
-        Ok(Some((history, held)))
+        Ok(Some(Clearing { before: history, after: held }))
     }
 
     /// True where contents weigh no less behind a change, by their own estimate.
@@ -649,6 +650,12 @@ impl Look {
         });
         json!({ "place": self.place, "role": format!("{:?}", life.role(self.place)), "sent": figures })
     }
+}
+
+/// A history in front of a clearing, and behind it.
+struct Clearing {
+    before: Vec<Value>,
+    after: Vec<Value>,
 }
 
 struct Sent {
