@@ -37,13 +37,12 @@ fn the_words_of_a_summary_are_not_those_that_it_carries_along() {
 
 #[test]
 fn ranges_of_omitted_messages_are_disjoint_and_spare_an_edit_whose_own_revision_lies_between_them() {
-    let mut sources = dsl::parse("u11 \"in place of 8\"\na10 \"x\"\nu13 \"y\"");
-    sources[0].place = Some(Place::Edit(8));
+    let sources = dsl::parse("u edit=8 at=11 \"in place of 8\"\na at=10 \"x\"\nu at=13 \"y\"");
     let layout = Layout {
         omitted: vec![Omitted { range: RevisionRange { first: 8, last: 8 }, mark: 12, reason: OmitReason::Edited }],
         ..Layout::everything()
     };
-    for (omitted, expected) in [(vec![10, 11, 13], vec![(10, 13)]), (vec![10, 13], vec![(10, 10), (13, 13)])] {
+    for (omitted, expected) in [(vec![10, 11, 13], vec![(10, 13)]), (vec![10, 13], vec![(10, 10), (12, 13)])] {
         let cuts = Cuts { omitted: omitted.clone(), ..Cuts::default() };
         let ranges = omitted_ranges(&layout, &sources, &cuts);
         let ranges: Vec<_> = ranges.iter().map(|range| (range.first, range.last)).collect();
