@@ -70,10 +70,24 @@ enum Target {
     Floor { floor: Floor, _folder: tempfile::TempDir },
 }
 
-/// One caller of a target, with a session of its own.
-enum Caller {
-    Daemon { channel: Channel, messages: MessageServiceClient<Channel>, session: String, count: usize, texts: Texts },
-    Floor { floor: Floor, session: i64, texts: Texts },
+/// One caller of a target.
+struct Caller {
+    texts: Texts,
+    to: To,
+}
+
+/// A caller's way to its target, with a session of its own.
+enum To {
+    Daemon(Box<Connection>),
+    Floor(Floor, i64),
+}
+
+struct Connection {
+    channel: Channel,
+    messages: MessageServiceClient<Channel>,
+    session: String,
+    /// Messages of the session.
+    count: usize,
 }
 
 /// A connection to a daemon.
@@ -121,28 +135,28 @@ impl Target {
 
     /// Each caller has a connection of its own, as an agent has.
     async fn caller(&self, index: usize) -> Caller {
-        let texts = Texts::new(index as u64);
-        match self {
+        let to = match self {
             Self::Daemon { address, .. } => {
                 let channel = connect(address).await;
                 let session = session(&channel).await;
                 let messages = MessageServiceClient::new(channel.clone());
-                Caller::Daemon { channel, messages, session, count: 0, texts }
+                To::Daemon(Box::new(Connection { channel, messages, session, count: 0 }))
             }
-            Self::Floor { floor, .. } => Caller::Floor { floor: floor.clone(), session: index as i64, texts },
-        }
+            Self::Floor { floor, .. } => To::Floor(floor.clone(), index as i64),
+        };
+        Caller { texts: Texts::new(index as u64), to }
     }
 }
 
 impl Caller {
     fn bodies(&mut self, count: usize) -> Vec<String> {
-        let (Self::Daemon { texts, .. } | Self::Floor { texts, .. }) = self;
-        (0..count).map(|_| texts.text(BODY_BYTES)).collect()
+        (0..count).map(|_| self.texts.text(BODY_BYTES)).collect()
     }
 
     async fn append(&mut self, bodies: Vec<String>) {
-        match self {
-            Self::Daemon { channel, messages, session: id, count, .. } => {
+        match &mut self.to {
+            To::Daemon(connection) => {
+                let Connection { channel, messages, session: id, count } = &mut **connection;
                 if *count >= SESSION_MESSAGES {
                     *id = session(channel).await;
                     *count = 0;
@@ -155,7 +169,7 @@ impl Caller {
                 };
                 messages.append_messages(request).await.expect("appended");
             }
-            Self::Floor { floor, session, .. } => floor.append(*session, bodies).await,
+            To::Floor(floor, session) => floor.append(*session, bodies).await,
         }
     }
 }
@@ -223,6 +237,7 @@ async fn open(callers: &mut Vec<Caller>, rate: f64, time: Duration, latencies: &
     }
     let began = Instant::now();
     // A thread of its own: the runtime's timers are a millisecond apart.
+    #[expect(clippy::disallowed_methods, reason = "it is no thread of the runtime")]
     let pacer = std::thread::spawn(move || {
         let mut index = 0_u32;
         loop {
