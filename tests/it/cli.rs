@@ -215,7 +215,7 @@ fn an_import_is_compacted_while_it_is_written_and_comes_out_whole() {
     assert!(compactions >= 2, "{:?}", kinds(&events));
     // Two may come into force between two replies.
     let changed = report["contexts"]["changed_prefixes"].as_u64().expect("a count");
-    assert!((2..=compactions as u64).contains(&changed), "{report}");
+    assert!((1..=compactions as u64).contains(&changed), "{report}");
     assert!(report["reductions"]["freed_tokens"].as_i64().expect("a sum") > 10_000, "{report}");
     let session = report["sessions"][0]["session_id"].as_str().expect("a session").to_owned();
     let shown = daemon.json(&["show", &session, "--records"]);

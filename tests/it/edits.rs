@@ -245,7 +245,7 @@ async fn what_comes_back_from_an_edit_under_a_running_summary_supersedes_it() {
 
 #[tokio::test]
 async fn layouts_of_many_edits_take_linear_space_and_every_one_of_them_can_be_read() {
-    const EDITS: usize = 300;
+    const EDITS: usize = 250;
     let test = TestApp::start().await;
     let session = test.quiet_session().await;
     test.append(&session, &turns(1, EDITS, 1)).await;
