@@ -525,9 +525,16 @@ impl Course<'_> {
         let tokens = self.session.firings().last().map_or(0, |firing| firing.context_tokens);
         let weigh = |source: &SourceMessage| {
             let images = source.message.parts.iter().filter(|part| matches!(part.body, PartBody::Media(_))).count();
-            units(&json!(text_of(source)).to_string()) / 4 + FRAME_TOKENS + IMAGE_TOKENS * images as i64
+            let thoughts = source.message.parts.iter().filter_map(|part| match &part.body {
+                PartBody::Reasoning(text) => Some(units(&json!(text).to_string()) / 4 + FRAME_TOKENS),
+                _ => None,
+            });
+            let words = units(&json!(text_of(source)).to_string()) / 4 + FRAME_TOKENS;
+            words + thoughts.sum::<i64>() + IMAGE_TOKENS * images as i64
         };
-        let last = made.inline.last().map_or(0, weigh);
+        // OpenCode goes by the newest usage, whatever was written since.
+        let since = made.inline.iter().rev().take_while(|source| source.message.finish.usage.is_none());
+        let last: i64 = since.map(weigh).sum();
         let usable = self.usable();
         // Behind a compaction that is ours alone OpenCode has no usage to go by until the next reply.
         let is_due =
