@@ -95,7 +95,7 @@ pub const RECENT_COMMITS: usize = 16_384;
 /// Bytes of a view token.
 pub const VIEW_TOKEN_BYTES_MAX: usize = 512;
 /// Statements and scripts that the writer keeps prepared.
-pub const WRITER_STATEMENTS_KEPT: usize = 256;
+pub const WRITER_STATEMENTS_KEPT: usize = 128;
 /// Rows that reading a layout takes: a whole one and the differences to it.
 pub const LAYOUT_ROWS_MAX: i64 = 256;
 /// Connections of the reader pool.

@@ -11,7 +11,7 @@ use sqlx::{Arguments as _, AssertSqlSafe, Encode, Executor as _, Sqlite, SqliteC
 const ROWS_PER_STATEMENT: usize = 64;
 
 /// Scripts with up to so many bound values stay prepared. What larger ones cost to prepare is little beside their rows.
-const VALUES_KEPT: usize = 8 * 1_024;
+const VALUES_KEPT: usize = 4 * 1_024;
 
 /// SQLite takes texts of up to a million bytes.
 const TEXT_BYTES: usize = 256 * 1_024;
