@@ -29,7 +29,8 @@ use crate::model::usage::ModelWindow;
 use crate::model::view::{Shortened, SourceMessage, Standing, View};
 use crate::policy::overflow;
 use crate::policy::plan::{self, Scene, SummaryPlan, Work};
-use crate::policy::{Policy, Rung, gain, pairing, presets, tokens, validate};
+use crate::policy::tokens::{self, Weights};
+use crate::policy::{Policy, Rung, gain, pairing, presets, validate};
 
 mod world;
 
@@ -407,7 +408,7 @@ impl Session<'_> {
     }
 }
 
-/// The tokens that the view loses by what steps come to, with a summary as long as the one that the view shows.
+/// The tokens of the stored messages that steps take out of the view, with a summary as long as the one that it shows.
 fn foreseen(scene: Scene<'_>, work: &Work) -> i64 {
     let Scene { policy, layout, sources, .. } = scene;
     let mut after = plan::with_cuts(sources, &work.cuts, CompactionId(Uuid::nil()));
@@ -416,7 +417,8 @@ fn foreseen(scene: Scene<'_>, work: &Work) -> i64 {
             summary.previous.as_ref().and_then(|_| plan::shown_summary(sources)).unwrap_or_else(|| " ".to_owned());
         after = plan::with_summary(policy, layout, &after, &summary.boundary(), &expected, &summary.attachments);
     }
-    plan::view(policy, sources).estimated_tokens - plan::view(policy, &after).estimated_tokens
+    let tokens = |sources: &[SourceMessage]| Weights::of(policy, sources).tokens(0..sources.len());
+    tokens(sources) - tokens(&after)
 }
 
 /// Who speaks, what the message is, and its parts with what was taken from each.

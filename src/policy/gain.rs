@@ -4,9 +4,8 @@
 use super::clear::When;
 use super::plan::{self, Scene, Work};
 use super::{Policy, Step, overflow, tokens};
-use crate::model::ids::CompactionId;
 use crate::model::usage::ModelWindow;
-use uuid::Uuid;
+use crate::model::view::SourceMessage;
 
 /// The minimum gain of a policy that names none: one in so many parts of the window.
 const WINDOW_PARTS: i64 = 20;
@@ -33,25 +32,26 @@ pub fn least(policy: &Policy, window: &ModelWindow, steps: &[Step], has_summary:
 
 /// True where what these steps come to is worth its price. What a summary frees is known when it is written: here it counts
 /// as if it were as long as the view shows the one that it replaces.
+///
+/// Stored messages are weighed, as for tails and clearings, and no view is made: this is asked at every decision.
 pub fn is_enough(scene: Scene<'_>, steps: &[Step], work: &Work, context_tokens: i64) -> bool {
-    let Scene { policy, layout, sources, window, .. } = scene;
+    let Scene { policy, sources, window, .. } = scene;
     if work.is_empty() {
         return false;
     }
-    let mut after = plan::with_cuts(sources, &work.cuts, CompactionId(Uuid::nil()));
-    if let Some(summary) = &work.summary {
-        let expected = summary.previous.as_ref().and_then(|_| plan::shown_summary(sources));
-        let expected = expected.as_deref().unwrap_or(" ");
-        after = plan::with_summary(policy, layout, &after, &summary.boundary(), expected, &summary.attachments);
-    }
-    let (before, after) = (plan::view(policy, sources), plan::view(policy, &after));
-    let freed = before.estimated_tokens.saturating_sub(after.estimated_tokens);
+    let after = plan::foreseen(scene, work);
+    let freed = match &work.summary {
+        Some(_) => tokens::estimate_sources(policy, sources) - tokens::estimate_sources(policy, &after),
+        None => tokens::freed(policy, sources, &after),
+    };
     // A summary does not ask for the price, nor does a view that exceeds its window.
     let asks = work.summary.is_none() && overflow::room(window).is_none_or(|room| context_tokens <= room);
     let is_cheap = |most: u32| {
-        let same = usize::try_from(plan::first_changed(&before, &after)).unwrap_or(usize::MAX);
-        let reread = tokens::estimate_messages(policy, after.messages.get(same..).unwrap_or_default());
-        reread <= freed.saturating_mul(i64::from(most))
+        let is_same = |(before, after): &(&SourceMessage, &SourceMessage)| {
+            before.message.id == after.message.id && before.place == after.place && before.pruned == after.pruned
+        };
+        let same = sources.iter().zip(after.iter()).take_while(is_same).count();
+        tokens::estimate_sources(policy, &after[same..]) <= freed.saturating_mul(i64::from(most))
     };
     freed >= least(policy, window, steps, work.summary.is_some())
         && policy.guards.reread_per_freed_max.filter(|_| asks).is_none_or(is_cheap)

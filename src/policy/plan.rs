@@ -638,8 +638,9 @@ pub fn with_summary(
     }
     let mut summary = derived(MessageKind::Summary, Role::Assistant, PartBody::Text(text.to_owned()), Place::Summary);
     summary.message.parts.extend(attachments.iter().map(|body| nameless(body.clone())));
+    let revisions: HashSet<Revision> = boundary.retained.iter().copied().collect();
     let is_retained = |source: &&SourceMessage| {
-        boundary.retained.contains(&source.message.revision) && !layout.pinned.contains(&slot(source))
+        revisions.contains(&source.message.revision) && !layout.pinned.contains(&slot(source))
     };
     let retained = sources.iter().filter(is_retained).cloned();
     let retained: Vec<SourceMessage> =
@@ -666,6 +667,21 @@ pub fn with_summary(
         }
     }
     after
+}
+
+/// What a view would be made of with this work in force. A summary that is still to be written counts as the words that
+/// the view shows of the one that it replaces.
+pub fn foreseen<'a>(scene: Scene<'a>, work: &Work) -> Cow<'a, [SourceMessage]> {
+    let Scene { policy, layout, sources, .. } = scene;
+    let cut = if work.cuts.is_empty() {
+        Cow::Borrowed(sources)
+    } else {
+        Cow::Owned(with_cuts(sources, &work.cuts, CompactionId(Uuid::nil())))
+    };
+    let Some(summary) = &work.summary else { return cut };
+    let expected = summary.previous.as_ref().and_then(|_| shown_summary(sources));
+    let expected = expected.as_deref().unwrap_or(" ");
+    Cow::Owned(with_summary(policy, layout, &cut, &summary.boundary(), expected, &summary.attachments))
 }
 
 /// Where a summary ends and what beside it stays.

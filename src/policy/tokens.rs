@@ -335,6 +335,12 @@ pub fn estimate_source(policy: &Policy, message: &SourceMessage) -> i64 {
     tokens_of(&policy.counting, source_units(policy, message))
 }
 
+/// The tokens of several stored messages, as a view will show them: pruned and cut, but not paired.
+pub fn estimate_sources(policy: &Policy, sources: &[SourceMessage]) -> i64 {
+    let weights = sources.iter().map(|source| addend(&policy.counting, source_units(policy, source)));
+    list_tokens(&policy.counting, weights.fold(0, i64::saturating_add))
+}
+
 /// The tokens of some parts of a stored message, by index, as if they were all of it.
 pub fn estimate_parts(policy: &Policy, source: &SourceMessage, parts: &[usize]) -> i64 {
     if let [part] = parts

@@ -2,10 +2,12 @@
 
 use super::{Scene, SummaryPlan, marker_text, omitted_ranges};
 use crate::model::changes::{Changes, SummaryChange};
-use crate::model::cut::Cuts;
+use crate::model::cut::{Cut, Cuts};
+use crate::model::ids::PartId;
 use crate::model::part::Part;
 use crate::model::usage::Usage;
 use crate::model::view::SourceMessage;
+use foldhash::HashMap;
 
 /// A summary that was written for a plan.
 #[derive(Debug, Clone, Copy)]
@@ -22,12 +24,10 @@ pub struct Written<'a> {
 
 /// The changes of cuts and a summary.
 pub fn changes(scene: Scene<'_>, cuts: &Cuts, summary: Option<Written<'_>>) -> Changes {
+    let by_part: HashMap<PartId, &Cut> = cuts.parts.iter().map(|(part, cut)| (*part, cut)).collect();
     let cut_of = |source: &SourceMessage| {
         let message = source.message.id;
-        let cut = |part: &Part| {
-            let found = cuts.parts.iter().find(|(id, _)| *id == part.id);
-            found.map(|(id, cut)| (message, *id, cut.clone()))
-        };
+        let cut = |part: &Part| by_part.get(&part.id).map(|cut| (message, part.id, (*cut).clone()));
         source.message.parts.iter().filter_map(cut).collect::<Vec<_>>()
     };
     Changes {
