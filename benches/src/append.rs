@@ -11,6 +11,7 @@ use longhand::pb::session_service_client::SessionServiceClient;
 use rand::rngs::StdRng;
 use rand::{Rng as _, SeedableRng as _};
 use std::time::{Duration, Instant};
+use tokio::task::JoinHandle;
 use tonic::transport::{Channel, Endpoint};
 
 /// Bytes of a message's text.
@@ -18,7 +19,7 @@ pub(crate) const BODY_BYTES: usize = 1_024;
 /// Messages after which a caller goes on in a new session, as agents do; a session that is never compacted would fill the
 /// memory for loaded ones.
 const SESSION_MESSAGES: usize = 500;
-/// What a caller waits before figures count.
+/// Time at the beginning of a loop that is not counted.
 const WARM_UP: Duration = Duration::from_millis(500);
 
 /// Durable appends.
@@ -188,6 +189,21 @@ impl Figures {
     }
 }
 
+/// A caller at work, with its latencies and the number of its calls.
+type Work = JoinHandle<(Caller, Latencies, u64)>;
+
+/// Waits until all callers are through; the number of their calls.
+async fn joined(tasks: Vec<Work>, callers: &mut Vec<Caller>, latencies: &mut Latencies) -> u64 {
+    let mut all = 0;
+    for task in tasks {
+        let (caller, of_caller, count) = task.await.expect("a caller");
+        callers.push(caller);
+        latencies.add(&of_caller);
+        all += count;
+    }
+    all
+}
+
 /// Each caller calls as soon as its last call is answered; calls in a second.
 async fn closed(callers: &mut Vec<Caller>, batch: usize, time: Duration, latencies: &mut Latencies) -> f64 {
     let begins = Instant::now() + WARM_UP;
@@ -208,13 +224,7 @@ async fn closed(callers: &mut Vec<Caller>, batch: usize, time: Duration, latenci
             (caller, latencies, count)
         }));
     }
-    let mut all = 0;
-    for task in tasks {
-        let (caller, of_caller, count) = task.await.expect("a caller");
-        callers.push(caller);
-        latencies.add(&of_caller);
-        all += count;
-    }
+    let all = joined(tasks, callers, latencies).await;
     all as f64 / begins.elapsed().as_secs_f64()
 }
 
@@ -250,13 +260,7 @@ async fn open(callers: &mut Vec<Caller>, rate: f64, time: Duration, latencies: &
             index += 1;
         }
     });
-    let mut all = 0;
-    for task in tasks {
-        let (caller, of_caller, count) = task.await.expect("a caller");
-        callers.push(caller);
-        latencies.add(&of_caller);
-        all += count;
-    }
+    let all = joined(tasks, callers, latencies).await;
     pacer.join().expect("the pacer");
     all as f64 / began.elapsed().as_secs_f64()
 }

@@ -6,7 +6,7 @@ use longhand::app::context::ContextRequest;
 use longhand::app::sessions::NewSession;
 use longhand::app::{self, Longhand};
 use longhand::clock::Clock;
-use longhand::model::message::{Finish, MessageKind, NewMessage, Role};
+use longhand::model::message::{NewMessage, Role};
 use longhand::model::part::{NewPart, PartBody};
 use longhand::model::usage::ModelWindow;
 use longhand::scheduler::{Options, Scheduler};
@@ -22,18 +22,10 @@ const BODY_BYTES: usize = 1_024;
 fn message(index: usize) -> NewMessage {
     let words = format!("message {index}: the quick brown fox looks at src/module_{index}.rs and says ");
     let text = words.repeat(BODY_BYTES / words.len() + 1);
-    NewMessage {
-        client_id: None,
-        role: if index.is_multiple_of(2) { Role::User } else { Role::Assistant },
-        kind: MessageKind::Normal,
-        parts: vec![NewPart::new(PartBody::Text(text[..BODY_BYTES].to_owned()))],
-        finish: Some(Finish::default()),
-        model: String::new(),
-        provider: String::new(),
-        origin_time: None,
-        open_timeout_ms: None,
-        metadata_json: None,
-    }
+    NewMessage::sealed(
+        if index.is_multiple_of(2) { Role::User } else { Role::Assistant },
+        vec![NewPart::new(PartBody::Text(text[..BODY_BYTES].to_owned()))],
+    )
 }
 
 fn median(mut times: Vec<Duration>) -> Duration {

@@ -1,6 +1,7 @@
 //! The cost of reading a session over the protocol: whole views, views of which the caller holds all or nearly all, and
 //! the newest messages. Two builds can be measured in turn, so that their figures are of one run.
 
+use crate::append;
 use crate::fleet::Daemon;
 use crate::report::{Latencies, Report};
 use longhand::pb;
@@ -9,7 +10,7 @@ use longhand::pb::message_service_client::MessageServiceClient;
 use longhand::pb::session_service_client::SessionServiceClient;
 use std::ops::Range;
 use std::time::{Duration, Instant};
-use tonic::transport::{Channel, Endpoint};
+use tonic::transport::Channel;
 
 const BODY_BYTES: usize = 1_024;
 /// Reads of each kind; the builds take turns at each.
@@ -45,8 +46,7 @@ impl Build {
     pub(crate) async fn start(binary: &str) -> Self {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let daemon = Daemon::start(binary, folder.path(), "");
-        let channel = Endpoint::from_shared(daemon.socket.clone()).expect("an address").connect().await;
-        let channel = channel.expect("it listens");
+        let channel = append::connect(&daemon.socket).await;
         Self {
             name: binary.to_owned(),
             daemon,

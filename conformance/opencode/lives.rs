@@ -15,7 +15,7 @@ use base64::engine::general_purpose::STANDARD;
 use longhand::cli::simulate::engine::{Session, input_of};
 use longhand::model::compaction::Level;
 use longhand::model::layout::Place;
-use longhand::model::message::{Finish, FinishReason, MessageKind, NewMessage, Role};
+use longhand::model::message::{Finish, FinishReason, NewMessage, Role};
 use longhand::model::part::{Answers, Media, MediaSource, NewPart, PartBody, ResultStatus, ToolCall, ToolResult};
 use longhand::model::usage::{ModelWindow, Usage};
 use longhand::model::view::SourceMessage;
@@ -635,16 +635,8 @@ impl Course<'_> {
 
     fn append(&mut self, role: Role, bodies: Vec<PartBody>, reason: Option<FinishReason>, usage: Option<Usage>) {
         let new = NewMessage {
-            client_id: None,
-            role,
-            kind: MessageKind::Normal,
-            parts: bodies.into_iter().map(NewPart::new).collect(),
             finish: Some(Finish { reason, usage, ..Finish::default() }),
-            open_timeout_ms: None,
-            model: String::new(),
-            provider: String::new(),
-            origin_time: None,
-            metadata_json: None,
+            ..NewMessage::sealed(role, bodies.into_iter().map(NewPart::new).collect())
         };
         self.session.append(&new, role == Role::Assistant);
     }

@@ -7,7 +7,7 @@ use crate::harness::PeerFailure;
 use longhand::cli::simulate::engine::{Session, Writer, input_of};
 use longhand::model::Revision;
 use longhand::model::compaction::Level;
-use longhand::model::message::{Finish, FinishReason, MessageKind, NewMessage, Role};
+use longhand::model::message::{Finish, FinishReason, NewMessage, Role};
 use longhand::model::part::{NewPart, PartBody};
 use longhand::model::usage::{ModelWindow, Usage};
 use longhand::model::view::SourceMessage;
@@ -333,16 +333,9 @@ impl Side for Ours<'_> {
             .iter()
             .map(|part| NewPart { metadata_json: part.metadata_json.clone(), ..NewPart::new(part.body.clone()) });
         let new = NewMessage {
-            client_id: None,
-            role: message.role,
-            kind: MessageKind::Normal,
-            parts: parts.collect(),
             finish: Some(Finish { reason: message.finish.reason, usage, ..Finish::default() }),
-            open_timeout_ms: None,
-            model: String::new(),
-            provider: String::new(),
             origin_time: message.origin_time,
-            metadata_json: None,
+            ..NewMessage::sealed(message.role, parts.collect())
         };
         self.session.append(&new, is_reply);
         self.revisions.extend(self.session.sources().last().map(|source| source.message.revision));

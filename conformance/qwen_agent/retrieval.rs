@@ -1,7 +1,7 @@
 //! The limits of Qwen-Agent's retrieval: how much of a request is searched for, how long a passage is, and how many are
 //! shown.
 //!
-//! What a search finds is no part of this: each side has words and weights of its own.
+//! The order of the passages that are found is not compared: each side has words and weights of its own.
 
 use crate::generate::{Conversation, text};
 use crate::report::{Class, Reason};

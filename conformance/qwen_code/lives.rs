@@ -13,7 +13,7 @@ use crate::harness::{Peer, PeerFailure, Run, System};
 use crate::report::{Class, Reason, Report};
 use longhand::cli::simulate::engine::Session;
 use longhand::model::Revision;
-use longhand::model::message::{Finish, FinishReason, MessageKind, NewMessage, Role};
+use longhand::model::message::{Finish, FinishReason, NewMessage, Role};
 use longhand::model::part::{NewPart, PartBody, ResultStatus};
 use longhand::model::usage::{ModelWindow, Usage};
 use longhand::model::view::{SourceMessage, ViewMessage};
@@ -177,16 +177,12 @@ impl Life {
     fn new_message(&self, place: usize, usage: Option<Usage>) -> NewMessage<Option<String>> {
         let message = &self.messages[place].message;
         NewMessage {
-            client_id: None,
-            role: message.role,
-            kind: MessageKind::Normal,
-            parts: message.parts.iter().map(|part| NewPart::new(part.body.clone())).collect(),
             finish: Some(Finish { reason: message.finish.reason, usage, ..Finish::default() }),
-            open_timeout_ms: None,
-            model: String::new(),
-            provider: String::new(),
             origin_time: message.origin_time,
-            metadata_json: None,
+            ..NewMessage::sealed(
+                message.role,
+                message.parts.iter().map(|part| NewPart::new(part.body.clone())).collect(),
+            )
         }
     }
 

@@ -1,7 +1,7 @@
 //! What is kept while a file is read: its lines, the ids that are taken, and what was wrong.
 
 use super::{MALFORMED_RECORD, Problem};
-use crate::model::message::{Finish, MessageKind, NewMessage, Role};
+use crate::model::message::{MessageKind, NewMessage, Role};
 use crate::model::part::{NewPart, PartBody, Record};
 use crate::model::time::Timestamp;
 use std::collections::{HashMap, HashSet};
@@ -159,15 +159,9 @@ fn free(taken: &HashSet<String>, bytes: usize, wanted: &str, place: &str) -> Str
 pub(super) fn record(client_id: String, kind: &str, data: String, origin_time: Option<Timestamp>) -> NewMessage {
     NewMessage {
         client_id: Some(client_id),
-        role: Role::System,
         kind: MessageKind::Record,
-        parts: vec![NewPart::new(PartBody::Record(Record { kind: kind.to_owned(), data }))],
-        finish: Some(Finish::default()),
-        model: String::new(),
-        provider: String::new(),
         origin_time,
-        open_timeout_ms: None,
-        metadata_json: None,
+        ..NewMessage::sealed(Role::System, vec![NewPart::new(PartBody::Record(Record { kind: kind.to_owned(), data }))])
     }
 }
 

@@ -66,18 +66,7 @@ impl World {
 }
 
 fn message(role: Role, bodies: Vec<PartBody>) -> NewMessage {
-    NewMessage {
-        client_id: None,
-        role,
-        kind: MessageKind::Normal,
-        parts: bodies.into_iter().map(NewPart::new).collect(),
-        finish: Some(Finish::default()),
-        model: String::new(),
-        provider: String::new(),
-        origin_time: None,
-        open_timeout_ms: None,
-        metadata_json: None,
-    }
+    NewMessage::sealed(role, bodies.into_iter().map(NewPart::new).collect())
 }
 
 /// Messages with parts of every kind and everything that a client can say of them.

@@ -202,6 +202,27 @@ pub struct NewMessage<View = Option<String>> {
     pub metadata_json: Option<String>,
 }
 
+impl<View> NewMessage<View>
+where
+    Finish<View>: Default,
+{
+    /// A whole message of the conversation, of which nothing else is said.
+    pub fn sealed(role: Role, parts: Vec<NewPart>) -> Self {
+        Self {
+            client_id: None,
+            role,
+            kind: MessageKind::Normal,
+            parts,
+            finish: Some(Finish::default()),
+            open_timeout_ms: None,
+            model: String::new(),
+            provider: String::new(),
+            origin_time: None,
+            metadata_json: None,
+        }
+    }
+}
+
 impl NewMessage {
     /// The same with the view that its token stands for.
     pub fn checked(self, view: Option<GivenView>) -> NewMessage<Option<GivenView>> {

@@ -13,7 +13,7 @@ use crate::model::changes::{Changes, SummaryChange};
 use crate::model::compaction::{CompactionKind, CompactionRequest, CompactionState, Failure, FailureReason, Trigger};
 use crate::model::event::EventBody;
 use crate::model::ids::CompactionId;
-use crate::model::message::{Finish, MessageKind, NewMessage, Role};
+use crate::model::message::{NewMessage, Role};
 use crate::model::part::{NewPart, PartBody};
 use crate::model::session::{Guards, WakeCondition};
 use crate::model::time::Timestamp;
@@ -231,18 +231,7 @@ impl World {
     }
 
     async fn append(&mut self, session: usize) {
-        let message = NewMessage {
-            client_id: None,
-            role: Role::User,
-            kind: MessageKind::Normal,
-            parts: vec![NewPart::new(PartBody::Text("more".to_owned()))],
-            finish: Some(Finish::default()),
-            model: String::new(),
-            provider: String::new(),
-            origin_time: None,
-            open_timeout_ms: None,
-            metadata_json: None,
-        };
+        let message = NewMessage::sealed(Role::User, vec![NewPart::new(PartBody::Text("more".to_owned()))]);
         let message = NewEntry { message, counted: None, overflow: false };
         let key = self.sessions[session];
         let receipt = self.store.append(key, Caller::default(), None, vec![message]).await.expect("appended");

@@ -153,3 +153,57 @@ impl Script {
         self.run(conn).await.map_err(|failed| failed.error)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sqlx::{Connection as _, query_as};
+
+    /// Numbers of rows at the edges of the padding and of a statement.
+    const COUNTS: [i64; 7] = [1, 2, 3, 63, 64, 65, 130];
+
+    async fn rows(conn: &mut SqliteConnection) -> Vec<(i64, Option<String>)> {
+        query_as("select id, name from thing order by id").fetch_all(conn).await.expect("rows")
+    }
+
+    async fn table() -> SqliteConnection {
+        let mut conn = SqliteConnection::connect("sqlite::memory:").await.expect("a database");
+        conn.execute("create table thing (id integer primary key, name text)").await.expect("a table");
+        conn
+    }
+
+    fn insert(script: &mut Script, count: i64) {
+        script.insert(("insert into thing (id, name)", ""), 2, 1..=count, |script, id| {
+            script.bind(id).bind((id % 2 == 0).then(|| format!("thing {id}")));
+        });
+    }
+
+    #[tokio::test]
+    async fn an_insert_adds_its_rows_and_no_padding() {
+        for count in COUNTS {
+            let mut conn = table().await;
+            let mut script = Script::default();
+            insert(&mut script, count);
+            script.execute(&mut conn).await.expect("inserted");
+            let expected: Vec<_> = (1..=count).map(|id| (id, (id % 2 == 0).then(|| format!("thing {id}")))).collect();
+            assert_eq!(rows(&mut conn).await, expected, "{count} rows");
+        }
+    }
+
+    #[tokio::test]
+    async fn an_update_changes_its_rows_alone() {
+        for count in COUNTS {
+            let mut conn = table().await;
+            let mut script = Script::default();
+            insert(&mut script, count + 1);
+            let update = ("update thing set name = column2 from (", ") where id = column1");
+            script.update(update, 2, 1..=count, |script, id| {
+                script.bind(id).bind(format!("new {id}"));
+            });
+            script.execute(&mut conn).await.expect("updated");
+            let last = (count + 1, ((count + 1) % 2 == 0).then(|| format!("thing {}", count + 1)));
+            let expected: Vec<_> = (1..=count).map(|id| (id, Some(format!("new {id}")))).chain([last]).collect();
+            assert_eq!(rows(&mut conn).await, expected, "{count} rows");
+        }
+    }
+}

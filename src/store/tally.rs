@@ -43,7 +43,7 @@ pub struct Fare {
     pub overhead_count: i64,
     /// The sessions whose breaker is open, and those that the overhead fills; `limits::STATUS_SESSIONS_MAX` of each.
     pub stopped: Vec<SessionId>,
-    /// How many claims of summaries the history contradicted, by their subject.
+    /// Claims of summaries that the history contradicted, by their subject.
     pub contradictions: Vec<(ContradictionKind, i64)>,
 }
 

@@ -3,7 +3,7 @@
 use super::*;
 use crate::clock::Clock;
 use crate::limits;
-use crate::model::message::{MessageKind, NewMessage, Role};
+use crate::model::message::{NewMessage, Role};
 use crate::model::time::Timestamp;
 use crate::model::usage::ModelWindow;
 use sqlx::{AssertSqlSafe, Row as _, SqliteConnection};
@@ -188,18 +188,8 @@ async fn a_full_disk_stops_the_time_of_open_messages() {
     let (store, writer) = Store::open(options, clock.clone()).await.expect("a store");
     tokio::spawn(writer);
     let (key, _) = store.create_session(new_session(), Caller::default()).await.expect("a session");
-    let open = NewMessage {
-        client_id: None,
-        role: Role::Assistant,
-        kind: MessageKind::Normal,
-        parts: Vec::new(),
-        finish: None,
-        open_timeout_ms: Some(1_000),
-        model: String::new(),
-        provider: String::new(),
-        origin_time: None,
-        metadata_json: None,
-    };
+    let open =
+        NewMessage { finish: None, open_timeout_ms: Some(1_000), ..NewMessage::sealed(Role::Assistant, Vec::new()) };
     let entry = NewEntry { message: open, counted: None, overflow: false };
     store.append(key, Caller::default(), None, vec![entry]).await.expect("appended");
     let is_open = async || store.source(key, None).await.expect("read").first_open.is_some();

@@ -6,7 +6,7 @@ use longhand::app::compactions::Wanted;
 use longhand::app::context::{Context, ContextRequest, OverflowAction};
 use longhand::model::compaction::{CompactionKind, RevisionRange};
 use longhand::model::event::{EventBody, EventKind};
-use longhand::model::message::{Finish, FinishReason, MessageKind, NewMessage, Role};
+use longhand::model::message::{Finish, FinishReason, NewMessage, Role};
 use longhand::model::part::{Media, MediaSource, NewPart, PartBody};
 use longhand::model::usage::{ModelWindow, Usage};
 use longhand::policy::pairing;
@@ -290,16 +290,8 @@ async fn a_message_of_which_nothing_is_left_to_show_is_left_out_with_that_reason
     let test = TestApp::start().await;
     let session = test.session("anthropic-context-editing@2025-10", 0, 0).await;
     let reply = |body| NewMessage {
-        client_id: None,
-        role: Role::Assistant,
-        kind: MessageKind::Normal,
-        parts: vec![NewPart::new(body)],
         finish: Some(Finish { reason: Some(FinishReason::Stop), ..Finish::default() }),
-        model: String::new(),
-        provider: String::new(),
-        origin_time: None,
-        open_timeout_ms: None,
-        metadata_json: None,
+        ..NewMessage::sealed(Role::Assistant, vec![NewPart::new(body)])
     };
     let thought = async |words: &str| {
         let message = reply(PartBody::Reasoning(words.to_owned()));

@@ -8,7 +8,7 @@ use longhand::model::compaction::{CompactionKind, Contradiction, ContradictionKi
 use longhand::model::event::{EventBody, EventKind};
 use longhand::model::ids::MessageId;
 use longhand::model::layout::Place;
-use longhand::model::message::{Finish, MessageKind, NewMessage, Role};
+use longhand::model::message::{NewMessage, Role};
 use longhand::model::part::{NewPart, PartBody, ResultStatus, ToolCall};
 use longhand::scheduler;
 use longhand::store::Caller;
@@ -26,18 +26,7 @@ fn policy(contradictions: &str) -> String {
 }
 
 fn message(role: Role, parts: Vec<NewPart>) -> NewMessage {
-    NewMessage {
-        client_id: None,
-        role,
-        kind: MessageKind::Normal,
-        parts,
-        finish: Some(Finish::default()),
-        model: String::new(),
-        provider: String::new(),
-        origin_time: None,
-        open_timeout_ms: None,
-        metadata_json: None,
-    }
+    NewMessage::sealed(role, parts)
 }
 
 /// A run of the tests, and its end.

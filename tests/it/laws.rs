@@ -283,15 +283,9 @@ impl World {
         let finish = (!open).then(|| self.sessions[at].finish(reason, self.count));
         let new = NewMessage {
             client_id: Some(format!("m{}", self.count)),
-            role,
             kind,
-            parts: parts.clone(),
             finish: finish.as_ref().map(|(finish, _)| finish.clone()),
-            model: String::new(),
-            provider: String::new(),
-            origin_time: None,
-            open_timeout_ms: None,
-            metadata_json: None,
+            ..NewMessage::sealed(role, parts.clone())
         };
         let session = &mut self.sessions[at];
         let appended = self.test.app.append(&session.id, vec![new], None, None, Caller::default()).await;

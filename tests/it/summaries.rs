@@ -12,7 +12,7 @@ use longhand::limits;
 use longhand::model::compaction::CompactionKind;
 use longhand::model::event::EventKind;
 use longhand::model::layout::Place;
-use longhand::model::message::{Finish, MessageKind, NewMessage, Role};
+use longhand::model::message::{MessageKind, NewMessage, Role};
 use longhand::model::part::{NewPart, PartBody, ToolCall};
 use longhand::model::view::{Author, Provenance, Standing};
 use longhand::policy::files::parse_tags;
@@ -29,18 +29,7 @@ fn uses(tool: &str, path: &str, number: usize) -> Vec<NewMessage> {
     let call_id = format!("{tool}{number}");
     let input_json = serde_json::json!({ "path": path }).to_string();
     let call = ToolCall { call_id: call_id.clone(), tool: tool.to_owned(), input_json, ..ToolCall::default() };
-    let message = |role, parts| NewMessage {
-        client_id: None,
-        role,
-        kind: MessageKind::Normal,
-        parts,
-        finish: Some(Finish::default()),
-        model: String::new(),
-        provider: String::new(),
-        origin_time: None,
-        open_timeout_ms: None,
-        metadata_json: None,
-    };
+    let message = |role, parts| NewMessage::sealed(role, parts);
     vec![
         message(Role::User, vec![text(&filler("go on", 400))]),
         message(

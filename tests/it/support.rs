@@ -20,7 +20,7 @@ use longhand::clock::Clock;
 use longhand::config::{Hook, Hooks};
 use longhand::model::Revision;
 use longhand::model::event::{Event, EventKind};
-use longhand::model::message::{Finish, FinishReason, Message, MessageKind, NewMessage, Role};
+use longhand::model::message::{FinishReason, Message, MessageKind, NewMessage, Role};
 use longhand::model::part::{Answers, Media, NewPart, PartBody, Record, ResultStatus, ToolCall, ToolResult};
 use longhand::model::usage::{ModelWindow, Usage};
 use longhand::scheduler::{self, Scheduler, SchedulerHandle};
@@ -529,18 +529,8 @@ fn message(line: &str) -> Option<NewMessage> {
         _ => return None,
     };
     let kind = if name.starts_with('r') { MessageKind::Record } else { MessageKind::Normal };
-    let mut new = NewMessage {
-        client_id: (name.len() > 1).then(|| name.clone()),
-        role,
-        kind,
-        parts: Vec::new(),
-        finish: Some(Finish::default()),
-        model: String::new(),
-        provider: String::new(),
-        origin_time: None,
-        open_timeout_ms: None,
-        metadata_json: None,
-    };
+    let mut new =
+        NewMessage { client_id: (name.len() > 1).then(|| name.clone()), kind, ..NewMessage::sealed(role, Vec::new()) };
     let mut usage = None;
     for word in rest {
         match word.split_once('=') {

@@ -7,7 +7,7 @@ use longhand::app::compactions::NewSummary;
 use longhand::app::sessions::SessionChange;
 use longhand::model::compaction::{CompactionKind, FailureReason, Trigger};
 use longhand::model::event::{Event, EventBody};
-use longhand::model::message::{FinishReason, MessageKind, NewFinish, NewMessage, Role};
+use longhand::model::message::{FinishReason, NewFinish, NewMessage, Role};
 use longhand::model::part::NewPart;
 use longhand::policy::plan::kind;
 use longhand::policy::presets::{self, Preset};
@@ -21,18 +21,7 @@ fn automatic() -> impl Iterator<Item = Preset> {
 }
 
 fn message(role: Role, parts: Vec<NewPart>, reason: Option<FinishReason>) -> NewMessage {
-    NewMessage {
-        client_id: None,
-        role,
-        kind: MessageKind::Normal,
-        parts,
-        finish: Some(NewFinish { reason, ..NewFinish::default() }),
-        model: String::new(),
-        provider: String::new(),
-        origin_time: None,
-        open_timeout_ms: None,
-        metadata_json: None,
-    }
+    NewMessage { finish: Some(NewFinish { reason, ..NewFinish::default() }), ..NewMessage::sealed(role, parts) }
 }
 
 /// A step of a turn: a call and its result of so many characters.

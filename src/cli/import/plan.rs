@@ -333,21 +333,13 @@ pub(super) fn turns(entries: Vec<Entry>, no_usage: bool) -> Vec<Turn> {
 mod tests {
     use super::*;
     use crate::interop::{Branch, Format};
-    use crate::model::message::{Finish, MessageKind, NewMessage, Role};
+    use crate::model::message::{MessageKind, NewMessage, Role};
     use crate::model::part::{NewPart, PartBody};
 
     fn new_message(id: &str, text: &str) -> NewMessage {
         NewMessage {
             client_id: Some(id.into()),
-            role: Role::User,
-            kind: MessageKind::Normal,
-            parts: vec![NewPart::new(PartBody::Text(text.into()))],
-            finish: Some(Finish::default()),
-            model: String::new(),
-            provider: String::new(),
-            origin_time: None,
-            open_timeout_ms: None,
-            metadata_json: None,
+            ..NewMessage::sealed(Role::User, vec![NewPart::new(PartBody::Text(text.into()))])
         }
     }
 

@@ -1,18 +1,10 @@
 use super::*;
-use crate::model::message::{Finish, MessageKind, NewMessage, Role};
+use crate::model::message::{NewMessage, Role};
 
 fn reply(model: &str) -> Happening {
     Happening::Message(Box::new(NewMessage {
-        client_id: None,
-        role: Role::Assistant,
-        kind: MessageKind::Normal,
-        parts: Vec::new(),
-        finish: Some(Finish::default()),
         model: model.to_owned(),
-        provider: String::new(),
-        origin_time: None,
-        open_timeout_ms: None,
-        metadata_json: None,
+        ..NewMessage::sealed(Role::Assistant, Vec::new())
     }))
 }
 

@@ -8,16 +8,8 @@ use proptest::prelude::*;
 
 fn message(role: Role, bodies: Vec<PartBody>, finish: Option<NewFinish>) -> Happening {
     Happening::Message(Box::new(NewMessage {
-        client_id: None,
-        role,
-        kind: MessageKind::Normal,
-        parts: bodies.into_iter().map(NewPart::new).collect(),
         finish: Some(finish.unwrap_or_default()),
-        model: String::new(),
-        provider: String::new(),
-        origin_time: None,
-        open_timeout_ms: None,
-        metadata_json: None,
+        ..NewMessage::sealed(role, bodies.into_iter().map(NewPart::new).collect())
     }))
 }
 

@@ -17,7 +17,7 @@ use crate::fold::guards::{self, Decision, Guards, Past};
 use crate::fold::{Fold, Rows};
 use crate::model::compaction::CompactionKind;
 use crate::model::layout::{Layout, Place};
-use crate::model::message::{MessageKind, NewMessage, Role};
+use crate::model::message::{NewMessage, Role};
 use crate::model::part::{NewPart, PartBody};
 use crate::model::time::Timestamp;
 use crate::model::usage::ModelWindow;
@@ -206,16 +206,9 @@ fn written(source: &SourceMessage, now: Timestamp) -> NewMessage {
     let message = &source.message;
     let part = |part: &crate::model::part::Part| NewPart::new(part.body.clone());
     NewMessage {
-        client_id: None,
-        role: message.role,
-        kind: MessageKind::Normal,
-        parts: message.parts.iter().map(part).collect(),
         finish: Some(message.finish.clone().with_view(None)),
-        open_timeout_ms: None,
-        model: String::new(),
-        provider: String::new(),
         origin_time: Some(now),
-        metadata_json: None,
+        ..NewMessage::sealed(message.role, message.parts.iter().map(part).collect())
     }
 }
 

@@ -9,7 +9,7 @@ use anyhow::Result;
 use longhand::app::Durability;
 use longhand::app::sessions::NewSession;
 use longhand::model::compaction::CompactionKind;
-use longhand::model::message::{Finish, FinishReason, MessageKind, NewMessage, Role};
+use longhand::model::message::{Finish, FinishReason, NewMessage, Role};
 use longhand::model::part::{Answers, Media, MediaSource, NewPart, PartBody, ResultStatus, ToolCall, ToolResult};
 use longhand::model::usage::{ModelWindow, Usage};
 use rand::Rng as _;
@@ -448,15 +448,8 @@ impl<'a> Script<'a> {
 fn say(name: &str, role: Role, text: &str) -> NewMessage {
     NewMessage {
         client_id: Some(name.to_owned()),
-        role,
-        kind: MessageKind::Normal,
-        parts: vec![NewPart::new(PartBody::Text(text.to_owned()))],
         finish: Some(Finish { reason: (role == Role::Assistant).then_some(FinishReason::Stop), ..Finish::default() }),
-        model: String::new(),
-        provider: String::new(),
-        origin_time: None,
-        open_timeout_ms: None,
-        metadata_json: None,
+        ..NewMessage::sealed(role, vec![NewPart::new(PartBody::Text(text.to_owned()))])
     }
 }
 
