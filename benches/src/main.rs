@@ -12,8 +12,13 @@ mod reads;
 mod report;
 
 use clap::{Parser, Subcommand};
+use mimalloc::MiMalloc;
 use report::Report;
 use std::path::PathBuf;
+
+/// The daemon's, so that what is measured in this process costs what it costs there.
+#[global_allocator]
+static ALLOCATOR: MiMalloc = MiMalloc;
 
 /// Measures Longhand; docs/performance.md has the figures and their targets.
 #[derive(Debug, Parser)]

@@ -51,12 +51,62 @@ pub struct Answer<'a> {
 #[derive(Debug, Default)]
 pub struct Calls<'a> {
     calls: Vec<Called<'a>>,
-    /// Calls by id and writer, in reading order; those that are answered stay until they are met.
-    of_writer: HashMap<(&'a str, &'a str), Vec<usize>>,
-    /// The same, whoever wrote them.
-    of_anybody: HashMap<&'a str, Vec<usize>>,
-    /// The first call of each message that has any, by the message's id and that of what it replaces.
+    /// The numbers of ids and writers.
+    ids: Numbers<'a>,
+    writers: Numbers<'a>,
+    /// By id and writer.
+    of_writer: HashMap<(usize, usize), Waiting>,
+    /// By id, whoever wrote them.
+    of_anybody: Vec<Waiting>,
+    /// For each call the one before it with its id.
+    links: Vec<Links>,
+    /// The first call of each message that has any, by the message's id and that of what it replaces. Only results that
+    /// name a message need it, so that it lags behind the calls.
     of_message: HashMap<MessageId, usize>,
+    /// The calls that `of_message` knows.
+    indexed: usize,
+    /// Results that answer no call.
+    unasked: Vec<Unasked<'a>>,
+}
+
+/// The newest of the calls with one id that may wait for their results; the earlier ones are linked behind it. Those that
+/// are answered stay until they are met.
+type Waiting = Option<usize>;
+
+/// Texts by number, in the order in which they come.
+#[derive(Debug, Default)]
+struct Numbers<'a> {
+    numbers: HashMap<&'a str, usize>,
+    /// The newest that was asked for: it is often asked for again.
+    newest: Option<(&'a str, usize)>,
+}
+
+impl<'a> Numbers<'a> {
+    fn of(&mut self, text: &'a str) -> usize {
+        if let Some((_, number)) = self.newest.filter(|(newest, _)| *newest == text) {
+            return number;
+        }
+        let count = self.numbers.len();
+        let number = *self.numbers.entry(text).or_insert(count);
+        self.newest = Some((text, number));
+        number
+    }
+}
+
+/// The calls before one: of the same id and writer, and of the same id.
+#[derive(Debug, Clone, Copy)]
+struct Links {
+    of_writer: Waiting,
+    of_anybody: Waiting,
+}
+
+/// A result that answers no call.
+#[derive(Debug, Clone, Copy)]
+struct Unasked<'a> {
+    /// The index of its message.
+    index: usize,
+    /// Its own writer.
+    writer: &'a str,
 }
 
 /// The writers of calls, by the ids of these: enough to know of earlier messages whose calls no later result answers.
@@ -109,11 +159,12 @@ impl<'a> Calls<'a> {
             for part in &source.message.parts {
                 match &part.body {
                     PartBody::ToolCall(call) => calls.add(Called { index, source, part, call, answer: None }),
-                    PartBody::ToolResult(result) => {
-                        if let Some(number) = calls.answered_by(earlier, source, result) {
+                    PartBody::ToolResult(result) => match calls.answered_by(earlier, source, result) {
+                        Some(number) => {
                             calls.calls[number].answer = Some(Answer { index, source, part, result });
                         }
-                    }
+                        None => calls.unasked.push(Unasked { index, writer: source.message.writer() }),
+                    },
                     PartBody::Text(_)
                     | PartBody::Reasoning(_)
                     | PartBody::Media(_)
@@ -128,14 +179,12 @@ impl<'a> Calls<'a> {
     }
 
     fn add(&mut self, called: Called<'a>) {
-        let number = self.calls.len();
-        let (message, id) = (&called.source.message, called.call.call_id.as_str());
-        self.of_writer.entry((id, message.writer())).or_default().push(number);
-        self.of_anybody.entry(id).or_default().push(number);
-        self.of_message.entry(message.id).or_insert(number);
-        if let Some(replaced) = &message.replaces {
-            self.of_message.entry(replaced.message).or_insert(number);
-        }
+        let newest = Some(self.calls.len());
+        let (id, writer) = self.numbers(&called.call.call_id, called.source);
+        self.links.push(Links {
+            of_writer: self.of_writer.insert((id, writer), newest).flatten(),
+            of_anybody: std::mem::replace(&mut self.of_anybody[id], newest),
+        });
         self.calls.push(called);
     }
 
@@ -151,18 +200,39 @@ impl<'a> Calls<'a> {
             return None;
         }
         if let Answers::In(name) = &result.answers {
-            let first = *self.of_message.get(&name.parse().ok()?)?;
+            let first = self.first_of(name.parse().ok()?)?;
             let message = self.calls[first].index;
             let mut there = self.calls[first..].iter().take_while(|called| called.index == message);
             return there.position(|called| called.call.call_id == id && called.answer.is_none()).map(|at| first + at);
         }
-        let writer = source.message.writer();
-        let waiting = match self.of_writer.get_mut(&(id, writer)) {
-            Some(own) => own,
-            None if earlier.is_some_and(|earlier| earlier.has(id, writer)) => return None,
-            None => self.of_anybody.get_mut(id)?,
-        };
-        nearest(&self.calls, waiting)
+        let numbers = self.numbers(id, source);
+        let (calls, links) = (&self.calls, &self.links);
+        match self.of_writer.get_mut(&numbers) {
+            Some(own) => nearest(calls, own, |number| links[number].of_writer),
+            None if earlier.is_some_and(|earlier| earlier.has(id, source.message.writer())) => None,
+            None => nearest(calls, &mut self.of_anybody[numbers.0], |number| links[number].of_anybody),
+        }
+    }
+
+    /// The numbers of an id and of a message's writer.
+    fn numbers(&mut self, id: &'a str, source: &'a SourceMessage) -> (usize, usize) {
+        let id = self.ids.of(id);
+        if id == self.of_anybody.len() {
+            self.of_anybody.push(None);
+        }
+        (id, self.writers.of(source.message.writer()))
+    }
+
+    /// The first call of a message, which it has or replaces.
+    fn first_of(&mut self, message: MessageId) -> Option<usize> {
+        for (number, called) in self.calls.iter().enumerate().skip(self.indexed) {
+            let replaced = called.source.message.replaces.as_ref().map(|replaced| replaced.message);
+            for id in [Some(called.source.message.id), replaced].into_iter().flatten() {
+                self.of_message.entry(id).or_insert(number);
+            }
+        }
+        self.indexed = self.calls.len();
+        self.of_message.get(&message).copied()
     }
 
     /// All calls, in reading order.
@@ -213,13 +283,16 @@ pub struct Unfinished {
 }
 
 /// The nearest call that waits, of several in one message the first; those that are answered go.
-fn nearest(calls: &[Called<'_>], waiting: &mut Vec<usize>) -> Option<usize> {
-    while waiting.last().is_some_and(|&number| calls[number].answer.is_some()) {
-        waiting.pop();
+fn nearest(calls: &[Called<'_>], waiting: &mut Waiting, earlier: impl Fn(usize) -> Waiting) -> Option<usize> {
+    while let Some(number) = *waiting
+        && calls[number].answer.is_some()
+    {
+        *waiting = earlier(number);
     }
-    let message = calls[*waiting.last()?].index;
-    let together = waiting.iter().rev().take_while(|number| calls[**number].index == message);
-    together.filter(|number| calls[**number].answer.is_none()).last().copied()
+    let message = calls[(*waiting)?].index;
+    let together = std::iter::successors(*waiting, |number| earlier(*number));
+    let together = together.take_while(|number| calls[*number].index == message);
+    together.filter(|number| calls[*number].answer.is_none()).last()
 }
 
 /// What the models had heard when they last spoke.
@@ -245,20 +318,19 @@ impl<'a> Heard<'a> {
             matches!(source.message.role, Role::User | Role::System) && !only_brings_results(&source.message)
         };
         let requests = messages[..spoken].iter().rposition(is_request);
-        // A result that answers no call is its own writer's.
-        let mut for_whom: HashMap<PartId, &str> = HashMap::new();
+        let mut results: HashMap<&str, usize> = HashMap::new();
+        let mut hear = |writer: &'a str, index: usize| {
+            if last_word.get(writer).is_some_and(|spoken| index < *spoken) {
+                results.entry(writer).and_modify(|last| *last = index.max(*last)).or_insert(index);
+            }
+        };
         for called in calls.iter() {
-            for_whom.extend(called.answer.map(|answer| (answer.part.id, called.source.message.writer())));
-        }
-        let mut results = HashMap::new();
-        for (index, source) in messages.iter().enumerate() {
-            for part in source.message.parts.iter().filter(|part| matches!(part.body, PartBody::ToolResult(_))) {
-                let writer = for_whom.get(&part.id).copied().unwrap_or_else(|| source.message.writer());
-                if last_word.get(writer).is_some_and(|spoken| index < *spoken) {
-                    results.insert(writer, index);
-                }
+            if let Some(answer) = called.answer {
+                hear(called.source.message.writer(), answer.index);
             }
         }
+        // A result that answers no call is its own writer's.
+        calls.unasked.iter().for_each(|unasked| hear(unasked.writer, unasked.index));
         Self { requests, results, last_word }
     }
 

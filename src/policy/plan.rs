@@ -142,12 +142,8 @@ pub fn decide(scene: Scene<'_>, context_tokens: i64, allowed: impl Fn(Level) -> 
         return None;
     }
     let mut reached = overflow::reached(policy, window, context_tokens).filter(|(level, _)| allowed(*level));
-    // What there is to do is worked out only where there is something.
-    let level = reached.find(|(_, rung)| rung_has_work(scene, rung) && worthy(scene, rung, context_tokens).is_some());
-    let routine_pays = || {
-        steps_have_work(scene, &policy.routine)
-            && gain::is_enough(scene, &policy.routine, &routine(scene), context_tokens)
-    };
+    let level = reached.find(|(_, rung)| worthy(scene, rung, context_tokens).is_some());
+    let routine_pays = || gain::is_enough(scene, &policy.routine, &routine(scene), context_tokens);
     level.map(|(level, _)| Decision::Climb(level)).or_else(|| routine_pays().then_some(Decision::Routine))
 }
 
@@ -673,15 +669,17 @@ pub fn with_summary(
 /// the view shows of the one that it replaces.
 pub fn foreseen<'a>(scene: Scene<'a>, work: &Work) -> Cow<'a, [SourceMessage]> {
     let Scene { policy, layout, sources, .. } = scene;
-    let cut = if work.cuts.is_empty() {
-        Cow::Borrowed(sources)
-    } else {
-        Cow::Owned(with_cuts(sources, &work.cuts, CompactionId(Uuid::nil())))
-    };
-    let Some(summary) = &work.summary else { return cut };
-    let expected = summary.previous.as_ref().and_then(|_| shown_summary(sources));
-    let expected = expected.as_deref().unwrap_or(" ");
-    Cow::Owned(with_summary(policy, layout, &cut, &summary.boundary(), expected, &summary.attachments))
+    let mut after = Cow::Borrowed(sources);
+    // The summary first: what it covers need not be cut.
+    if let Some(summary) = &work.summary {
+        let expected = summary.previous.as_ref().and_then(|_| shown_summary(sources));
+        let expected = expected.as_deref().unwrap_or(" ");
+        after = with_summary(policy, layout, sources, &summary.boundary(), expected, &summary.attachments).into();
+    }
+    if !work.cuts.is_empty() {
+        after = with_cuts(&after, &work.cuts, CompactionId(Uuid::nil())).into();
+    }
+    after
 }
 
 /// Where a summary ends and what beside it stays.

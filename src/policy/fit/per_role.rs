@@ -179,7 +179,7 @@ impl Desk<'_> {
             Speaker::Tools => {
                 message.role == Role::Tool
                     || message.parts.iter().any(|part| matches!(part.body, PartBody::ToolResult(_)))
-                    || rule.results.are_in(&Texts::of(self.policy, self.current(index)))
+                    || !rule.results.is_empty() && rule.results.are_in(&Texts::of(self.policy, self.current(index)))
             }
         }
     }
@@ -236,6 +236,10 @@ fn keep_both_ends(cut: &BothEnds, goal: i64, texts: &mut Texts<'_>) {
 }
 
 impl ResultSigns {
+    fn is_empty(&self) -> bool {
+        self.words.is_empty() && self.fields.is_empty() && self.json_words.is_empty()
+    }
+
     fn are_in(&self, texts: &Texts<'_>) -> bool {
         let has = |text: &str, words: &[String]| words.iter().any(|word| text.contains(word.as_str()));
         if texts.shown().any(|text| has(text, &self.words)) {
