@@ -8,6 +8,7 @@ use longhand::model::part::{Media, MediaSource, PartBody, ResultStatus, ToolResu
 use longhand::model::view::{SourceMessage, ViewMessage};
 use serde_json::{Value, json};
 use std::collections::HashMap;
+use std::sync::Arc;
 
 /// Contents, in order.
 #[derive(Debug, Clone, Default)]
@@ -52,7 +53,7 @@ impl Contents {
     pub(crate) fn of_view(messages: &[ViewMessage]) -> Self {
         let mut contents = Self::default();
         for (index, message) in messages.iter().enumerate() {
-            contents.add(index, message.role, message.parts.iter().map(|part| &part.body));
+            contents.add(index, message.role, message.parts.iter().map(|part| &*part.body));
         }
         contents
     }
@@ -61,7 +62,7 @@ impl Contents {
     pub(crate) fn of_some<'a>(messages: impl Iterator<Item = &'a ViewMessage>) -> Self {
         let mut contents = Self { call_ids: true, ..Self::default() };
         for (index, message) in messages.enumerate() {
-            contents.add(index, message.role, message.parts.iter().map(|part| &part.body));
+            contents.add(index, message.role, message.parts.iter().map(|part| &*part.body));
         }
         contents
     }
@@ -109,7 +110,7 @@ impl Contents {
 
     fn add_all(&mut self, messages: &[SourceMessage]) {
         for (index, source) in messages.iter().enumerate() {
-            self.add(index, source.message.role, source.message.parts.iter().map(|part| &part.body));
+            self.add(index, source.message.role, source.message.parts.iter().map(|part| &*part.body));
         }
     }
 
@@ -214,7 +215,7 @@ pub(crate) fn without_made_up(contents: &[Value], words: &str) -> Vec<Value> {
 /// Failures say what failed in a few words. Agents that cut their JSON through the middle would otherwise cut these.
 pub(crate) fn with_short_failures(mut messages: Vec<SourceMessage>) -> Vec<SourceMessage> {
     for part in messages.iter_mut().flat_map(|source| &mut source.message.parts) {
-        if let PartBody::ToolResult(result) = &mut part.body
+        if let PartBody::ToolResult(result) = Arc::make_mut(&mut part.body)
             && result.status != ResultStatus::Completed
         {
             result.output = result.output.chars().take(FAILURE_CHARACTERS).collect();
@@ -232,7 +233,7 @@ pub(crate) fn summary(messages: &[SourceMessage], text: String) -> Option<Source
     source.message.revision = messages.len() as i64 + 1;
     source.message.kind = MessageKind::Summary;
     source.message.parts.truncate(1);
-    source.message.parts.first_mut()?.body = PartBody::Text(text);
+    source.message.parts.first_mut()?.body = PartBody::Text(text).into();
     source.place = Some(Place::Summary);
     Some(source)
 }

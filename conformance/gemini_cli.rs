@@ -21,6 +21,7 @@ use longhand::policy::select::{Fraction, FractionCut};
 use longhand::policy::{Clear, Fit, Policy, Step, Tail, clear, fit, overflow, select};
 use rand::Rng;
 use serde_json::{Map, Value, json};
+use std::sync::Arc;
 use uuid::Uuid;
 
 pub(crate) struct GeminiCli;
@@ -331,7 +332,7 @@ impl Case {
         let after = plan::with_summary(policy, &layout, &cut, &boundary, ANSWERS[1], &plan.attachments);
         let view = plan::view(policy, &after);
         let says = |index: usize| {
-            view.messages.get(index).and_then(|message| match &message.parts.first()?.body {
+            view.messages.get(index).and_then(|message| match &*message.parts.first()?.body {
                 PartBody::Text(text) => Some(text.clone()),
                 _ => None,
             })
@@ -385,7 +386,7 @@ fn only_one(ours: &Value, theirs: &Value) -> Vec<Value> {
 fn as_programs(conversation: &Conversation, mut messages: Vec<SourceMessage>) -> Vec<SourceMessage> {
     let mut dice = conversation.dice("programs");
     for part in messages.iter_mut().flat_map(|source| &mut source.message.parts) {
-        if let PartBody::ToolResult(result) = &mut part.body
+        if let PartBody::ToolResult(result) = Arc::make_mut(&mut part.body)
             && dice.random_bool(0.3)
         {
             result.output = format!("Command: make\nOutput: {}\nError: (none)\nExit Code: 0", result.output);
@@ -432,7 +433,7 @@ fn result_of(body: &PartBody) -> Option<&ToolResult> {
 }
 
 fn text_of(part: &longhand::model::part::Part) -> Option<&str> {
-    match &part.body {
+    match &*part.body {
         PartBody::Text(text) => Some(text),
         _ => None,
     }

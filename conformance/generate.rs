@@ -111,7 +111,7 @@ impl Conversation {
     pub(crate) fn texts(&self) -> Vec<&str> {
         let parts = self.messages.iter().flat_map(|source| &source.message.parts);
         parts
-            .filter_map(|part| match &part.body {
+            .filter_map(|part| match &*part.body {
                 PartBody::Text(text) | PartBody::Reasoning(text) => Some(text.as_str()),
                 PartBody::ToolCall(call) => Some(&call.input_json),
                 PartBody::ToolResult(result) => Some(&result.output),
@@ -343,7 +343,7 @@ impl Author<'_> {
         };
         self.tokens += bytes as i64 / 4;
         let id = PartId(Uuid::from_u128((2 << 64) + self.parts));
-        Part { id, client_id: None, revision, body, metadata_json: None }
+        Part { id, client_id: None, revision, body: body.into(), metadata_json: None }
     }
 
     fn chance(&mut self, percent: u32) -> bool {
@@ -434,7 +434,7 @@ mod tests {
     use super::*;
 
     fn bodies(conversation: &Conversation) -> impl Iterator<Item = &PartBody> {
-        conversation.messages.iter().flat_map(|source| &source.message.parts).map(|part| &part.body)
+        conversation.messages.iter().flat_map(|source| &source.message.parts).map(|part| &*part.body)
     }
 
     fn many(profile: &Profile) -> Vec<Conversation> {
@@ -505,7 +505,7 @@ mod tests {
                     let message = &source.message;
                     let mut here = 0;
                     for part in &message.parts {
-                        match &part.body {
+                        match &*part.body {
                             PartBody::ToolCall(call) => open.push(call.call_id.clone()),
                             PartBody::ToolResult(result) => {
                                 here += 1;

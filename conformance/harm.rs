@@ -56,7 +56,7 @@ fn is_event(messages: &[SourceMessage], at: usize) -> bool {
 
 fn calls(messages: &[SourceMessage]) -> impl Iterator<Item = (usize, &str)> {
     messages.iter().enumerate().flat_map(|(at, source)| {
-        source.message.parts.iter().filter_map(move |part| match &part.body {
+        source.message.parts.iter().filter_map(move |part| match &*part.body {
             PartBody::ToolCall(call) => Some((at, call.call_id.as_str())),
             _ => None,
         })
@@ -64,7 +64,7 @@ fn calls(messages: &[SourceMessage]) -> impl Iterator<Item = (usize, &str)> {
 }
 
 fn results(source: &SourceMessage) -> impl Iterator<Item = &str> {
-    source.message.parts.iter().filter_map(|part| match &part.body {
+    source.message.parts.iter().filter_map(|part| match &*part.body {
         PartBody::ToolResult(result) => Some(result.call_id.as_str()),
         _ => None,
     })
@@ -95,7 +95,8 @@ mod tests {
                 source.message.parts[0].body = match source.message.role {
                     Role::Tool => PartBody::ToolResult(ToolResult { call_id, ..result() }),
                     _ => PartBody::ToolCall(ToolCall { call_id, ..ToolCall::default() }),
-                };
+                }
+                .into();
             }
             source
         };
@@ -105,7 +106,7 @@ mod tests {
     fn result() -> ToolResult {
         let mut all = (0..).map(|index| Conversation::generate(1, index, &Profile::FULL)).flat_map(|it| it.messages);
         let found = all.find_map(|source| {
-            source.message.parts.iter().find_map(|part| match &part.body {
+            source.message.parts.iter().find_map(|part| match &*part.body {
                 PartBody::ToolResult(result) => Some(result.clone()),
                 _ => None,
             })

@@ -31,6 +31,7 @@ use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
 use serde_json::{Value, json};
 use std::collections::HashSet;
+use std::sync::Arc;
 use transcript::Transcript;
 
 pub(crate) struct OpenCode;
@@ -194,7 +195,7 @@ fn conversation(seed: u64, index: u64, profile: &Profile) -> Conversation {
     let results = if index.is_multiple_of(2) { Results::WithCall } else { Results::MessageForAll };
     let mut conversation = Conversation::generate(seed, index, &Profile { results, ..profile.clone() });
     for source in &mut conversation.messages {
-        source.message.parts.sort_by_key(|part| matches!(part.body, PartBody::ToolResult(_)));
+        source.message.parts.sort_by_key(|part| matches!(*part.body, PartBody::ToolResult(_)));
     }
     conversation
 }
@@ -339,7 +340,7 @@ impl Prune {
         for source in &mut history.messages {
             let mut pruned = Vec::new();
             for part in &mut source.message.parts {
-                let PartBody::ToolResult(result) = &mut part.body else { continue };
+                let PartBody::ToolResult(result) = Arc::make_mut(&mut part.body) else { continue };
                 result.output = "x".repeat(length(&mut dice));
                 if cleared && result.status == ResultStatus::Completed && dice.random_range(0..3) == 0 {
                     let compaction = longhand::model::ids::CompactionId(uuid::Uuid::from_u128(1));
@@ -376,7 +377,7 @@ impl Question for Prune {
             said.message.role = role;
             said.message.finish = Finish { reason: Some(FinishReason::Stop), ..Finish::default() };
             said.message.parts.truncate(1);
-            said.message.parts.iter_mut().for_each(|part| part.body = PartBody::Text(text.to_owned()));
+            said.message.parts.iter_mut().for_each(|part| part.body = PartBody::Text(text.to_owned()).into());
             (said.message.revision, said.message.sealed_revision) = (revision, Some(revision));
             sources.push(said);
         }
@@ -388,7 +389,7 @@ impl Question for Prune {
         let cut: HashSet<_> = plan::routine(scene).cuts.parts.into_iter().map(|(part, _)| part).collect();
         let parts = self.history.messages.iter().flat_map(|source| &source.message.parts);
         let calls: Vec<&str> = parts
-            .filter_map(|part| match &part.body {
+            .filter_map(|part| match &*part.body {
                 PartBody::ToolResult(result) if cut.contains(&part.id) => Some(result.call_id.as_str()),
                 _ => None,
             })
@@ -508,7 +509,7 @@ impl Viewed {
         let mut dice = conversation.dice("cleared");
         for source in &mut history.messages {
             let completed = source.message.parts.iter().filter(
-                |part| matches!(&part.body, PartBody::ToolResult(result) if result.status == ResultStatus::Completed),
+                |part| matches!(&*part.body, PartBody::ToolResult(result) if result.status == ResultStatus::Completed),
             );
             let compaction = longhand::model::ids::CompactionId(uuid::Uuid::from_u128(1));
             let cleared = completed.filter(|_| dice.random_range(0..8) == 0);
@@ -542,7 +543,7 @@ impl Viewed {
         let calls: HashSet<&str> = failed
             .iter()
             .flat_map(|source| &source.message.parts)
-            .filter_map(|part| match &part.body {
+            .filter_map(|part| match &*part.body {
                 PartBody::ToolCall(call) => Some(call.call_id.as_str()),
                 _ => None,
             })
@@ -557,7 +558,7 @@ impl Viewed {
 fn spoken(source: &SourceMessage) -> Value {
     let (mut text, mut reasoning, mut calls) = (String::new(), String::new(), Vec::new());
     for part in &source.message.parts {
-        match &part.body {
+        match &*part.body {
             PartBody::Text(words) => text.push_str(words),
             PartBody::Reasoning(words) => reasoning.push_str(words),
             PartBody::ToolCall(call) => {
@@ -587,7 +588,7 @@ fn entries(message: &ViewMessage) -> Vec<Value> {
     let mut results = Vec::new();
     let mut media = 0;
     for part in &message.parts {
-        match &part.body {
+        match &*part.body {
             PartBody::Text(text) => texts.push(text),
             PartBody::Marker(marker) => texts.push(&marker.text),
             PartBody::Reasoning(text) => reasoning.push_str(text),

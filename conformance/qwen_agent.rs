@@ -23,6 +23,7 @@ use rand::Rng;
 use retrieval::Limits;
 use serde_json::{Value, json};
 use std::collections::HashMap;
+use std::sync::Arc;
 use uuid::Uuid;
 
 /// Releases with one of the two algorithms.
@@ -291,7 +292,7 @@ impl Case {
     }
 
     fn bodies<'a>(&'a self, piece: &'a Piece) -> impl Iterator<Item = &'a PartBody> {
-        piece.parts.iter().map(|&part| &self.messages()[piece.message].message.parts[part].body)
+        piece.parts.iter().map(|&part| &*self.messages()[piece.message].message.parts[part].body)
     }
 
     fn count_tokens(&self) -> Value {
@@ -340,15 +341,15 @@ impl Case {
         let left = plan::with_cuts(self.messages(), &cuts, CompactionId(Uuid::nil()));
         let view = plan::view(&self.policy, &left);
         let parts = view.messages.into_iter().flat_map(|message| message.parts);
-        let shown: HashMap<PartId, PartBody> = parts.filter_map(|part| Some((part.source?, part.body))).collect();
+        let shown: HashMap<PartId, Arc<PartBody>> = parts.filter_map(|part| Some((part.source?, part.body))).collect();
         (0..self.pieces.len()).map(|index| self.flat(index, self.ours(&self.pieces[index], &shown))).collect()
     }
 
-    fn ours(&self, piece: &Piece, shown: &HashMap<PartId, PartBody>) -> Value {
+    fn ours(&self, piece: &Piece, shown: &HashMap<PartId, Arc<PartBody>>) -> Value {
         let (mut texts, mut media, mut call) = (Vec::new(), 0, Value::Null);
         let parts = &self.messages()[piece.message].message.parts;
         let mut is_shown = false;
-        for body in piece.parts.iter().filter_map(|&part| shown.get(&parts[part].id)) {
+        for body in piece.parts.iter().filter_map(|&part| shown.get(&parts[part].id)).map(|body| &**body) {
             is_shown = true;
             match body {
                 PartBody::Text(text) => texts.push(text.as_str()),
@@ -474,7 +475,7 @@ impl Case {
     fn joined(&self, message: usize) -> impl Iterator<Item = usize> {
         let ids = |message: usize| -> Vec<&str> {
             let parts = self.messages()[message].message.parts.iter();
-            let ids = parts.filter_map(|part| match &part.body {
+            let ids = parts.filter_map(|part| match &*part.body {
                 PartBody::ToolCall(call) => Some(call.call_id.as_str()),
                 PartBody::ToolResult(result) => Some(result.call_id.as_str()),
                 _ => None,
@@ -533,7 +534,7 @@ fn item(media: &Media) -> Value {
 
 fn name_media(source: &mut SourceMessage) {
     for part in &mut source.message.parts {
-        let media = match &mut part.body {
+        let media = match Arc::make_mut(&mut part.body) {
             PartBody::Media(media) => std::slice::from_mut(media),
             PartBody::ToolResult(result) => result.attachments.as_mut_slice(),
             _ => &mut [],

@@ -23,6 +23,7 @@ use longhand::policy::select::{Fraction, FractionCut};
 use longhand::policy::{Attachments, Clear, Policy, Step, Tail, attachments, clear, overflow, select, tokens};
 use rand::Rng;
 use serde_json::{Map, Value, json};
+use std::sync::Arc;
 
 pub(crate) struct QwenCode;
 
@@ -378,7 +379,7 @@ impl Case {
         let all = self.messages().iter().flat_map(|source| &source.message.parts);
         let (mut calls, mut media) = (Vec::new(), 0);
         for part in all.filter(|part| is_cut(part.id)) {
-            match &part.body {
+            match &*part.body {
                 PartBody::ToolResult(result) => calls.push(result.call_id.clone()),
                 _ => media += 1,
             }
@@ -467,7 +468,7 @@ impl Case {
 fn as_qwen_holds_them(conversation: &mut Conversation) {
     let mut dice = conversation.dice("paths");
     for part in conversation.messages.iter_mut().flat_map(|source| &mut source.message.parts) {
-        let PartBody::ToolCall(call) = &mut part.body else { continue };
+        let PartBody::ToolCall(call) = Arc::make_mut(&mut part.body) else { continue };
         let Ok(Value::Object(mut input)) = serde_json::from_str(&call.input_json) else { continue };
         if let Some(path) = input.remove("path") {
             input.insert("file_path".to_owned(), path);
@@ -478,7 +479,7 @@ fn as_qwen_holds_them(conversation: &mut Conversation) {
         call.input_json = Value::Object(input).to_string();
     }
     for part in conversation.messages.iter_mut().flat_map(|source| &mut source.message.parts) {
-        let media = match &mut part.body {
+        let media = match Arc::make_mut(&mut part.body) {
             PartBody::Media(media) => std::slice::from_mut(media),
             // A failure brings no media along.
             PartBody::ToolResult(result) if result.status != ResultStatus::Completed => {

@@ -77,7 +77,7 @@ impl Case {
 
     fn texts(&self) -> Value {
         let parts = self.messages().iter().flat_map(|source| &source.message.parts);
-        let outputs = parts.filter_map(|part| match &part.body {
+        let outputs = parts.filter_map(|part| match &*part.body {
             PartBody::ToolResult(result) => Some(result.output.as_str()),
             _ => None,
         });
@@ -92,8 +92,8 @@ impl Case {
     fn truncated(&self) -> Value {
         let view = plan::view(&self.policy, self.messages());
         let parts = view.messages.into_iter().flat_map(|message| message.parts);
-        let outputs = parts.filter_map(|part| match part.body {
-            PartBody::ToolResult(result) => Some(result.output),
+        let outputs = parts.filter_map(|part| match &*part.body {
+            PartBody::ToolResult(result) => Some(result.output.clone()),
             _ => None,
         });
         outputs.collect()
@@ -172,7 +172,7 @@ fn lines(theirs: Result<Value, String>) -> Result<Value, String> {
 }
 
 fn texts(source: &SourceMessage) -> Vec<&str> {
-    let texts = source.message.parts.iter().filter_map(|part| match &part.body {
+    let texts = source.message.parts.iter().filter_map(|part| match &*part.body {
         PartBody::Text(text) => Some(text.as_str()),
         _ => None,
     });
@@ -180,7 +180,7 @@ fn texts(source: &SourceMessage) -> Vec<&str> {
 }
 
 fn calls(source: &SourceMessage) -> Vec<&ToolCall> {
-    let calls = source.message.parts.iter().filter_map(|part| match &part.body {
+    let calls = source.message.parts.iter().filter_map(|part| match &*part.body {
         PartBody::ToolCall(call) => Some(call),
         _ => None,
     });
@@ -188,7 +188,7 @@ fn calls(source: &SourceMessage) -> Vec<&ToolCall> {
 }
 
 fn observations(source: &SourceMessage) -> Vec<&str> {
-    let outputs = source.message.parts.iter().filter_map(|part| match &part.body {
+    let outputs = source.message.parts.iter().filter_map(|part| match &*part.body {
         PartBody::ToolResult(result) => Some(result.output.as_str()),
         _ => None,
     });

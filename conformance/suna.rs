@@ -21,6 +21,7 @@ use longhand::policy::{CountPer, Fit, Policy, Step, fit};
 use rand::Rng;
 use rand::rngs::StdRng;
 use serde_json::{Value, json};
+use std::sync::Arc;
 use uuid::Uuid;
 
 /// One version of Suna.
@@ -281,21 +282,21 @@ fn named(mut source: SourceMessage) -> SourceMessage {
     source.message.id = message_id(source.message.revision);
     let mut texts = 0;
     source.message.parts.retain(|part| {
-        texts += usize::from(matches!(part.body, PartBody::Text(_)));
-        texts <= 1 || !matches!(part.body, PartBody::Text(_))
+        texts += usize::from(matches!(*part.body, PartBody::Text(_)));
+        texts <= 1 || !matches!(*part.body, PartBody::Text(_))
     });
     source
 }
 
 /// Whether a model sees anything of a message: words, calls or results.
 fn speaks(source: &SourceMessage) -> bool {
-    source.message.parts.iter().any(|part| !matches!(&part.body, PartBody::Text(text) if text.is_empty()))
+    source.message.parts.iter().any(|part| !matches!(&*part.body, PartBody::Text(text) if text.is_empty()))
 }
 
 /// Makes some messages the results of tools, in the ways in which Suna writes them.
 fn write_results(source: &mut SourceMessage, dice: &mut StdRng) {
     let message = &mut *source.message;
-    let text = match message.parts.first_mut().map(|part| &mut part.body) {
+    let text = match message.parts.first_mut().map(|part| Arc::make_mut(&mut part.body)) {
         Some(PartBody::Text(text)) if message.role != Role::System => text,
         Some(PartBody::ToolResult(result)) => &mut result.output,
         _ => return,
@@ -360,7 +361,7 @@ fn to_peer(source: &SourceMessage) -> Value {
     let mut message = json!({ "role": role, "content": content(source), "message_id": name(source) });
     let mut calls = Vec::new();
     for part in &source.message.parts {
-        match &part.body {
+        match &*part.body {
             PartBody::ToolCall(call) => calls.push(json!({
                 "id": call.call_id,
                 "type": "function",
@@ -386,7 +387,7 @@ fn shown(source: &SourceMessage) -> Value {
 
 /// What a view shows of a message's text, or of the output that it brings.
 fn content(source: &SourceMessage) -> Value {
-    let text = source.message.parts.iter().find_map(|part| match &part.body {
+    let text = source.message.parts.iter().find_map(|part| match &*part.body {
         PartBody::Text(text) => Some((part.id, text)),
         PartBody::ToolResult(result) => Some((part.id, &result.output)),
         _ => None,

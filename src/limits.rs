@@ -162,7 +162,7 @@ pub const OPEN_TIMEOUT_MS_MAX: i64 = 24 * 60 * 60 * 1_000;
 /// for whoever asks after the session where its view holds no more.
 pub const READ_AT_ONCE_BYTES: i64 = 256 * 1024;
 /// A view from this size on is large: it waits for room before it is made.
-pub const LARGE_VIEW_BYTES: usize = 8 * 1024 * 1024;
+pub const LARGE_VIEW_BYTES: usize = 16 * 1024 * 1024;
 /// How long a large view waits for room among the others.
 pub const VIEW_WAIT_MS_MAX: u64 = 10_000;
 /// Requests, or large views, that wait for room; more are refused at once.

@@ -70,8 +70,13 @@ fn source(index: usize) -> SourceMessage {
     };
     let revision = Revision::try_from(index + 1).unwrap_or(Revision::MAX);
     let id = |part: usize| Uuid::from_u128(((index as u128) << 8) + part as u128);
-    let part =
-        |(number, body)| Part { id: PartId(id(number + 1)), client_id: None, revision, body, metadata_json: None };
+    let part = |(number, body): (usize, PartBody)| Part {
+        id: PartId(id(number + 1)),
+        client_id: None,
+        revision,
+        body: body.into(),
+        metadata_json: None,
+    };
     let message = Message {
         id: MessageId(id(0)),
         session_id: SessionId(Uuid::nil()),
@@ -94,7 +99,7 @@ fn source(index: usize) -> SourceMessage {
 }
 
 fn count(policy: &Policy, message: &Message) -> Counts {
-    let bodies: Vec<&PartBody> = message.parts.iter().map(|part| &part.body).collect();
+    let bodies: Vec<&PartBody> = message.parts.iter().map(|part| &*part.body).collect();
     tokens::count(policy, message.role, &bodies)
 }
 

@@ -323,7 +323,7 @@ impl Course<'_> {
     /// True where a message up to the last reply holds media.
     fn has_media(&self, end: usize) -> bool {
         let parts = self.messages(end).iter().flat_map(|source| &source.message.parts);
-        parts.map(|part| &part.body).any(|body| match body {
+        parts.map(|part| &*part.body).any(|body| match body {
             PartBody::Media(_) => true,
             PartBody::ToolResult(result) => !result.attachments.is_empty(),
             _ => false,

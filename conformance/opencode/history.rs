@@ -121,7 +121,7 @@ pub(super) fn message(source: &SourceMessage, next: Option<&SourceMessage>) -> V
         .into_iter()
         .flatten()
         .flat_map(|source| source.message.parts.iter().map(move |part| (source, part)))
-        .filter_map(|(source, part)| match &part.body {
+        .filter_map(|(source, part)| match &*part.body {
             PartBody::ToolResult(result) => Some((result, source.pruned_part(part.id).is_some())),
             _ => None,
         })
@@ -129,7 +129,7 @@ pub(super) fn message(source: &SourceMessage, next: Option<&SourceMessage>) -> V
     let is_model = source.message.role == Role::Assistant;
     let mut parts: Vec<Value> = if is_model { vec![json!({"type": "step-start"})] } else { Vec::new() };
     for part in &source.message.parts {
-        match &part.body {
+        match &*part.body {
             PartBody::Text(text) if !text.is_empty() => parts.push(json!({"type": "text", "text": text})),
             PartBody::Reasoning(text) if !text.is_empty() => parts.push(json!({"type": "reasoning", "text": text})),
             PartBody::Media(media) => parts.push(file(media)),
@@ -191,7 +191,7 @@ fn text_or_size(text: &str) -> Value {
 
 /// Whether OpenCode leaves a reply out: it failed, or it was stopped before it said anything but thoughts.
 pub(super) fn is_failed(source: &SourceMessage) -> bool {
-    let said = |part: &Part| match &part.body {
+    let said = |part: &Part| match &*part.body {
         PartBody::Text(text) => !text.is_empty(),
         body => matches!(body, PartBody::ToolCall(_)),
     };
@@ -208,7 +208,7 @@ pub(super) fn close_calls(messages: &mut [SourceMessage], with_last: bool) {
     let answered: HashSet<String> = messages
         .iter()
         .flat_map(|source| &source.message.parts)
-        .filter_map(|part| match &part.body {
+        .filter_map(|part| match &*part.body {
             PartBody::ToolResult(result) => Some(result.call_id.clone()),
             _ => None,
         })
@@ -219,7 +219,7 @@ pub(super) fn close_calls(messages: &mut [SourceMessage], with_last: bool) {
             .message
             .parts
             .iter()
-            .filter_map(|part| match &part.body {
+            .filter_map(|part| match &*part.body {
                 PartBody::ToolCall(call) if !answered.contains(&call.call_id) => {
                     Some((part.clone(), call.call_id.clone()))
                 }
@@ -236,7 +236,8 @@ pub(super) fn close_calls(messages: &mut [SourceMessage], with_last: bool) {
                 attachments: Vec::new(),
                 start_time: None,
                 end_time: None,
-            });
+            })
+            .into();
             let behind = messages.get(at + 1).is_some_and(|next| next.message.role == Role::Tool);
             messages[at + usize::from(behind)].message.parts.push(part);
         }

@@ -229,12 +229,12 @@ fn turns(conversation: &Conversation) -> Vec<Turn> {
     for source in &conversation.messages {
         let message = &source.message;
         if message.role == Role::User {
-            let texts = message.parts.iter().filter_map(|part| match &part.body {
+            let texts = message.parts.iter().filter_map(|part| match &*part.body {
                 PartBody::Text(text) => Some(text.as_str()),
                 _ => None,
             });
             let request = kept(&texts.collect::<Vec<_>>().join("\n"));
-            let has_image = message.parts.iter().any(|part| matches!(part.body, PartBody::Media(_)));
+            let has_image = message.parts.iter().any(|part| matches!(*part.body, PartBody::Media(_)));
             let images = has_image.then(image).into_iter().collect();
             turns.push(Turn { request, images, replies: Vec::new() });
             continue;
@@ -242,7 +242,7 @@ fn turns(conversation: &Conversation) -> Vec<Turn> {
         let Some(turn) = turns.last_mut() else { continue };
         let mut reply = Reply { output_tokens: dice.random_range(1..50), ..Reply::default() };
         for part in &message.parts {
-            match &part.body {
+            match &*part.body {
                 PartBody::Text(text) => reply.text = kept(text),
                 PartBody::Reasoning(text) => reply.reasoning = kept(text),
                 PartBody::ToolCall(call) => reply.calls.push((call.call_id.clone(), None)),
@@ -524,8 +524,8 @@ impl Course<'_> {
     fn late(&mut self, made: Made, what: &str) -> Result<(), PeerFailure> {
         let tokens = self.session.firings().last().map_or(0, |firing| firing.context_tokens);
         let weigh = |source: &SourceMessage| {
-            let images = source.message.parts.iter().filter(|part| matches!(part.body, PartBody::Media(_))).count();
-            let thoughts = source.message.parts.iter().filter_map(|part| match &part.body {
+            let images = source.message.parts.iter().filter(|part| matches!(*part.body, PartBody::Media(_))).count();
+            let thoughts = source.message.parts.iter().filter_map(|part| match &*part.body {
                 PartBody::Reasoning(text) => Some(units(&json!(text).to_string()) / 4 + FRAME_TOKENS),
                 _ => None,
             });
@@ -718,7 +718,7 @@ fn inline(session: &Session<'_>) -> Vec<SourceMessage> {
 }
 
 fn text_of(source: &SourceMessage) -> String {
-    let texts = source.message.parts.iter().filter_map(|part| match &part.body {
+    let texts = source.message.parts.iter().filter_map(|part| match &*part.body {
         PartBody::Text(text) => Some(text.as_str()),
         _ => None,
     });

@@ -12,7 +12,7 @@ fn failed() -> Vec<SourceMessage> {
         source.message.sealed_revision = Some(index);
         source.message.finish = Finish { reason, ..Finish::default() };
         source.message.parts.truncate(1);
-        source.message.parts[0].body = PartBody::Text(text.to_owned());
+        source.message.parts[0].body = PartBody::Text(text.to_owned()).into();
         source
     };
     conversation.messages = vec![

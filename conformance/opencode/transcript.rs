@@ -9,6 +9,7 @@ use longhand::model::part::{PartBody, ResultStatus};
 use longhand::policy::presets::opencode;
 use longhand::policy::prompt::{Detail, GAP, MARGIN, ends_line, entries};
 use serde_json::{Value, json};
+use std::sync::Arc;
 
 /// How a history is written out. It may hold media; no tail is kept, and nothing was summarized before.
 pub(super) struct Transcript {
@@ -20,7 +21,7 @@ impl Transcript {
         let mut history = History::draw(conversation, 0);
         // A tool that fails gives no media in OpenCode.
         for part in history.messages.iter_mut().flat_map(|source| &mut source.message.parts) {
-            match &mut part.body {
+            match Arc::make_mut(&mut part.body) {
                 PartBody::ToolResult(result) if result.status != ResultStatus::Completed => result.attachments.clear(),
                 _ => {}
             }

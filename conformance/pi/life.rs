@@ -19,6 +19,7 @@ use rand::Rng;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::ops::Range;
+use std::sync::Arc;
 
 const PROFILE: Profile = Profile {
     turns: 6..=20,
@@ -86,7 +87,7 @@ impl Life {
         let mut conversation = Conversation::generate(seed, index, profile);
         let mut dice = conversation.dice("life");
         for part in conversation.messages.iter_mut().flat_map(|source| &mut source.message.parts) {
-            let PartBody::ToolCall(call) = &mut part.body else { continue };
+            let PartBody::ToolCall(call) = Arc::make_mut(&mut part.body) else { continue };
             if !["Read", "WRITE", "read_file", "Edit"].contains(&call.tool.as_str()) {
                 continue;
             }
@@ -178,10 +179,10 @@ impl Life {
             let says =
                 |body: &PartBody| !matches!(body, PartBody::Text(text) | PartBody::Reasoning(text) if text.is_empty());
             let has_words =
-                source.message.parts.iter().any(|part| says(&part.body) && !matches!(part.body, PartBody::Media(_)));
-            let text = source.message.parts.iter_mut().find(|part| matches!(part.body, PartBody::Text(_)));
+                source.message.parts.iter().any(|part| says(&part.body) && !matches!(*part.body, PartBody::Media(_)));
+            let text = source.message.parts.iter_mut().find(|part| matches!(*part.body, PartBody::Text(_)));
             if let Some(part) = text.filter(|_| !has_words) {
-                part.body = PartBody::Text("so".to_owned());
+                part.body = PartBody::Text("so".to_owned()).into();
             }
         }
         self
@@ -261,7 +262,7 @@ impl Life {
             self.messages
                 .iter()
                 .flat_map(|source| &source.message.parts)
-                .any(|part| matches!(&part.body, PartBody::ToolResult(result) if result.call_id == id))
+                .any(|part| matches!(&*part.body, PartBody::ToolResult(result) if result.call_id == id))
         };
         let open = |body: &PartBody| matches!(body, PartBody::ToolCall(call) if !answered(&call.call_id));
         self.messages[place].message.parts.iter().filter(|part| open(&part.body)).count() as i64
@@ -429,7 +430,7 @@ impl Made {
         let previous = self.previous.as_deref().unwrap_or_default();
         let mut lists = ["read-files", "modified-files"].map(|tag| listed(previous, tag));
         for part in self.head.iter().chain(&self.front).flat_map(|source| &source.message.parts) {
-            let PartBody::ToolCall(call) = &part.body else { continue };
+            let PartBody::ToolCall(call) = &*part.body else { continue };
             let input: Value = serde_json::from_str(&call.input_json).unwrap_or_default();
             let path = input["path"].as_str();
             let place = match call.tool.as_str() {

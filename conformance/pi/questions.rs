@@ -289,7 +289,7 @@ const INTERRUPTED_TOKENS: i64 = 11;
 
 /// The ids of a message's calls, or of its results.
 fn ids(source: &SourceMessage, calls: bool) -> impl Iterator<Item = &str> {
-    source.message.parts.iter().filter_map(move |part| match &part.body {
+    source.message.parts.iter().filter_map(move |part| match &*part.body {
         PartBody::ToolCall(call) if calls => Some(call.call_id.as_str()),
         PartBody::ToolResult(result) if !calls => Some(result.call_id.as_str()),
         _ => None,

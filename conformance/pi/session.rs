@@ -290,7 +290,7 @@ impl Session {
 
     /// The instructions that stand in front of the summary and say something.
     pub(super) fn retained_instructions(&self) -> Vec<Revision> {
-        let says = |part: &longhand::model::part::Part| !matches!(&part.body, PartBody::Text(text) if text.is_empty());
+        let says = |part: &longhand::model::part::Part| !matches!(&*part.body, PartBody::Text(text) if text.is_empty());
         let retained = self.sources.iter().filter(|source| source.place == Some(Place::Retained));
         retained.filter(|source| source.message.parts.iter().any(says)).map(|source| source.message.revision).collect()
     }
@@ -314,14 +314,14 @@ impl Session {
             files[2].extend(modified);
         }
         for part in head.iter().flat_map(|source| &source.message.parts) {
-            let PartBody::ToolCall(call) = &part.body else { continue };
+            let PartBody::ToolCall(call) = &*part.body else { continue };
             let Some(place) = ["read", "write", "edit"].iter().position(|tool| *tool == call.tool) else { continue };
             let input: Value = serde_json::from_str(&call.input_json).unwrap_or_default();
             files[place].extend(input["path"].as_str().filter(|path| !path.is_empty()).map(str::to_owned));
         }
         let [read, written, edited] = files;
         let summary = self.sources.iter().find(|source| source.place == Some(Place::Summary));
-        let previous = summary.and_then(|source| match &source.message.parts.first()?.body {
+        let previous = summary.and_then(|source| match &*source.message.parts.first()?.body {
             PartBody::Text(text) => Some(text.clone()),
             _ => None,
         });
@@ -401,7 +401,7 @@ pub(super) fn raw_message(message: &Message, is_extension: bool) -> Value {
         }),
         Role::Tool => {
             let mut raw = json!({ "role": "toolResult", "toolName": "tool", "timestamp": message.revision });
-            if let Some(PartBody::ToolResult(result)) = message.parts.first().map(|part| &part.body) {
+            if let Some(PartBody::ToolResult(result)) = message.parts.first().map(|part| &*part.body) {
                 let text = json!({ "type": "text", "text": result.output });
                 raw["toolCallId"] = json!(result.call_id);
                 raw["isError"] = json!(result.status != ResultStatus::Completed);
@@ -417,7 +417,7 @@ pub(super) fn raw_message(message: &Message, is_extension: bool) -> Value {
 pub(super) fn message_tokens(message: &Message, is_early: bool) -> i64 {
     const IMAGE_CHARACTERS: usize = 4_800;
     let length = |text: &str| text.encode_utf16().count();
-    let characters = message.parts.iter().map(|part| match &part.body {
+    let characters = message.parts.iter().map(|part| match &*part.body {
         PartBody::Text(text) | PartBody::Reasoning(text) => length(text),
         PartBody::ToolCall(call) => {
             let input: Value = serde_json::from_str(&call.input_json).unwrap_or_default();
@@ -475,7 +475,7 @@ fn summary_message(like: &SourceMessage, revision: Revision, summary: String) ->
     (message.revision, message.role, message.kind) = (revision, Role::User, MessageKind::Summary);
     message.parts.truncate(1);
     for part in &mut message.parts {
-        part.body = PartBody::Text(summary.clone());
+        part.body = PartBody::Text(summary.clone()).into();
     }
     source.place = Some(Place::Summary);
     source

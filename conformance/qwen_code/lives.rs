@@ -227,7 +227,7 @@ impl Life {
     /// The files on the disk behind the messages before a place: what the last call showed, or gave, whole. Any other file
     /// is too long to be shown.
     fn files(&self, place: usize) -> Map<String, Value> {
-        let parts = || self.messages[..place].iter().flat_map(|source| &source.message.parts).map(|part| &part.body);
+        let parts = || self.messages[..place].iter().flat_map(|source| &source.message.parts).map(|part| &*part.body);
         let mut files = Map::new();
         for call in parts().filter_map(|body| if let PartBody::ToolCall(call) = body { Some(call) } else { None }) {
             let input: Value = serde_json::from_str(&call.input_json).unwrap_or_default();

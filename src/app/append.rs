@@ -88,7 +88,7 @@ fn counted(known: &Known, message: &NewMessage) -> Option<Counted> {
 }
 
 fn bodies(parts: &[NewPart]) -> Vec<&PartBody> {
-    parts.iter().map(|part| &part.body).collect()
+    parts.iter().map(|part| &*part.body).collect()
 }
 
 impl Longhand {

@@ -88,7 +88,7 @@ fn weigh(body: &PartBody) -> (&str, usize) {
 fn planned_cuts(changes: &Changes, sources: &[SourceMessage]) -> Vec<PlannedCut> {
     let bytes = |length: usize| i64::try_from(length).unwrap_or(i64::MAX);
     let parts = sources.iter().flat_map(|source| &source.message.parts);
-    let by_id: std::collections::HashMap<PartId, &PartBody> = parts.map(|part| (part.id, &part.body)).collect();
+    let by_id: std::collections::HashMap<PartId, &PartBody> = parts.map(|part| (part.id, &*part.body)).collect();
     let planned = |(message, part, cut): &(MessageId, PartId, crate::model::cut::Cut)| {
         let (words, original) = by_id.get(part).map_or(("", 0), |body| weigh(body));
         let shown_bytes = bytes(cut.apply(words).len());

@@ -113,11 +113,11 @@ fn call_id(field: &str, id: &str) -> Result<()> {
 fn part(field: &str, kind: MessageKind, part: &NewPart) -> Result<usize> {
     client_id(&format!("{field}.client_id"), part.client_id.as_deref())?;
     json(&format!("{field}.metadata_json"), part.metadata_json.as_deref(), limits::METADATA_BYTES_MAX)?;
-    let record = matches!(part.body, PartBody::Record(_));
+    let record = matches!(*part.body, PartBody::Record(_));
     if record != (kind == MessageKind::Record) {
         return Err(Error::field(field, "records hold record parts, and nothing else does"));
     }
-    let bytes = match &part.body {
+    let bytes = match &*part.body {
         PartBody::Text(text) | PartBody::Reasoning(text) => text.len(),
         PartBody::ToolCall(call) => {
             call_id(&format!("{field}.tool_call"), &call.call_id)?;

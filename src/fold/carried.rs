@@ -30,8 +30,8 @@ pub(super) fn carry(sources: &[SourceMessage], messages: &mut [ViewMessage]) {
 
 fn carry_part(part: &Part, shown: &mut ViewPart) {
     // A result without its call is shown as words, and its media behind them: none of these is the part.
-    let is_itself = discriminant(&shown.body) == discriminant(&part.body);
+    let is_itself = discriminant(&*shown.body) == discriminant(&*part.body);
     shown.client_id = part.client_id.clone().filter(|_| is_itself);
-    let has_its_words = shown.shortened.is_none() || matches!(part.body, PartBody::ToolResult(_));
+    let has_its_words = shown.shortened.is_none() || matches!(*part.body, PartBody::ToolResult(_));
     shown.metadata_json = part.metadata_json.clone().filter(|_| is_itself && has_its_words);
 }

@@ -380,7 +380,7 @@ fn user_messages_since(scene: Scene<'_>, revision: Revision) -> i64 {
             && message.revision > revision
             && message.kind == MessageKind::Normal
             && message.role == Role::User
-            && !are_notes(message.parts.iter().map(|part| &part.body))
+            && !are_notes(message.parts.iter().map(|part| &*part.body))
     };
     i64::try_from(scene.sources.iter().filter(is_users).count()).unwrap_or(i64::MAX)
 }

@@ -96,7 +96,7 @@ struct Counts {
 /// The same messages with what they weigh, as the store keeps it.
 fn counted(policy: &Policy, sources: &[SourceMessage]) -> Vec<SourceMessage> {
     let with_counts = |source: &SourceMessage| {
-        let bodies: Vec<_> = source.message.parts.iter().map(|part| &part.body).collect();
+        let bodies: Vec<_> = source.message.parts.iter().map(|part| &*part.body).collect();
         let counts = tokens::count(policy, source.message.role, &bodies);
         SourceMessage { counts: Some(Arc::new(counts)), ..source.clone() }
     };
@@ -427,7 +427,7 @@ type Said = (Role, Standing, Vec<(PartBody, Option<Shortened>)>);
 /// The contents of a view without the ids of its messages.
 fn said(view: &View) -> (i64, Vec<Said>) {
     let messages = view.messages.iter().map(|message| {
-        let parts = message.parts.iter().map(|part| (part.body.clone(), part.shortened)).collect();
+        let parts = message.parts.iter().map(|part| ((*part.body).clone(), part.shortened)).collect();
         (message.role, message.standing, parts)
     });
     (view.estimated_tokens, messages.collect())
@@ -479,10 +479,10 @@ fn accounted(world: &World, picture: &Picture) {
 /// What was a call's input in JSON is still.
 fn inputs_are_json(world: &World, view: &View) {
     let parts = world.messages.values().flat_map(|message| &message.parts);
-    let originals: BTreeMap<_, _> = parts.map(|part| (part.id, &part.body)).collect();
+    let originals: BTreeMap<_, _> = parts.map(|part| (part.id, &*part.body)).collect();
     let is_json = |text: &str| serde_json::from_str::<Value>(text).is_ok();
     for part in view.messages.iter().flat_map(|message| &message.parts) {
-        if let (PartBody::ToolCall(call), Some(id)) = (&part.body, part.source)
+        if let (PartBody::ToolCall(call), Some(id)) = (&*part.body, part.source)
             && let Some(PartBody::ToolCall(original)) = originals.get(&id)
             && is_json(&original.input_json)
         {
@@ -523,7 +523,7 @@ fn unfinished(sources: &[SourceMessage], is_last_resort: bool) -> BTreeSet<Revis
 /// Whether a call without a result in the first message still runs: the model has not spoken since it heard something.
 fn runs(inline: &[&SourceMessage]) -> bool {
     let has_result =
-        |source: &SourceMessage| source.message.parts.iter().any(|part| matches!(part.body, PartBody::ToolResult(_)));
+        |source: &SourceMessage| source.message.parts.iter().any(|part| matches!(*part.body, PartBody::ToolResult(_)));
     let heard = inline.iter().position(|source| source.message.role != Role::Assistant || has_result(source));
     heard.is_none_or(|heard| inline[heard + 1..].iter().all(|source| source.message.role != Role::Assistant))
 }
@@ -534,9 +534,9 @@ fn answered_calls(messages: &[&SourceMessage]) -> (Vec<(usize, usize)>, BTreeSet
     let mut answered = Vec::new();
     for (index, source) in messages.iter().enumerate() {
         for part in &source.message.parts {
-            if let PartBody::ToolCall(call) = &part.body {
+            if let PartBody::ToolCall(call) = &*part.body {
                 waiting.push((&call.call_id, index));
-            } else if let PartBody::ToolResult(result) = &part.body
+            } else if let PartBody::ToolResult(result) = &*part.body
                 && let Some(at) = waiting.iter().rposition(|(id, _)| *id == result.call_id)
             {
                 answered.push((waiting.remove(at).1, index));

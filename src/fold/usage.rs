@@ -158,7 +158,7 @@ fn reply(policy: &Policy, index: usize, message: &Message, changed_revision: Rev
         None => (changed_revision <= FIRST_REVISION).then_some(sealed)?,
     };
     let trailing = message.parts.iter().rev().take_while(|part| !is_speech(&part.body));
-    let results = trailing.filter(|part| matches!(part.body, PartBody::ToolResult(_)));
+    let results = trailing.filter(|part| matches!(*part.body, PartBody::ToolResult(_)));
     let unread = results.map(|part| part.id).collect();
     (tokens > 0).then_some(Reply { index, revision: message.revision, sealed, seen, tokens, unread })
 }

@@ -256,7 +256,7 @@ impl<'a> Writer<'a, '_> {
         if let Err(problem) = blocks::user(&mut said, &mut results, message, self.ledger) {
             return self.malformed(branch, row, problem);
         }
-        if row.meta || said.parts.iter().all(|part| matches!(&part.body, PartBody::Text(text) if is_notice(text))) {
+        if row.meta || said.parts.iter().all(|part| matches!(&*part.body, PartBody::Text(text) if is_notice(text))) {
             take_for_notes(&mut said);
         }
         let mut client_id = self.claim(row);
@@ -393,8 +393,8 @@ impl<'a> Writer<'a, '_> {
 /// nobody asked for anything.
 fn take_for_notes(said: &mut Draft<'_>) {
     for part in &mut said.parts {
-        if let PartBody::Text(text) = &mut part.body {
-            part.body = PartBody::Marker(Marker { name: NOTE.to_owned(), text: std::mem::take(text) });
+        if let PartBody::Text(text) = &*part.body {
+            part.body = PartBody::Marker(Marker { name: NOTE.to_owned(), text: text.clone() }).into();
         }
     }
 }
@@ -429,7 +429,7 @@ fn seal(draft: &mut Draft<'_>, stop_reason: &str) {
 }
 
 fn first_text(draft: &Draft<'_>) -> String {
-    let texts = draft.parts.iter().filter_map(|part| match &part.body {
+    let texts = draft.parts.iter().filter_map(|part| match &*part.body {
         PartBody::Text(text) => Some(text.clone()),
         _ => None,
     });
@@ -461,7 +461,7 @@ fn title(rows: &[Row<'_>], main: &Branch) -> String {
             _ => None,
         });
         messages.find_map(|message| {
-            message.parts.iter().find_map(|part| match &part.body {
+            message.parts.iter().find_map(|part| match &*part.body {
                 PartBody::Text(text) => title_of_request(text),
                 _ => None,
             })

@@ -117,7 +117,7 @@ impl<'a> Draft<'a> {
 
     /// Why a reply ended, as far as its parts tell: it waits for its tools, or it is done.
     pub(super) fn reason_by_parts(&self) -> FinishReason {
-        let calls = self.parts.iter().any(|part| matches!(part.body, PartBody::ToolCall(_)));
+        let calls = self.parts.iter().any(|part| matches!(*part.body, PartBody::ToolCall(_)));
         if calls { FinishReason::ToolCalls } else { FinishReason::Stop }
     }
 

@@ -318,9 +318,9 @@ pub fn expectations(transcript: &Transcript) -> Totals {
                 totals.parts += message.parts.len();
                 add_usage(&mut totals.usage, message.finish.as_ref().and_then(|finish| finish.usage));
                 for part in &message.parts {
-                    if let PartBody::ToolCall(call) = &part.body {
+                    if let PartBody::ToolCall(call) = &*part.body {
                         calls.push(call.call_id.as_str());
-                    } else if let PartBody::ToolResult(result) = &part.body {
+                    } else if let PartBody::ToolResult(result) = &*part.body {
                         answered.insert(result.call_id.as_str());
                     }
                 }

@@ -11,6 +11,7 @@ use crate::model::message::NewMessage;
 use crate::model::part::{MediaSource, NewPart, PartBody, Record};
 use serde_json::Value;
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 
 /// The kind of a record that holds a piece of a line which was too large for its message.
 pub const LINE_RECORD: &str = "line";
@@ -145,9 +146,8 @@ impl Fitting<'_> {
 
     /// A record that is small enough: itself, or the first piece of it, with the others behind.
     fn first_piece(&mut self, line: usize, message: NewMessage, more: &mut Vec<NewMessage>) -> NewMessage {
-        let [NewPart { body: PartBody::Record(Record { kind, data }), .. }] = message.parts.as_slice() else {
-            return message;
-        };
+        let [part] = message.parts.as_slice() else { return message };
+        let PartBody::Record(Record { kind, data }) = &*part.body else { return message };
         if kind.len() + data.len() <= self.message_bytes {
             return message;
         }
@@ -215,7 +215,7 @@ fn bytes(part: &NewPart) -> usize {
         MediaSource::Bytes(bytes) => bytes.len(),
         MediaSource::Uri(uri) => uri.len(),
     };
-    let body = match &part.body {
+    let body = match &*part.body {
         PartBody::Text(text) | PartBody::Reasoning(text) => text.len(),
         PartBody::ToolCall(call) => call.input_json.len(),
         PartBody::ToolResult(result) => {
@@ -236,7 +236,7 @@ fn shorten(part: &mut NewPart, note: &str) {
     let start = |text: &str| format!("{note}\n{}", &text[..text.floor_char_boundary(KEPT_BYTES)]);
     // What a block has beside its content belongs to the content.
     part.metadata_json = None;
-    match &mut part.body {
+    match Arc::make_mut(&mut part.body) {
         PartBody::Text(text) | PartBody::Reasoning(text) => *text = start(text),
         PartBody::ToolCall(call) => call.input_json = format!("{{\"note\":{}}}", quote(note)),
         PartBody::ToolResult(result) => {
@@ -244,7 +244,7 @@ fn shorten(part: &mut NewPart, note: &str) {
             result.attachments.clear();
         }
         PartBody::Marker(marker) => marker.text = start(&marker.text),
-        PartBody::Media(_) | PartBody::Opaque(_) => part.body = PartBody::Text(note.to_owned()),
+        PartBody::Media(_) | PartBody::Opaque(_) => part.body = PartBody::Text(note.to_owned()).into(),
         PartBody::Step(step) => step.finish_reason.clear(),
         PartBody::Record(record) => record.data = start(&record.data),
     }

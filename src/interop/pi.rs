@@ -500,7 +500,7 @@ fn first_request(branch: &Branch) -> String {
         Entry::Message { message, .. } if message.role == Role::User => Some(message),
         _ => None,
     });
-    let texts = messages.flat_map(|message| &message.parts).filter_map(|part| match &part.body {
+    let texts = messages.flat_map(|message| &message.parts).filter_map(|part| match &*part.body {
         PartBody::Text(text) => title_of_request(text),
         _ => None,
     });

@@ -35,7 +35,7 @@ pub(super) fn messages(branch: &Branch) -> Vec<&NewMessage> {
 /// The kinds of a branch's records.
 pub(super) fn record_kinds(branch: &Branch) -> Vec<&str> {
     let records = branch.entries.iter().filter_map(|entry| match entry {
-        Entry::Record { message, .. } => Some(&message.parts[0].body),
+        Entry::Record { message, .. } => Some(&*message.parts[0].body),
         Entry::Message { .. } | Entry::Compaction(_) | Entry::Edit(_) => None,
     });
     records.map(|body| if let PartBody::Record(record) = body { record.kind.as_str() } else { "" }).collect()
@@ -46,7 +46,7 @@ pub(super) fn texts(message: &NewMessage) -> Vec<&str> {
     message
         .parts
         .iter()
-        .filter_map(|part| if let PartBody::Text(text) = &part.body { Some(text.as_str()) } else { None })
+        .filter_map(|part| if let PartBody::Text(text) = &*part.body { Some(text.as_str()) } else { None })
         .collect()
 }
 
@@ -94,7 +94,7 @@ fn cut_value(cut: &Value, message: &NewMessage) -> (String, Value) {
     let value = match &cut[2] {
         Value::Null => body(&part.body),
         Value::Number(index) => {
-            let PartBody::ToolResult(result) = &part.body else { panic!("{part:?} has no attachments") };
+            let PartBody::ToolResult(result) = &*part.body else { panic!("{part:?} has no attachments") };
             media_bytes(&result.attachments[index.as_u64().unwrap() as usize])
         }
         name => {
@@ -129,7 +129,7 @@ impl Restored {
     }
 
     fn record(&mut self, line: usize, message: &NewMessage) {
-        let PartBody::Record(record) = &message.parts[0].body else { panic!("{message:?} is no record") };
+        let PartBody::Record(record) = &*message.parts[0].body else { panic!("{message:?} is no record") };
         if record.kind == REST_RECORD {
             return self.pieces(&record.data, message);
         }

@@ -29,7 +29,7 @@ pub async fn fill(store: &Store, policy: &Policy, sources: &mut [SourceMessage])
             _ => {
                 // Encoding is work: others on this thread get their turn.
                 tokio::task::yield_now().await;
-                let bodies: Vec<&PartBody> = message.parts.iter().map(|part| &part.body).collect();
+                let bodies: Vec<&PartBody> = message.parts.iter().map(|part| &*part.body).collect();
                 let counts = tokens::count(policy, message.role, &bodies);
                 if message.sealed_revision.is_some() {
                     fresh.push((message.id, Counted { counting: counting.clone(), counts: counts.clone() }));

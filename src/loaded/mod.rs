@@ -24,7 +24,7 @@ use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// The part of the budget that one session may take.
-const SHARE: usize = 4;
+const SHARE: usize = 2;
 
 /// Bytes of a session without messages, of what stands around a message's words and a part's, both as written and as
 /// shown, and how often a policy's text is counted for the text and what was parsed of it.
@@ -125,14 +125,14 @@ impl LoadedSession {
         self.empty.sort_unstable();
     }
 
-    /// Roughly the bytes that it takes: its words as they were written and as the view shows them, what stands around
-    /// them, and the policy.
+    /// Roughly the bytes that it takes: its words, which the view shares, what stands around them as they were written and
+    /// as the view shows them, and the policy.
     fn bytes(&self) -> usize {
         let Source { messages, layout, policy, .. } = &self.source;
         let Size { content_bytes, parts } = self.size;
         let around =
             SESSION_BYTES + MESSAGE_BYTES * messages.len() + PART_BYTES * parts + PART_BYTES * layout.spans.len();
-        content_bytes.saturating_mul(2) + around + POLICY_COPIES * policy.json.len()
+        content_bytes.saturating_add(around) + POLICY_COPIES * policy.json.len()
     }
 }
 
@@ -151,7 +151,7 @@ fn count(policy: &Policy, messages: &mut [SourceMessage]) {
         source.counts.is_none() && source.pruned.is_empty() && source.message.sealed_revision.is_some()
     };
     for source in messages.iter_mut().filter(is_settled) {
-        let bodies: Vec<&PartBody> = source.message.parts.iter().map(|part| &part.body).collect();
+        let bodies: Vec<&PartBody> = source.message.parts.iter().map(|part| &*part.body).collect();
         source.counts = Some(Arc::new(tokens::count(policy, source.message.role, &bodies)));
     }
 }

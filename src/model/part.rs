@@ -4,6 +4,7 @@ use super::Revision;
 use super::ids::PartId;
 use super::time::Timestamp;
 use super::usage::Usage;
+use std::sync::Arc;
 
 /// A closed part as it is stored.
 #[derive(Debug, Clone, PartialEq)]
@@ -14,8 +15,8 @@ pub struct Part {
     pub client_id: Option<String>,
     /// The revision at which the part closed.
     pub revision: Revision,
-    /// What the part says.
-    pub body: PartBody,
+    /// The content. Views share it.
+    pub body: Arc<PartBody>,
     /// Free JSON of the client, verbatim.
     pub metadata_json: Option<String>,
 }
@@ -265,15 +266,15 @@ pub struct Record {
 pub struct NewPart {
     /// The client's own id, unique in its message, or none.
     pub client_id: Option<String>,
-    /// What the part says.
-    pub body: PartBody,
+    /// The content.
+    pub body: Arc<PartBody>,
     /// Free JSON, kept verbatim.
     pub metadata_json: Option<String>,
 }
 
 impl NewPart {
     /// A part with a body and nothing else.
-    pub fn new(body: PartBody) -> Self {
-        Self { client_id: None, body, metadata_json: None }
+    pub fn new(body: impl Into<Arc<PartBody>>) -> Self {
+        Self { client_id: None, body: body.into(), metadata_json: None }
     }
 }

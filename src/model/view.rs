@@ -199,8 +199,8 @@ pub enum Standing {
 pub struct ViewPart {
     /// The stored part it shows; none for a part that pairing made. It is the id by which the original can be read.
     pub source: Option<PartId>,
-    /// What the model sees.
-    pub body: PartBody,
+    /// The content that the model sees; the stored part's own if nothing was taken away.
+    pub body: Arc<PartBody>,
     /// What was taken away, if anything was.
     pub shortened: Option<Shortened>,
     /// The client's own id of the stored part.
@@ -212,8 +212,8 @@ pub struct ViewPart {
 
 impl ViewPart {
     /// A part without what its original carries.
-    pub fn new(source: Option<PartId>, body: PartBody, shortened: Option<Shortened>) -> Self {
-        Self { source, body, shortened, client_id: None, metadata_json: None }
+    pub fn new(source: Option<PartId>, body: impl Into<Arc<PartBody>>, shortened: Option<Shortened>) -> Self {
+        Self { source, body: body.into(), shortened, client_id: None, metadata_json: None }
     }
 }
 

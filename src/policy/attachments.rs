@@ -119,7 +119,7 @@ fn touched<'a>(
 fn images<'a>(rules: &Attachments, messages: &'a [SourceMessage]) -> Vec<&'a Media> {
     let mut images: Vec<&Media> = Vec::new();
     let shown = messages.iter().flat_map(|source| {
-        source.message.parts.iter().filter(|part| source.pruned_part(part.id).is_none()).map(|part| &part.body)
+        source.message.parts.iter().filter(|part| source.pruned_part(part.id).is_none()).map(|part| &*part.body)
     });
     for body in shown {
         let media = match body {

@@ -74,7 +74,7 @@ pub fn inherited(messages: &[SourceMessage]) -> FileOperations {
     let mut operations = FileOperations::default();
     for source in messages.iter().filter(|source| source.message.kind == MessageKind::Branch) {
         for part in &source.message.parts {
-            if let PartBody::Text(text) = &part.body {
+            if let PartBody::Text(text) = &*part.body {
                 let (read, modified) = files::parse_tags(text);
                 operations.inherit(read, modified);
             }
@@ -247,7 +247,7 @@ a6 380c
         assert!(text.contains("\n\n<summary>\n## Goal\n- a try\n\n<read-files>\n/a.ts\n</read-files>"), "{text}");
         assert!(text.ends_with("</modified-files>\n</summary>"), "{text}");
         let mut messages = dsl::parse("u1 400c\n");
-        let part = Part { body: PartBody::Text(text), ..messages[0].message.parts[0].clone() };
+        let part = Part { body: PartBody::Text(text).into(), ..messages[0].message.parts[0].clone() };
         messages[0].message.parts = vec![part];
         assert_eq!(inherited(&messages).lists(), (Vec::new(), Vec::new()), "a user may write anything");
         messages[0].message.kind = MessageKind::Branch;

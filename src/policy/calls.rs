@@ -157,7 +157,7 @@ impl<'a> Calls<'a> {
         let mut calls = Self::default();
         for (index, source) in messages.into_iter().enumerate() {
             for part in &source.message.parts {
-                match &part.body {
+                match &*part.body {
                     PartBody::ToolCall(call) => calls.add(Called { index, source, part, call, answer: None }),
                     PartBody::ToolResult(result) => match calls.answered_by(earlier, source, result) {
                         Some(number) => {

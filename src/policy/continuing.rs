@@ -46,7 +46,7 @@ pub fn is_in_run(sources: &[SourceMessage]) -> bool {
 }
 
 fn calls(message: &Message) -> bool {
-    message.parts.iter().any(|part| matches!(part.body, PartBody::ToolCall(_)))
+    message.parts.iter().any(|part| matches!(*part.body, PartBody::ToolCall(_)))
 }
 
 #[cfg(test)]

@@ -210,7 +210,7 @@ impl Parser {
         let id = PartId(Uuid::from_u128((2 << 64) + self.part_count));
         let message = &mut self.last()?.message;
         let revision = message.revision;
-        message.parts.push(Part { id, client_id, revision, body, metadata_json: None });
+        message.parts.push(Part { id, client_id, revision, body: body.into(), metadata_json: None });
         Ok(())
     }
 
@@ -246,7 +246,7 @@ fn settle(message: &mut Message) {
         part.revision = message.revision;
     }
     if message.role == Role::Assistant && message.sealed_revision.is_some() && message.finish.reason.is_none() {
-        let calls = message.parts.iter().any(|part| matches!(part.body, PartBody::ToolCall(_)));
+        let calls = message.parts.iter().any(|part| matches!(*part.body, PartBody::ToolCall(_)));
         message.finish.reason = Some(if calls { FinishReason::ToolCalls } else { FinishReason::Stop });
     }
 }
@@ -367,8 +367,8 @@ mod tests {
                 ("a6", Role::Assistant, 10),
             ]
         );
-        assert_eq!(messages[0].message.parts[0].body, PartBody::Text("hi".into()));
-        assert_eq!(messages[1].message.parts[0].body, PartBody::Text("xxxxxxxx".into()));
+        assert_eq!(*messages[0].message.parts[0].body, PartBody::Text("hi".into()));
+        assert_eq!(*messages[1].message.parts[0].body, PartBody::Text("xxxxxxxx".into()));
     }
 
     #[test]
@@ -376,7 +376,7 @@ mod tests {
         let text =
             "a1\n  tool bash#c1 in={\"cmd\": \"a b\"} out=\"so = it\" done pruned\n  tool read#c2 in=20c pending";
         let messages = parse(text);
-        let bodies: Vec<_> = messages[0].message.parts.iter().map(|part| &part.body).collect();
+        let bodies: Vec<_> = messages[0].message.parts.iter().map(|part| &*part.body).collect();
         let [PartBody::ToolCall(first), PartBody::ToolResult(result), PartBody::ToolCall(second)] = bodies[..] else {
             panic!("{bodies:?}");
         };

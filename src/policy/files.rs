@@ -56,7 +56,7 @@ impl FileOperations {
     /// Adds what the calls in one message do.
     pub fn add_all(&mut self, tools: FileTools, source: &SourceMessage) {
         for part in &source.message.parts {
-            if let PartBody::ToolCall(call) = &part.body {
+            if let PartBody::ToolCall(call) = &*part.body {
                 self.add(tools, call);
             }
         }

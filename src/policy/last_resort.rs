@@ -207,7 +207,7 @@ impl<'a> Resort<'a> {
         let Some(index) = self.sources.iter().position(|source| source.place == Some(Place::Summary)) else { return };
         let (whole, before) = (self.sources[index].clone(), self.excess);
         for part in &whole.message.parts {
-            let PartBody::Text(text) = &part.body else { continue };
+            let PartBody::Text(text) = &*part.body else { continue };
             let length = tokens::length(unit, text);
             let mut units = length;
             while self.excess > 0 && units > SUMMARY_UNITS {
@@ -297,7 +297,7 @@ fn text_of(body: &PartBody) -> Option<&str> {
 
 /// The cut of a part that keeps the beginning of an output, and of an input an object with its length.
 fn cut(unit: tokens::LengthUnit, part: &Part, units: usize) -> Option<Cut> {
-    match &part.body {
+    match &*part.body {
         PartBody::ToolResult(result) => {
             let (kept, kept_units) = truncate::prefix(unit, &result.output, units);
             let omitted = tokens::length(unit, &result.output) - kept_units;
@@ -334,7 +334,7 @@ mod tests {
         let after = plan::with_cuts(&sources, &cuts, CompactionId(Uuid::nil()));
         for source in &after {
             for part in &source.message.parts {
-                if let (PartBody::ToolCall(call), Some(pruned)) = (&part.body, source.pruned_part(part.id)) {
+                if let (PartBody::ToolCall(call), Some(pruned)) = (&*part.body, source.pruned_part(part.id)) {
                     let shorter = pruned.cut.as_ref().expect("a cut").apply(&call.input_json);
                     serde_json::from_str::<serde_json::Value>(&shorter).expect("inputs stay valid JSON");
                 }

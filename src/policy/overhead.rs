@@ -84,7 +84,7 @@ fn intercept(before: UsageSample, now: UsageSample) -> i64 {
 
 /// Whether a message has what estimates weigh by a rule of thumb: media, and blocks of a provider.
 fn is_hard_to_weigh(source: &SourceMessage) -> bool {
-    source.message.parts.iter().any(|part| part.body.brings_media() || matches!(part.body, PartBody::Opaque(_)))
+    source.message.parts.iter().any(|part| part.body.brings_media() || matches!(*part.body, PartBody::Opaque(_)))
 }
 
 #[cfg(test)]

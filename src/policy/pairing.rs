@@ -62,7 +62,7 @@ fn take_apart(messages: Vec<ViewMessage>, answered: &HashMap<PartId, PartId>) ->
         // Words beside results cannot stay in a tool message; of the other roles, the user is nearest to a tool.
         let role_of_words = if role == Role::Tool { Role::User } else { role };
         for part in parts {
-            match &part.body {
+            match &*part.body {
                 PartBody::ToolCall(_) => {
                     pieces.add_call(header(Role::Assistant), from, part, answers.len());
                     answers.push(None);
@@ -95,7 +95,7 @@ fn take_apart(messages: Vec<ViewMessage>, answered: &HashMap<PartId, PartId>) ->
 /// The numbers of the calls in reading order, by their parts.
 fn numbers(messages: &[ViewMessage]) -> HashMap<PartId, usize> {
     let parts = messages.iter().flat_map(|message| &message.parts);
-    let calls = parts.filter(|part| matches!(part.body, PartBody::ToolCall(_)));
+    let calls = parts.filter(|part| matches!(*part.body, PartBody::ToolCall(_)));
     calls.enumerate().filter_map(|(number, part)| Some((part.source?, number))).collect()
 }
 
@@ -162,7 +162,7 @@ impl Pieces {
 
 /// The id of the call that a part is, if it is one.
 fn call_id(part: &ViewPart) -> Option<&str> {
-    if let PartBody::ToolCall(call) = &part.body { Some(&call.call_id) } else { None }
+    if let PartBody::ToolCall(call) = &*part.body { Some(&call.call_id) } else { None }
 }
 
 /// The tool messages that stand behind a piece.

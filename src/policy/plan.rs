@@ -295,7 +295,7 @@ pub fn without_media(scene: Scene<'_>) -> Cuts {
     let mut parts = Vec::new();
     for source in scene.sources.iter().filter(|source| source.place != Some(Place::Summary)) {
         for part in source.message.parts.iter().filter(|part| source.pruned_part(part.id).is_none()) {
-            let words = match &part.body {
+            let words = match &*part.body {
                 PartBody::Media(media) => note(media),
                 PartBody::ToolResult(result) if !result.attachments.is_empty() => {
                     let notes = result.attachments.iter().map(note);
@@ -393,7 +393,7 @@ fn left_out_between(layout: &Layout, before: Revision, after: Revision) -> bool 
 
 /// The words of the active summary, with what it carries along.
 fn previous(sources: &[SourceMessage]) -> Option<String> {
-    let texts = live_summary(sources)?.message.parts.iter().filter_map(|part| match &part.body {
+    let texts = live_summary(sources)?.message.parts.iter().filter_map(|part| match &*part.body {
         PartBody::Text(text) => Some(text.as_str()),
         _ => None,
     });
@@ -404,7 +404,7 @@ fn previous(sources: &[SourceMessage]) -> Option<String> {
 /// own, and the next summary carries others.
 pub fn shown_summary(sources: &[SourceMessage]) -> Option<String> {
     let summary = live_summary(sources)?;
-    let own = summary.message.parts.iter().find_map(|part| match &part.body {
+    let own = summary.message.parts.iter().find_map(|part| match &*part.body {
         PartBody::Text(text) => {
             let cut = summary.pruned_part(part.id).and_then(|pruned| pruned.cut.as_ref());
             Some(cut.map_or_else(|| text.clone(), |cut| cut.apply(text)))
@@ -571,7 +571,7 @@ fn derived(kind: MessageKind, role: Role, body: PartBody, place: Place) -> Sourc
 
 /// A part that is not stored yet.
 fn nameless(body: PartBody) -> Part {
-    Part { id: PartId(Uuid::nil()), client_id: None, revision: 0, body, metadata_json: None }
+    Part { id: PartId(Uuid::nil()), client_id: None, revision: 0, body: body.into(), metadata_json: None }
 }
 
 /// The marker's words under a policy.
@@ -700,7 +700,7 @@ pub fn output_tokens(policy: &Policy, sources: &[SourceMessage]) -> i64 {
     }
     let of = |source: &SourceMessage| -> i64 {
         let open = |part: &&Part| source.pruned_part(part.id).is_none();
-        let outputs = source.message.parts.iter().filter(open).filter_map(|part| match &part.body {
+        let outputs = source.message.parts.iter().filter(open).filter_map(|part| match &*part.body {
             PartBody::ToolResult(result) => Some(tokens::estimate_words_of(policy, source, part, &result.output)),
             _ => None,
         });

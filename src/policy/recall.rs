@@ -60,7 +60,7 @@ fn request(message: &Message) -> Option<(MessageId, String)> {
     if message.role != Role::User || !is_dialogue(message) {
         return None;
     }
-    let texts = message.parts.iter().filter_map(|part| match &part.body {
+    let texts = message.parts.iter().filter_map(|part| match &*part.body {
         PartBody::Text(text) => Some(text.as_str()),
         _ => None,
     });
@@ -94,7 +94,7 @@ fn texts(message: &Message) -> Vec<(PartId, &str)> {
     let mut texts = Vec::new();
     let mut room = TEXT_BYTES_MAX;
     for part in message.parts.iter().filter(|_| is_dialogue(message)) {
-        let text = match &part.body {
+        let text = match &*part.body {
             PartBody::Text(text) => text.as_str(),
             PartBody::ToolResult(result) => result.output.as_str(),
             PartBody::Reasoning(_)
@@ -222,7 +222,7 @@ fn view_part(passage: Passage) -> ViewPart {
 
 /// Who speaks in a part, in a word. What a tool gave back is its own, whoever's message holds it.
 fn speaker(message: &Message, part: PartId) -> &'static str {
-    let is_result = |part: &&Part| matches!(part.body, PartBody::ToolResult(_));
+    let is_result = |part: &&Part| matches!(*part.body, PartBody::ToolResult(_));
     if message.parts.iter().filter(is_result).any(|result| result.id == part) {
         return "tool";
     }

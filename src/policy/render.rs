@@ -11,6 +11,7 @@ use crate::model::view::{Pruned, Shortened, SourceMessage, Standing, View, ViewM
 
 use super::calls::{Called, Calls, Earlier};
 use super::{Policy, SummaryRole, pairing, tokens, truncate};
+use std::sync::Arc;
 
 #[cfg(test)]
 mod tests;
@@ -120,7 +121,7 @@ fn view_message(policy: &Policy, source: &SourceMessage) -> ViewMessage {
 fn wrap(parts: &mut [ViewPart], prefix: &str, suffix: &str) {
     let mut texts: Vec<&mut String> = Vec::new();
     for part in parts {
-        if let PartBody::Text(text) = &mut part.body {
+        if let PartBody::Text(text) = Arc::make_mut(&mut part.body) {
             texts.push(text);
         }
     }
@@ -168,16 +169,19 @@ fn filler(role: Role, words: &str) -> ViewMessage {
 
 /// What a view shows of one part, if anything.
 fn view_part(policy: &Policy, part: &Part, pruned: Option<&Pruned>) -> Option<ViewPart> {
-    let (body, shortened) = match (&part.body, pruned) {
+    let (body, shortened) = match (&*part.body, pruned) {
         (PartBody::Step(_) | PartBody::Record(_), _) => return None,
-        (PartBody::ToolResult(result), None) => {
-            let (result, shortened) = cut(policy, result);
-            (PartBody::ToolResult(result), shortened)
+        (PartBody::ToolResult(result), None) => match cut(policy, result) {
+            Some((result, shortened)) => (PartBody::ToolResult(result).into(), Some(shortened)),
+            None => (part.body.clone(), None),
+        },
+        (_, None) => (part.body.clone(), None),
+        (body, Some(pruned)) => {
+            let (body, shortened) = shorten(policy, body, pruned);
+            (body.into(), shortened)
         }
-        (body, None) => (body.clone(), None),
-        (body, Some(pruned)) => shorten(policy, body, pruned),
     };
-    let says_nothing = match &body {
+    let says_nothing = match &*body {
         PartBody::Text(text) | PartBody::Reasoning(text) => text.is_empty(),
         PartBody::Marker(marker) => marker.text.is_empty(),
         PartBody::Opaque(_) => shortened.is_some(),
@@ -222,14 +226,10 @@ fn shorten(policy: &Policy, body: &PartBody, pruned: &Pruned) -> (PartBody, Opti
     (body, Some(Shortened::Pruned { original_length: i64::try_from(original).unwrap_or(i64::MAX) }))
 }
 
-/// A result as long as the policy lets it be.
-fn cut(policy: &Policy, result: &ToolResult) -> (ToolResult, Option<Shortened>) {
-    let cut = policy.truncate.as_ref().and_then(|rule| truncate::cut(rule, policy.counting.unit, &result.output));
-    match cut {
-        Some(cutting) => {
-            let output = cutting.cut.apply(&result.output);
-            (ToolResult { output, ..result.clone() }, Some(Shortened::Truncated { omitted_length: cutting.omitted }))
-        }
-        None => (result.clone(), None),
-    }
+/// A result that is longer than the policy lets it be, as the view shows it.
+fn cut(policy: &Policy, result: &ToolResult) -> Option<(ToolResult, Shortened)> {
+    let rule = policy.truncate.as_ref()?;
+    let cutting = truncate::cut(rule, policy.counting.unit, &result.output)?;
+    let output = cutting.cut.apply(&result.output);
+    Some((ToolResult { output, ..result.clone() }, Shortened::Truncated { omitted_length: cutting.omitted }))
 }

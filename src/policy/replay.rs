@@ -160,7 +160,7 @@ pub fn replay(scene: Scene<'_>, cuts: &Cuts) -> Option<Replayed> {
     let speaks = |source: &&SourceMessage| stands(source) && is_request(&source.message);
     let source = scene.sources.iter().rev().find(speaks)?;
     let loses =
-        |part: &Part| matches!(part.body, PartBody::Media(_)) && cuts.parts.iter().any(|(cut, _)| *cut == part.id);
+        |part: &Part| matches!(*part.body, PartBody::Media(_)) && cuts.parts.iter().any(|(cut, _)| *cut == part.id);
     if scene.layout.pinned.contains(&plan::slot(source)) || !source.message.parts.iter().any(loses) {
         return None;
     }
@@ -168,7 +168,7 @@ pub fn replay(scene: Scene<'_>, cuts: &Cuts) -> Option<Replayed> {
     let after = after.first()?;
     let said = |part: &Part| match after.pruned_part(part.id) {
         Some(pruned) => render::shortened(scene.policy, &part.body, pruned),
-        None => part.body.clone(),
+        None => (*part.body).clone(),
     };
     let bodies = after.message.parts.iter().map(said).collect();
     Some(Replayed { message: source.message.id, target: plan::slot(source), bodies })

@@ -20,6 +20,7 @@ use crate::model::part::PartBody;
 use crate::model::view::{Shortened, Standing, View, ViewMessage, ViewPart};
 use std::cmp::Reverse;
 use std::ops::Range;
+use std::sync::Arc;
 
 /// What is kept of a tool output that must be cut, in the policy's unit.
 const OUTPUT_UNITS: usize = 1_000;
@@ -196,13 +197,17 @@ fn cut(policy: &Policy, part: &mut ViewPart, units: usize) {
     if kept.len() == rest.len() || shorter.len() >= text.len() {
         return;
     }
-    if let PartBody::ToolResult(result) = &mut part.body {
-        result.output = shorter;
-        result.attachments.clear();
-    } else if let PartBody::Text(text) | PartBody::Reasoning(text) = &mut part.body {
-        *text = shorter;
-        // What a provider signed are the words that were there.
-        part.metadata_json = None;
+    match Arc::make_mut(&mut part.body) {
+        PartBody::ToolResult(result) => {
+            result.output = shorter;
+            result.attachments.clear();
+        }
+        PartBody::Text(text) | PartBody::Reasoning(text) => {
+            *text = shorter;
+            // A provider's signature covers the words that were there.
+            part.metadata_json = None;
+        }
+        _ => {}
     }
     part.shortened = Some(Shortened::Truncated { omitted_length });
 }
@@ -244,7 +249,7 @@ mod tests {
         assert_eq!(pairing::violations(&shorter.view.messages), Vec::<String>::new());
         assert!(!shorter.omitted.is_empty());
         let last = shorter.view.messages.iter().rfind(|message| message.role == Role::User);
-        assert!(last.is_some_and(|message| message.parts[0].body == PartBody::Text("third".to_owned())));
+        assert!(last.is_some_and(|message| *message.parts[0].body == PartBody::Text("third".to_owned())));
     }
 
     #[test]

@@ -377,7 +377,7 @@ pub fn estimate_part_of(policy: &Policy, source: &SourceMessage, part: &Part, to
 
 /// The tokens of words of a part of a stored message, which are all its words when no mark is on it.
 pub fn estimate_words_of(policy: &Policy, source: &SourceMessage, part: &Part, words: &str) -> i64 {
-    let is_output = matches!(part.body, PartBody::ToolResult(_));
+    let is_output = matches!(*part.body, PartBody::ToolResult(_));
     match counts::of(source, part).filter(|_| is_output) {
         Some(counts) => tokens_of(&policy.counting, counts.words),
         None => estimate_text(&policy.counting, words),
@@ -597,7 +597,7 @@ fn as_is(body: &PartBody) -> Option<Shown<'_>> {
 /// True for a summary with the policy's words around it. What it carries along may stand in a message of its own, which
 /// has none.
 fn is_wrapped(policy: &Policy, message: &ViewMessage) -> bool {
-    let mut texts = message.parts.iter().filter_map(|part| match &part.body {
+    let mut texts = message.parts.iter().filter_map(|part| match &*part.body {
         PartBody::Text(text) => Some(text),
         _ => None,
     });

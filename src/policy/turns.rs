@@ -38,18 +38,18 @@ pub fn is_request(message: &Message) -> bool {
         MessageKind::Normal | MessageKind::Edit | MessageKind::Continuation | MessageKind::Replay => true,
         MessageKind::Record | MessageKind::Summary | MessageKind::Marker | MessageKind::Branch => false,
     };
-    let notes = || are_notes(message.parts.iter().map(|part| &part.body));
+    let notes = || are_notes(message.parts.iter().map(|part| &*part.body));
     speaks && message.role == Role::User && !only_brings_results(message) && !notes()
 }
 
 /// Whether the message holds tool results and nothing else.
 pub fn only_brings_results(message: &Message) -> bool {
-    !message.parts.is_empty() && message.parts.iter().all(|part| matches!(part.body, PartBody::ToolResult(_)))
+    !message.parts.is_empty() && message.parts.iter().all(|part| matches!(*part.body, PartBody::ToolResult(_)))
 }
 
 /// Whether a view shows anything of the message.
 pub fn says_something(message: &Message) -> bool {
-    message.parts.iter().any(|part| match &part.body {
+    message.parts.iter().any(|part| match &*part.body {
         PartBody::Text(text) | PartBody::Reasoning(text) => !text.is_empty(),
         PartBody::Marker(marker) => !marker.text.is_empty(),
         PartBody::Step(_) | PartBody::Record(_) => false,

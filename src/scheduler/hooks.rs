@@ -13,6 +13,7 @@ use crate::store::{self, Claim};
 use rustix::process::{Pid, Signal, kill_process_group};
 use serde::{Deserialize, Serialize};
 use std::process::Stdio;
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::process::Command;
@@ -149,7 +150,7 @@ impl Worker {
         let Some(outcome) = compaction.outcome.filter(|_| is_mine) else { return Ok(()) };
         let Some(summary) = outcome.summary_message else { return Ok(()) };
         let message = self.store.message(claim.session, &summary.to_string()).await?;
-        let text = message.parts.into_iter().find_map(|part| match part.body {
+        let text = message.parts.into_iter().find_map(|part| match Arc::unwrap_or_clone(part.body) {
             PartBody::Text(text) => Some(text),
             _ => None,
         });

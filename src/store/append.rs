@@ -20,6 +20,7 @@ use crate::model::time::Timestamp;
 use crate::model::view::SourceMessage;
 use sqlx::Row as _;
 use sqlx::sqlite::SqliteRow;
+use std::sync::Arc;
 use uuid::Uuid;
 
 /// A message that a client appends.
@@ -287,7 +288,9 @@ fn stored(
 ) -> Message {
     let part = |(original, input): (&NewPart, &PartInput)| {
         let mut body = original.body.clone();
-        if let PartBody::ToolResult(result) = &mut body {
+        if matches!(*body, PartBody::ToolResult(_))
+            && let PartBody::ToolResult(result) = Arc::make_mut(&mut body)
+        {
             let call_message = input.call_message.map(|id| MessageId(id).to_string());
             result.answers = call_message.map_or(Answers::Nothing, Answers::In);
         }
@@ -332,7 +335,7 @@ fn append_one(tx: &mut Tx<'_>, key: i64, caller: &Caller, message: AppendMessage
         tx.counted(MessageId(id), counted);
     }
     if original.kind == MessageKind::Normal {
-        if original.role == Role::User && !are_notes(original.parts.iter().map(|part| &part.body)) {
+        if original.role == Role::User && !are_notes(original.parts.iter().map(|part| &*part.body)) {
             tx.loaded(key)?.user_spoke();
         }
         if let Some(finish) = finish {
@@ -412,7 +415,7 @@ async fn settle_parts(
     tx: &mut Tx<'_>,
     key: i64,
     message: MessageId,
-    parts: Vec<(PartInput, i64, Option<PartBody>)>,
+    parts: Vec<(PartInput, i64, Option<Arc<PartBody>>)>,
 ) -> Result<Vec<(PartInput, i64)>> {
     let open = tx.loaded(key)?.open.get(&message.0).ok_or(Error::MessageSealed)?.clone();
     let holder = Holder { message, revision: open.revision, writer: &open.writer };

@@ -14,6 +14,7 @@ use sqlx::Row as _;
 use sqlx::sqlite::SqliteRow;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
 use uuid::Uuid;
 
 /// The messages that results of one request name.
@@ -30,7 +31,7 @@ struct Known {
 
 /// The result in a part that names its call's message, with that name.
 fn naming(part: &NewPart) -> Option<(&ToolResult, &String)> {
-    match &part.body {
+    match &*part.body {
         PartBody::ToolResult(result) => match &result.answers {
             Answers::In(name) => Some((result, name)),
             Answers::Nearest | Answers::Nothing => None,
@@ -55,7 +56,7 @@ impl NamedCalls {
     /// Makes a message known that the same request writes, or writes more of.
     pub(super) fn add<'a>(&mut self, name: String, id: MessageId, parts: impl IntoIterator<Item = &'a NewPart>) {
         let known = self.known.entry(name).or_insert_with(|| Known { id, call_ids: HashSet::new() });
-        known.call_ids.extend(call_ids(parts.into_iter().map(|part| &part.body)));
+        known.call_ids.extend(call_ids(parts.into_iter().map(|part| &*part.body)));
     }
 
     /// Makes a message of the history known; its id, or that of the one in whose place it stands.
@@ -67,7 +68,7 @@ impl NamedCalls {
         // An edit stands in the place of the original, and the next edit of that takes its place.
         let id = message.replaces.as_ref().map_or(message.id, |replaced| replaced.message);
         let known = self.known.entry(name.to_owned()).or_insert_with(|| Known { id, call_ids: HashSet::new() });
-        known.call_ids.extend(call_ids(message.parts.iter().map(|part| &part.body)));
+        known.call_ids.extend(call_ids(message.parts.iter().map(|part| &*part.body)));
         Ok(id)
     }
 
@@ -102,7 +103,7 @@ impl NamedCalls {
         }
         let known = self.known.get(&name).filter(|known| known.call_ids.contains(&call_id));
         let id = known.ok_or_else(|| Error::not_found(Kind::Call, &call_id))?.id;
-        if let PartBody::ToolResult(result) = &mut part.body {
+        if let PartBody::ToolResult(result) = Arc::make_mut(&mut part.body) {
             result.answers = Answers::In(id.to_string());
         }
         input.call_message = Some(id.0);
@@ -362,10 +363,10 @@ pub(super) async fn settle_edit(
     parts: &[NewPart],
     inputs: &mut [PartInput],
 ) -> Result<()> {
-    let mut before: Vec<&PartBody> = original.parts.iter().chain(&edited.parts).map(|part| &part.body).collect();
+    let mut before: Vec<&PartBody> = original.parts.iter().chain(&edited.parts).map(|part| &*part.body).collect();
     let holder = Holder { message: original.id, revision: original.revision, writer: original.writer() };
     for (position, (part, input)) in (0..).zip(parts.iter().zip(inputs)) {
-        let is_same = |other: &&PartBody| match (*other, &part.body) {
+        let is_same = |other: &&PartBody| match (*other, &*part.body) {
             (PartBody::ToolCall(other), PartBody::ToolCall(call)) => other.call_id == call.call_id,
             (PartBody::ToolResult(other), PartBody::ToolResult(result)) => {
                 other.call_id == result.call_id && result.answers == Answers::Nearest

@@ -167,7 +167,7 @@ impl AppendDraft {
         let stored = messages::by_public_id(tx.conn, self.session.0, self.message).await?;
         let is_meant = |id: PartId, name: &Option<String>| part.map_or(name == client_id, |part| part == id);
         let closed = stored.parts.iter().find(|closed| is_meant(closed.id, &closed.client_id));
-        let there = closed.and_then(|closed| match &closed.body {
+        let there = closed.and_then(|closed| match &*closed.body {
             PartBody::Text(text) => Some((closed.id, false, text)),
             PartBody::Reasoning(text) => Some((closed.id, true, text)),
             _ => None,

@@ -233,7 +233,7 @@ async fn part(reader: &mut Reader<'_>, row: &SqliteRow, at: Revision) -> Result<
         let call_message = call_message.map(codec::uuid).transpose().map_err(|error| error.in_row(id))?;
         result.answers = call_message.map_or(Answers::Nothing, |id| Answers::In(MessageId(id).to_string()));
     }
-    Ok(Some(Part { id, client_id: row.try_get(3)?, revision, body, metadata_json }))
+    Ok(Some(Part { id, client_id: row.try_get(3)?, revision, body: body.into(), metadata_json }))
 }
 
 /// What a part's row holds, with what it refers to.

@@ -209,7 +209,7 @@ mod tests {
 
     fn source(revision: Revision, bytes: usize) -> SourceMessage {
         let body = PartBody::Text("a".repeat(bytes));
-        let part = Part { id: PartId(Uuid::nil()), client_id: None, revision, body, metadata_json: None };
+        let part = Part { id: PartId(Uuid::nil()), client_id: None, revision, body: body.into(), metadata_json: None };
         let message = Message {
             id: MessageId(Uuid::nil()),
             session_id: SessionId(Uuid::nil()),

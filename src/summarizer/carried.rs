@@ -118,7 +118,7 @@ pub(super) fn file_lists(input: &SummaryInput) -> String {
     }
     for (at, source) in input.messages.iter().chain(&input.split_turn).enumerate() {
         for part in &source.message.parts {
-            if let PartBody::ToolCall(call) = &part.body
+            if let PartBody::ToolCall(call) = &*part.body
                 && let Some((_, path)) = files::operation(input.rules.file_tools, call)
             {
                 operations.add(input.rules.file_tools, call);

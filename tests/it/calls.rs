@@ -32,7 +32,7 @@ fn answer(name: &str, id: &str, output: &str, message: &str) -> NewMessage {
 
 fn naming(id: &str, output: &str, message: &str) -> NewPart {
     let mut part = result(id, output);
-    if let PartBody::ToolResult(result) = &mut part.body {
+    if let PartBody::ToolResult(result) = std::sync::Arc::make_mut(&mut part.body) {
         result.answers = Answers::In(message.to_owned());
     }
     part
@@ -44,7 +44,7 @@ fn outputs(view: &Context) -> Vec<(String, Vec<String>)> {
     let mut outputs: Vec<(String, Vec<String>)> = Vec::new();
     for message in &view.messages {
         for part in &message.parts {
-            match (&part.body, outputs.last_mut()) {
+            match (&*part.body, outputs.last_mut()) {
                 (PartBody::Text(words), _) if message.role == Role::Assistant => {
                     outputs.push((words.clone(), Vec::new()))
                 }
@@ -95,7 +95,7 @@ async fn a_runner_names_the_call_that_it_answers() {
     assert_eq!(outputs(&test.context(&session).await), all);
     // The name is kept as the message's own id, and the same request is the same whichever name it has.
     let stored = test.history(&session).await;
-    let PartBody::ToolResult(kept) = &stored[3].parts[0].body else { panic!("a result") };
+    let PartBody::ToolResult(kept) = &*stored[3].parts[0].body else { panic!("a result") };
     assert_eq!(kept.answers, Answers::In(stored[1].id.to_string()));
     write(&test, &session, "runner", answers).await.expect("there already");
     let by_id = vec![answer("t2", "c", "second", &stored[1].id.to_string())];
@@ -265,7 +265,7 @@ async fn a_reader_sees_which_call_a_result_answers() {
     let session = test.quiet_session().await;
     say(&test, &session, "one", "a1 \"one\" call=c\na2 \"two\" call=d\nt1 result=c:first").await;
     let stored = test.history(&session).await;
-    let PartBody::ToolResult(found) = &stored[2].parts[0].body else { panic!("a result") };
+    let PartBody::ToolResult(found) = &*stored[2].parts[0].body else { panic!("a result") };
     assert_eq!(found.answers, Answers::In(stored[0].id.to_string()));
 }
 
@@ -288,7 +288,7 @@ fn found_and_expected(history: &[Message]) -> (Vec<Option<String>>, Vec<Option<S
     for message in history {
         let mut message = message.clone();
         for part in &mut message.parts {
-            if let PartBody::ToolResult(result) = &mut part.body {
+            if let PartBody::ToolResult(result) = std::sync::Arc::make_mut(&mut part.body) {
                 found.push(std::mem::take(&mut result.answers).message().map(str::to_owned));
             }
         }
@@ -297,7 +297,7 @@ fn found_and_expected(history: &[Message]) -> (Vec<Option<String>>, Vec<Option<S
     let calls = Calls::of(&sources);
     let answered = calls.by_result();
     let parts = sources.iter().flat_map(|source| &source.message.parts);
-    let results = parts.filter(|part| matches!(part.body, PartBody::ToolResult(_)));
+    let results = parts.filter(|part| matches!(*part.body, PartBody::ToolResult(_)));
     let expected = results.map(|part| answered.get(&part.id).map(|called| called.source.message.id.to_string()));
     (found, expected.collect())
 }

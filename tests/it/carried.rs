@@ -221,7 +221,7 @@ async fn metadata_go_with_the_words_that_they_are_about() {
     let shorter = test.app.context(&session, request).await.expect("a view");
     for message in &shorter.messages {
         for part in message.parts.iter().filter(|part| part.shortened.is_some()) {
-            assert!(part.metadata_json.is_none() || matches!(part.body, PartBody::ToolResult(_)), "{part:?}");
+            assert!(part.metadata_json.is_none() || matches!(*part.body, PartBody::ToolResult(_)), "{part:?}");
         }
     }
     // A tool's result keeps its own, whatever became of the output, and so does its message.

@@ -613,7 +613,7 @@ async fn a_prune_replaces_old_outputs_by_placeholders_and_can_be_undone() {
     assert_eq!(pruned.len(), parts.len());
     for part in pruned {
         assert!(part.source.is_some_and(|id| parts.contains(&id)), "it can be read by the id that stands there");
-        let PartBody::ToolResult(result) = &part.body else { panic!("only outputs are pruned") };
+        let PartBody::ToolResult(result) = &*part.body else { panic!("only outputs are pruned") };
         assert_eq!(result.output, "[Old tool result content cleared]");
     }
     assert!(outcome.tokens_after < outcome.tokens_before);
@@ -758,7 +758,7 @@ async fn a_view_that_a_provider_refused_loses_its_media_once_for_each_request() 
     let page =
         test.app.list_messages(&session, ListMessages { page_size: 1, reverse: true, ..ListMessages::default() });
     let original = page.await.expect("a page").messages.remove(0);
-    assert!(original.parts.iter().any(|part| matches!(part.body, PartBody::Media(_))), "the original is kept");
+    assert!(original.parts.iter().any(|part| matches!(*part.body, PartBody::Media(_))), "the original is kept");
     assert_eq!(report().await.expect_err("once is enough").reason, Reason::OverflowAgain);
     test.append(&session, "u91 \"and now?\"").await;
     let again = report().await;

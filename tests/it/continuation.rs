@@ -150,7 +150,7 @@ async fn a_request_that_was_too_large_is_replayed_without_its_media_at_its_place
     let replayed = "user added: what does the plot [attached image/png: plot.png]";
     assert_eq!(lines.last().map(String::as_str), Some(replayed), "{lines:?}");
     let request = test.app.get_message(&session, "u90").await.expect("the original is kept").0;
-    assert!(request.parts.iter().any(|part| matches!(part.body, PartBody::Media(_))));
+    assert!(request.parts.iter().any(|part| matches!(*part.body, PartBody::Media(_))));
     let why = view.omitted.iter().find(|omitted| omitted.range.contains(request.revision)).map(|found| found.reason);
     assert_eq!(why, Some(OmitReason::Replayed));
     let replay = derived(&test, &session, MessageKind::Replay).await;

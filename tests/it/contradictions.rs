@@ -34,7 +34,7 @@ fn run(call_id: &str, status: ResultStatus, output: &str) -> NewMessage {
     let input_json = r#"{"command":"mix test"}"#.to_owned();
     let call = ToolCall { call_id: call_id.to_owned(), tool: "bash".to_owned(), input_json, ..ToolCall::default() };
     let mut result = crate::support::result(call_id, output);
-    if let PartBody::ToolResult(result) = &mut result.body {
+    if let PartBody::ToolResult(result) = std::sync::Arc::make_mut(&mut result.body) {
         result.status = status;
     }
     message(Role::Assistant, vec![NewPart::new(PartBody::ToolCall(call)), result])

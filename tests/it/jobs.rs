@@ -332,7 +332,7 @@ async fn overflow(test: &TestApp, session: &str) -> (Compaction, bool) {
 async fn shows_an_image(test: &TestApp, session: &str) -> bool {
     let context = test.context(session).await;
     let mut parts = context.messages.iter().flat_map(|message| &message.parts);
-    parts.any(|part| matches!(part.body, PartBody::Media(_)))
+    parts.any(|part| matches!(*part.body, PartBody::Media(_)))
 }
 
 #[tokio::test]

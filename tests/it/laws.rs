@@ -277,7 +277,7 @@ impl World {
 
     async fn append(&mut self, at: usize, role: Role, kind: MessageKind, parts: Vec<NewPart>, open: bool) {
         self.count += 1;
-        let calls = parts.iter().any(|part| matches!(part.body, PartBody::ToolCall(_)));
+        let calls = parts.iter().any(|part| matches!(*part.body, PartBody::ToolCall(_)));
         let reason =
             (role == Role::Assistant).then_some(if calls { FinishReason::ToolCalls } else { FinishReason::Stop });
         let finish = (!open).then(|| self.sessions[at].finish(reason, self.count));

@@ -329,7 +329,7 @@ async fn drafts_and_open_messages_outlive_the_daemon() {
     assert_eq!(history[1].parts[1].id, part);
     assert_eq!(test.number("select count(*) from draft").await, 0);
     let shown = test.context(&session).await.messages;
-    let closed: Vec<&PartBody> = shown[1].parts.iter().map(|part| &part.body).collect();
+    let closed: Vec<&PartBody> = shown[1].parts.iter().map(|part| &*part.body).collect();
     assert_eq!(closed.iter().filter_map(|body| body_text(body)).collect::<Vec<_>>(), ["first", "second half"]);
     assert_eq!(test.findings().await, []);
 }

@@ -35,7 +35,7 @@ async fn fork_behind(test: &TestApp, session: &str, message: &str) -> Result<Str
 
 /// The id of the message that says this in a view.
 fn saying(view: &Context, words: &str) -> String {
-    let says = |message: &&ViewMessage| message.parts.iter().any(|part| part.body == PartBody::Text(words.to_owned()));
+    let says = |message: &&ViewMessage| message.parts.iter().any(|part| *part.body == PartBody::Text(words.to_owned()));
     let found = view.messages.iter().find(says).and_then(|message| message.source);
     found.expect("the view says it").to_string()
 }

@@ -84,7 +84,7 @@ fn texts(messages: &[Message]) -> (String, String, String) {
     use longhand::model::part::PartBody;
     let (mut words, mut inputs, mut outputs) = (String::new(), String::new(), String::new());
     for part in messages.iter().flat_map(|message| &message.parts) {
-        match &part.body {
+        match &*part.body {
             PartBody::Text(text) => words.push_str(&format!("{text} ")),
             PartBody::ToolCall(call) => inputs.push_str(&format!("{} ", call.input_json)),
             PartBody::ToolResult(result) => outputs.push_str(&format!("{} ", result.output)),

@@ -24,7 +24,7 @@ fn turns(tool: &str, from: usize, to: usize) -> Vec<NewMessage> {
     }
     let mut messages = conversation(&text);
     for part in messages.iter_mut().flat_map(|message| &mut message.parts) {
-        if let PartBody::ToolCall(call) = &mut part.body {
+        if let PartBody::ToolCall(call) = std::sync::Arc::make_mut(&mut part.body) {
             tool.clone_into(&mut call.tool);
         }
     }
@@ -110,11 +110,11 @@ async fn what_fits_by_cutting_is_cut_as_soon_as_it_does_not_fit() {
     // A text that repeats its arguments is enough by itself.
     let text = "{\\\"tool_execution\\\": {\\\"arguments\\\": {\\\"a\\\": 1}, \\\"result\\\": 2}}".replace('\\', "");
     let mut messages = conversation("a \"text\"");
-    messages[0].parts[0].body = PartBody::Text(text.clone());
+    messages[0].parts[0].body = PartBody::Text(text.clone()).into();
     append(&test, &session, messages).await;
     watch.wait_for(EventKind::Compacted).await;
     let last = test.context(&session).await.messages.pop().expect("a message");
-    assert_eq!(last.parts[0].body, PartBody::Text("{\"tool_execution\": {\"result\": 2}}".to_owned()));
+    assert_eq!(*last.parts[0].body, PartBody::Text("{\"tool_execution\": {\"result\": 2}}".to_owned()));
 }
 
 #[tokio::test]

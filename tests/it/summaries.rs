@@ -225,7 +225,7 @@ async fn told(test: &TestApp, session: &str) -> (String, Provenance) {
     let mut branches = context.messages.iter().filter(|message| message.standing == Standing::Branch);
     let branch = branches.next().expect("it is shown");
     assert!(branches.next().is_none() && branch.role == Role::User);
-    let PartBody::Text(text) = &branch.parts[0].body else { panic!("words") };
+    let PartBody::Text(text) = &*branch.parts[0].body else { panic!("words") };
     (text.clone(), branch.provenance.as_deref().expect("it is signed").clone())
 }
 

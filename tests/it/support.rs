@@ -552,7 +552,7 @@ fn message(line: &str) -> Option<NewMessage> {
             }
         }
     }
-    let calls = new.parts.iter().any(|part| matches!(part.body, PartBody::ToolCall(_)));
+    let calls = new.parts.iter().any(|part| matches!(*part.body, PartBody::ToolCall(_)));
     if let Some(finish) = &mut new.finish
         && role == Role::Assistant
     {

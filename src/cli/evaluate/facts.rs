@@ -61,7 +61,7 @@ impl Texts {
         let mut texts = Self::default();
         let mut commands: HashMap<&str, String> = HashMap::new();
         for part in messages.iter().flat_map(|message| &message.parts) {
-            match &part.body {
+            match &*part.body {
                 PartBody::Text(text) => {
                     texts.words.push_str(text);
                     texts.words.push('\n');

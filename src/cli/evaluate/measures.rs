@@ -88,7 +88,7 @@ impl History {
             sources: before.iter().map(source).collect(),
         };
         for (at, message) in before.iter().enumerate() {
-            for body in message.parts.iter().map(|part| &part.body) {
+            for body in message.parts.iter().map(|part| &*part.body) {
                 let text = match body {
                     PartBody::Text(text) => text,
                     PartBody::ToolCall(call) => &call.input_json,
@@ -180,7 +180,7 @@ fn checks(messages: &[Message]) -> BTreeMap<String, bool> {
     let mut running: HashMap<&str, String> = HashMap::new();
     let mut ended = BTreeMap::new();
     for part in messages.iter().flat_map(|message| &message.parts) {
-        match &part.body {
+        match &*part.body {
             PartBody::ToolCall(call) => {
                 let input: Value = serde_json::from_str(&call.input_json).unwrap_or_default();
                 let command = ["command", "cmd"].iter().find_map(|name| input.get(*name)).and_then(Value::as_str);

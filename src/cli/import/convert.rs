@@ -6,6 +6,7 @@ use crate::model::time::Timestamp;
 use crate::model::usage::Usage;
 use crate::pb;
 use crate::pb::part::Body;
+use std::sync::Arc;
 
 /// A message to append.
 pub(super) fn message(message: NewMessage) -> pb::NewMessage {
@@ -89,7 +90,7 @@ pub(super) fn part(part: NewPart) -> pb::Part {
     pb::Part {
         client_id: part.client_id,
         metadata_json: part.metadata_json,
-        body: Some(body(part.body)),
+        body: Some(body(Arc::unwrap_or_clone(part.body))),
         ..pb::Part::default()
     }
 }

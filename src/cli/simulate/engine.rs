@@ -325,7 +325,7 @@ impl<'a> Session<'a> {
             replaces: None,
         };
         if tokens::basis(self.policy).is_some() {
-            let bodies: Vec<&PartBody> = message.parts.iter().map(|part| &part.body).collect();
+            let bodies: Vec<&PartBody> = message.parts.iter().map(|part| &*part.body).collect();
             self.counts.insert(revision, Arc::new(tokens::count(self.policy, role, &bodies)));
         }
         self.history.insert(revision, message.clone());

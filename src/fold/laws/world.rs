@@ -183,7 +183,7 @@ impl World {
     }
 
     fn part(&mut self, revision: Revision, body: PartBody) -> Part {
-        Part { id: PartId(self.id()), client_id: None, revision, body, metadata_json: None }
+        Part { id: PartId(self.id()), client_id: None, revision, body: body.into(), metadata_json: None }
     }
 
     fn call(&mut self) -> PartBody {

@@ -12,6 +12,7 @@ use crate::model::part::{
 use crate::pb;
 use crate::pb::media_part::Source;
 use crate::pb::part::Body;
+use std::sync::Arc;
 
 /// A message as it is stored.
 pub(in crate::grpc) fn message(message: Message) -> pb::Message {
@@ -172,7 +173,7 @@ fn part(part: Part) -> pb::Part {
         client_id: part.client_id,
         revision: part.revision,
         metadata_json: part.metadata_json,
-        body: Some(body(part.body)),
+        body: Some(body(Arc::unwrap_or_clone(part.body))),
     }
 }
 
@@ -184,7 +185,7 @@ pub(in crate::grpc) fn read_parts(field: &str, parts: Vec<pb::Part>) -> Result<V
 
 fn read_part(field: &str, part: pb::Part) -> Result<NewPart> {
     let body = part.body.ok_or_else(|| not_given(&format!("{field}.body")))?;
-    Ok(NewPart { client_id: part.client_id, body: read_body(field, body)?, metadata_json: part.metadata_json })
+    Ok(NewPart { client_id: part.client_id, body: read_body(field, body)?.into(), metadata_json: part.metadata_json })
 }
 
 /// The parts that join an open message: whole ones, and drafts that close with the words they have.

@@ -11,6 +11,7 @@ use crate::model::layout::{Covered, OmitReason, Omitted};
 use crate::model::view::{Author, Carried, Provenance, Shortened, Standing, ViewMessage, ViewPart};
 use crate::pb;
 use crate::pb::get_context_response::Frame;
+use std::sync::Arc;
 use std::vec;
 
 /// Which view is wanted.
@@ -92,7 +93,13 @@ fn part(part: ViewPart) -> pb::ContextPart {
     };
     let part_id = id(part.source).unwrap_or_default();
     let ViewPart { client_id, metadata_json, .. } = part;
-    let shown = pb::Part { part_id, client_id, metadata_json, body: Some(body(part.body)), ..pb::Part::default() };
+    let shown = pb::Part {
+        part_id,
+        client_id,
+        metadata_json,
+        body: Some(body(Arc::unwrap_or_clone(part.body))),
+        ..pb::Part::default()
+    };
     pb::ContextPart { part: Some(shown), shortening: shortening.into(), omitted_length }
 }
 

@@ -134,7 +134,7 @@ fn results_have_text_media_and_status() {
     let results: Vec<_> = message
         .parts
         .iter()
-        .map(|part| match &part.body {
+        .map(|part| match &*part.body {
             PartBody::ToolResult(result) => (part.client_id.as_deref().unwrap(), result.output.as_str(), result.status),
             other => panic!("{other:?}"),
         })
@@ -147,7 +147,7 @@ fn results_have_text_media_and_status() {
             ("r:2", "", ResultStatus::Completed),
         ]
     );
-    let PartBody::ToolResult(first) = &message.parts[0].body else { panic!() };
+    let PartBody::ToolResult(first) = &*message.parts[0].body else { panic!() };
     assert_eq!(first.attachments[0].source, MediaSource::Bytes(b"hi".to_vec()));
     assert_eq!(message.role, Role::Tool);
 }
@@ -177,13 +177,13 @@ fn blocks_of_the_user_and_of_the_provider_are_kept() {
     ]);
     let messages = messages(&transcript.branches[0]);
     assert_eq!(kinds(&transcript), [vec!["text", "media", "media"], vec!["opaque", "opaque"]]);
-    let PartBody::Media(web) = &messages[0].parts[1].body else { panic!() };
+    let PartBody::Media(web) = &*messages[0].parts[1].body else { panic!() };
     assert_eq!(web.source, MediaSource::Uri("https://example.org/a.png".into()));
-    let PartBody::Media(document) = &messages[0].parts[2].body else { panic!() };
+    let PartBody::Media(document) = &*messages[0].parts[2].body else { panic!() };
     assert_eq!((document.name.as_str(), document.mime_type.as_str()), ("t", "application/pdf"));
     let data = redacted.to_string().into_bytes();
     let opaque = Opaque { provider: "anthropic".into(), kind: "redacted_thinking".into(), data };
-    assert_eq!(messages[1].parts[0].body, PartBody::Opaque(opaque));
+    assert_eq!(*messages[1].parts[0].body, PartBody::Opaque(opaque));
     assert_eq!(problems(&transcript), [(3, "block 0 is not what its type says; kept as it is")]);
 }
 
@@ -202,7 +202,7 @@ fn other_lines_are_records() {
         record_kinds(&transcript.branches[0]),
         ["summary", "file-history-snapshot", "progress", "system/turn_duration", "custom-title",]
     );
-    let note = &messages(&transcript.branches[0])[0].parts[0].body;
+    let note = &*messages(&transcript.branches[0])[0].parts[0].body;
     let expected = PartBody::Marker(Marker { name: NOTE.to_owned(), text: "caveat".to_owned() });
     assert_eq!(*note, expected, "nobody asked for anything");
     assert_eq!((transcript.title.as_str(), transcript.source_id.as_str()), ("Given", "s"));
@@ -374,7 +374,7 @@ fn a_boundary_and_its_summary_are_a_compaction() {
     assert_eq!((first.summary_text.as_str(), first.trigger.as_str(), first.tokens_before), ("so far", "auto", 167_094));
     assert_eq!((first.covers_until_client_id.as_str(), &first.first_kept_client_id), ("a1", &None));
     assert_eq!(compactions[1].covers_until_client_id, "u2");
-    let PartBody::Record(record) = &first.record.parts[0].body else { panic!() };
+    let PartBody::Record(record) = &*first.record.parts[0].body else { panic!() };
     assert_eq!((record.kind.as_str(), record.data.lines().count()), ("compact_boundary", 2));
 }
 

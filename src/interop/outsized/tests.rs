@@ -19,7 +19,7 @@ fn pieces(transcript: &Transcript, line: usize) -> String {
         let Entry::Record { message, .. } = entry else { continue };
         let place: Value = serde_json::from_str(message.metadata_json.as_deref().unwrap_or("{}")).expect("JSON");
         if place["line"] == line
-            && let PartBody::Record(record) = &message.parts[0].body
+            && let PartBody::Record(record) = &*message.parts[0].body
         {
             assert!(record.data.len() <= LIMIT);
             data.push_str(&record.data);
@@ -46,7 +46,7 @@ fn a_result_that_is_too_large_is_shortened_and_kept_whole() {
     ]);
     let messages = messages(&transcript.branches[0]);
     assert_eq!(messages.len(), 4, "the conversation goes on");
-    let PartBody::ToolResult(result) = &messages[2].parts[0].body else { panic!("a result") };
+    let PartBody::ToolResult(result) = &*messages[2].parts[0].body else { panic!("a result") };
     assert_eq!(result.call_id, "c1");
     assert!(result.output.ends_with("éé") && result.output.contains("from the record line:3:whole:1 on"));
     assert!(result.output.len() < KEPT_BYTES + 200);
@@ -71,7 +71,7 @@ fn whatever_is_too_large_has_a_place() {
     for message in messages(&transcript.branches[0]) {
         assert!(bytes_of(&message.parts) <= LIMIT, "{:?}", message.client_id);
         for part in &message.parts {
-            if let PartBody::ToolCall(call) = &part.body {
+            if let PartBody::ToolCall(call) = &*part.body {
                 assert!(serde_json::from_str::<Value>(&call.input_json).is_ok(), "{}", call.input_json);
             }
         }

@@ -102,7 +102,7 @@ impl Reader {
         target: &NewMessage,
     ) -> Result<Vec<NewPart>, String> {
         let mut draft = Draft::new(Format::Pi, self.metadata_bytes, target.role, line);
-        let answered = target.parts.iter().find_map(|part| match &part.body {
+        let answered = target.parts.iter().find_map(|part| match &*part.body {
             PartBody::ToolResult(result) if target.role == Role::Tool => Some(result),
             _ => None,
         });

@@ -51,7 +51,7 @@ fn a_reply_keeps_its_blocks_usage_and_reason() {
     assert_eq!((message.role, message.kind), (Role::Assistant, MessageKind::Normal));
     assert_eq!((message.model.as_str(), message.provider.as_str()), ("m", "p"));
     assert_eq!(message.origin_time, Some(Timestamp(1_767_323_046_500_000)));
-    let bodies: Vec<_> = message.parts.iter().map(|part| part.body.clone()).collect();
+    let bodies: Vec<_> = message.parts.iter().map(|part| (*part.body).clone()).collect();
     assert_eq!(bodies[..2], [PartBody::Reasoning("hm".into()), PartBody::Text("done".into())]);
     let PartBody::ToolCall(call) = &bodies[2] else { panic!("{bodies:?}") };
     assert_eq!((call.call_id.as_str(), call.tool.as_str()), ("c1", "write"));
@@ -108,7 +108,7 @@ fn a_tool_result_keeps_texts_images_status_and_details() {
     let messages = messages(&transcript.branches[0]);
     let results: Vec<_> = messages[1..]
         .iter()
-        .map(|message| match &message.parts[0].body {
+        .map(|message| match &*message.parts[0].body {
             PartBody::ToolResult(result) => (message.role, result),
             other => panic!("{other:?}"),
         })
@@ -193,7 +193,7 @@ fn all_other_entries_are_records_word_for_word() {
     );
     let Entry::Record { message, line: 4 } = &transcript.branches[0].entries[3] else { panic!("{transcript:?}") };
     let verbatim = Record { kind: "custom".into(), data: lines[2].to_string() };
-    assert_eq!(message.parts[0].body, PartBody::Record(verbatim));
+    assert_eq!(*message.parts[0].body, PartBody::Record(verbatim));
     assert_eq!((message.kind, message.finish.is_some()), (MessageKind::Record, true));
 }
 
@@ -207,7 +207,7 @@ fn blocks_of_other_kinds_are_kept_for_their_provider() {
     let messages = messages(&transcript.branches[0]);
     let sealed =
         Opaque { provider: "p".into(), kind: "sealed".into(), data: br#"{"type":"sealed","data":"x"}"#.into() };
-    assert_eq!(messages[0].parts[0].body, PartBody::Opaque(sealed));
+    assert_eq!(*messages[0].parts[0].body, PartBody::Opaque(sealed));
     assert_eq!(messages[1].parts.iter().map(|part| part.body.kind()).collect::<Vec<_>>(), ["opaque"; 3]);
     assert_eq!(messages[2].parts[0].body.kind(), "media");
     assert_eq!(
@@ -338,10 +338,10 @@ fn a_context_edit_names_its_target_and_what_stands_in_its_place() {
         let transcript = edited(std::slice::from_ref(&line));
         assert_eq!(transcript.problems, [], "{line}");
         let Some(Entry::Edit(edit)) = transcript.branches[0].entries.last() else { panic!("{transcript:?}") };
-        let bodies: Vec<_> = edit.parts.iter().map(|part| part.body.clone()).collect();
+        let bodies: Vec<_> = edit.parts.iter().map(|part| (*part.body).clone()).collect();
         assert_eq!((edit.client_id.as_str(), edit.target_client_id.as_str(), bodies), ("e1", target, parts));
         let verbatim = Record { kind: "context_edit".into(), data: line.to_string() };
-        assert_eq!(edit.record.parts[0].body, PartBody::Record(verbatim));
+        assert_eq!(*edit.record.parts[0].body, PartBody::Record(verbatim));
     }
 }
 
@@ -473,7 +473,7 @@ fn ids_that_come_twice_are_told_apart() {
     assert_eq!(ids(&transcript.branches[0]), ["line:1", "a", "b", "b:line:4", "c"]);
     let calls: Vec<_> = messages(&transcript.branches[0])
         .iter()
-        .map(|message| match &message.parts[0].body {
+        .map(|message| match &*message.parts[0].body {
             PartBody::ToolCall(call) => call.call_id.clone(),
             PartBody::ToolResult(result) => result.call_id.clone(),
             other => panic!("{other:?}"),
@@ -509,7 +509,7 @@ fn values_nested_without_end_are_read() {
     let message = format!(r#"{{"role":"assistant","content":[{block}]}}"#);
     let line = format!(r#"{{"type":"message","id":"a","parentId":null,"message":{message}}}"#);
     let transcript = read(&format!("{HEADER}\n{line}\n{deep}"), Format::Pi);
-    let PartBody::ToolCall(call) = &messages(&transcript.branches[0])[0].parts[0].body else { panic!() };
+    let PartBody::ToolCall(call) = &*messages(&transcript.branches[0])[0].parts[0].body else { panic!() };
     assert_eq!(call.input_json, deep);
     assert_eq!(transcript.problems.len(), 1);
 }

@@ -166,12 +166,12 @@ proptest! {
             let messages = &whole[..end];
             let view = render::render(&policy, messages).messages;
             prop_assert_eq!(pairing::violations(&view), Vec::<String>::new());
-            let bodies = messages.iter().flat_map(|source| &source.message.parts).map(|part| &part.body);
+            let bodies = messages.iter().flat_map(|source| &source.message.parts).map(|part| &*part.body);
             let mut unseen: HashSet<String> =
                 bodies.filter(|body| matches!(body, PartBody::ToolResult(_))).filter_map(subject).collect();
             let mut asked: Vec<(String, String)> = Vec::new();
             for part in view.iter().flat_map(|message| &message.parts) {
-                match &part.body {
+                match &*part.body {
                     PartBody::ToolCall(call) => asked.push((call.call_id.clone(), subject(&part.body).expect("told"))),
                     PartBody::ToolResult(result) => {
                         let at = asked.iter().position(|(id, _)| *id == result.call_id).expect("its call is in front");
@@ -195,7 +195,7 @@ proptest! {
         let messages = dsl::parse(&text);
         let ends: Vec<usize> = select::groups(&messages).iter().map(|group| group.messages.end).collect();
         let about = |messages: &[SourceMessage], is_call: bool| -> HashSet<String> {
-            let bodies = messages.iter().flat_map(|source| &source.message.parts).map(|part| &part.body);
+            let bodies = messages.iter().flat_map(|source| &source.message.parts).map(|part| &*part.body);
             bodies.filter(|body| matches!(body, PartBody::ToolCall(_)) == is_call).filter_map(subject).collect()
         };
         for end in ends {

@@ -202,7 +202,7 @@ impl<'a> Walk<'a, '_> {
 
     /// Whether the part is of the kind that is cleared, and of a tool whose outputs are.
     fn is_wanted(&self, part: &Part) -> bool {
-        match (self.clear.target, &part.body) {
+        match (self.clear.target, &*part.body) {
             (Target::Outputs, PartBody::ToolResult(result)) => self.is_wanted_result(part, result),
             (Target::Attachments, PartBody::ToolResult(result)) => {
                 !result.attachments.is_empty() && self.is_wanted_result(part, result)
@@ -231,7 +231,7 @@ impl<'a> Walk<'a, '_> {
 
     /// Whether the part is a failure that is never cleared and yet is one of the items that are kept.
     fn is_kept_failure(&self, part: &Part) -> bool {
-        match &part.body {
+        match &*part.body {
             PartBody::ToolResult(result) if result.status != ResultStatus::Completed => {
                 self.clear.keep.failed_items && !self.clear.failed_too && self.is_of_wanted_tool(part)
             }

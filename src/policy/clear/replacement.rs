@@ -33,7 +33,7 @@ pub(super) fn cuts(policy: &Policy, clear: &Clear, now: Timestamp, found: &Found
 
 /// Whether there are no words to make an excerpt of. A cut that keeps none would take the media away too.
 fn is_excerpt_of_nothing(clear: &Clear, found: &Found<'_>) -> bool {
-    let PartBody::ToolResult(result) = &found.part.body else { return false };
+    let PartBody::ToolResult(result) = &*found.part.body else { return false };
     matches!(clear.instead, Instead::Excerpt(_)) && result.output.is_empty()
 }
 
@@ -43,7 +43,7 @@ fn has_input(call: &Call<'_>) -> bool {
 
 fn cut(policy: &Policy, clear: &Clear, now: Timestamp, found: &Found<'_>) -> Cut {
     let unit = policy.counting.unit;
-    match (&clear.instead, &found.part.body, clear.target) {
+    match (&clear.instead, &*found.part.body, clear.target) {
         (Instead::Words(words), PartBody::ToolResult(result), Target::Attachments) => {
             // A cut that keeps any of an output keeps what came with it, so the words that stay are given whole.
             let shown = shown_output(found, &result.output);

@@ -80,7 +80,7 @@ fn cleared(rule: &Clear, now: i64, text: &str) -> Vec<(String, String)> {
     let parts: Vec<_> = messages.iter().flat_map(|source| &source.message.parts).collect();
     let shown = |(id, cut): &(PartId, Cut)| {
         let part = parts.iter().find(|part| part.id == *id).expect("a part of the conversation");
-        let text = match &part.body {
+        let text = match &*part.body {
             PartBody::ToolResult(result) => &result.output,
             PartBody::ToolCall(call) => &call.input_json,
             PartBody::Reasoning(text) => text,
@@ -355,7 +355,7 @@ proptest! {
                 let speaks = messages.iter().any(|m| m.message.role == Role::Assistant);
                 prop_assert!(!speaks || index <= last_reply, "{} is unread", dsl::name(source));
                 let part = source.message.parts.iter().find(|part| part.id == *id).expect("the part");
-                if let PartBody::ToolCall(_) = part.body {
+                if let PartBody::ToolCall(_) = *part.body {
                     prop_assert!(serde_json::from_str::<serde_json::Value>(&cut.apply("")).is_ok());
                 }
             }

@@ -58,7 +58,7 @@ const FIELD_CHARS: usize = 128;
 impl Words {
     /// The words about a part.
     pub(super) fn about(&self, unit: LengthUnit, now: Timestamp, found: &Found<'_>) -> String {
-        let media = match &found.part.body {
+        let media = match &*found.part.body {
             PartBody::Media(media) => Some(media),
             _ => None,
         };
@@ -73,7 +73,7 @@ impl Words {
     fn filled(&self, unit: LengthUnit, now: Timestamp, found: &Found<'_>, media: Option<&Media>) -> String {
         let call = found.call.map(|found| found.call);
         let tool = call.map_or(NO_TOOL, |call| &call.tool);
-        let text = match &found.part.body {
+        let text = match &*found.part.body {
             PartBody::ToolResult(result) => result.output.as_str(),
             PartBody::Text(text) | PartBody::Reasoning(text) => text,
             _ => "",

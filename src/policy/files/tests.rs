@@ -59,7 +59,7 @@ fn the_lists_of_an_earlier_summary_go_on() {
     operations.inherit(strings(&["/q.ts"]), strings(&["/a.ts"]));
     let calls = "a1\n  call edit#c1 in={\"path\":\"/b.ts\"}\n  call write#c2 in={\"path\":\"/a.ts\"}";
     for part in &dsl::parse(calls)[0].message.parts {
-        if let PartBody::ToolCall(call) = &part.body {
+        if let PartBody::ToolCall(call) = &*part.body {
             operations.add(FileTools::Pi, call);
         }
     }

@@ -115,7 +115,7 @@ impl<'a> Items<'a> {
     }
 
     fn is_blank(&self, source: &SourceMessage, part: &Part) -> bool {
-        matches!(part.body, PartBody::Text(_)) && self.shown(source, part).is_empty()
+        matches!(*part.body, PartBody::Text(_)) && self.shown(source, part).is_empty()
     }
 
     /// What the items weigh together.
@@ -198,7 +198,7 @@ impl<'a> Items<'a> {
             (Fate::BothSides(_) | Fate::Beginning(_), Kind::Call) => {
                 // What the model is not asked to read again. A call must keep an input, and its result needs the call.
                 let parts = &source.message.parts;
-                let calls = parts.iter().filter(|part| matches!(part.body, PartBody::ToolCall(_))).count();
+                let calls = parts.iter().filter(|part| matches!(*part.body, PartBody::ToolCall(_))).count();
                 let answered = self.pairs.partition_point(|(call, _)| *call <= item.message)
                     - self.pairs.partition_point(|(call, _)| *call < item.message);
                 // A call that still runs stays as it is.
@@ -224,7 +224,7 @@ impl<'a> Items<'a> {
         let source = &self.messages[item.message];
         let parts = item.parts.iter().map(|&part| &source.message.parts[part]);
         let mut words = words;
-        let goes = |part: &&Part| text(&part.body).is_some() || matches!(part.body, PartBody::Media(_));
+        let goes = |part: &&Part| text(&part.body).is_some() || matches!(*part.body, PartBody::Media(_));
         for part in parts.filter(goes) {
             self.cut(source, part, Cut::placeholder(std::mem::take(&mut words)), cuts);
         }
@@ -283,7 +283,7 @@ impl<'a> Items<'a> {
         if let Some(pruned) = source.pruned_part(part.id) {
             return Some(pruned.cut.clone().unwrap_or_else(|| Cut::placeholder(self.policy.placeholder())));
         }
-        match (&part.body, &self.policy.truncate) {
+        match (&*part.body, &self.policy.truncate) {
             (PartBody::ToolResult(result), Some(rule)) => {
                 truncate::cut(rule, self.policy.counting.unit, &result.output).map(|cutting| cutting.cut)
             }

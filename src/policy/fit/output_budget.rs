@@ -47,7 +47,7 @@ pub(super) fn cut(rule: &OutputBudget, policy: &Policy, messages: &[SourceMessag
     let mut used = 0_i64;
     for source in messages.iter().rev() {
         for part in source.message.parts.iter().rev() {
-            let PartBody::ToolResult(result) = &part.body else { continue };
+            let PartBody::ToolResult(result) = &*part.body else { continue };
             let pruned = source.pruned_part(part.id);
             let shown = match pruned {
                 None => Cow::Borrowed(result.output.as_str()),

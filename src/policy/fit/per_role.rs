@@ -178,7 +178,7 @@ impl Desk<'_> {
             Speaker::Assistant => message.role == Role::Assistant,
             Speaker::Tools => {
                 message.role == Role::Tool
-                    || message.parts.iter().any(|part| matches!(part.body, PartBody::ToolResult(_)))
+                    || message.parts.iter().any(|part| matches!(*part.body, PartBody::ToolResult(_)))
                     || !rule.results.is_empty() && rule.results.are_in(&Texts::of(self.policy, self.current(index)))
             }
         }

@@ -45,7 +45,7 @@ impl<'a> Texts<'a> {
     pub(super) fn of(policy: &Policy, source: &'a SourceMessage) -> Self {
         let unit = policy.counting.unit;
         let piece = |part: &'a crate::model::part::Part| {
-            let (kind, original) = match &part.body {
+            let (kind, original) = match &*part.body {
                 PartBody::Text(text) => (Kind::Text, text.as_str()),
                 PartBody::ToolResult(result) => (Kind::Output, result.output.as_str()),
                 PartBody::Media(_) if source.pruned_part(part.id).is_none() => (Kind::Media, ""),

@@ -29,7 +29,7 @@ fn check_roles(index: usize, message: &ViewMessage, found: &mut Vec<String>) {
         found.push(format!("message {index} is empty"));
     }
     for part in &message.parts {
-        let fits = match &part.body {
+        let fits = match &*part.body {
             PartBody::ToolCall(_) => message.role == Role::Assistant,
             PartBody::ToolResult(_) => message.role == Role::Tool,
             PartBody::Text(_)
@@ -49,14 +49,14 @@ fn check_roles(index: usize, message: &ViewMessage, found: &mut Vec<String>) {
 fn check_answers(index: usize, message: &ViewMessage, behind: &[ViewMessage], found: &mut Vec<String>) {
     let mut seen: BTreeMap<&str, (usize, usize)> = BTreeMap::new();
     for part in &message.parts {
-        if let PartBody::ToolCall(call) = &part.body {
+        if let PartBody::ToolCall(call) = &*part.body {
             seen.entry(&call.call_id).or_default().0 += 1;
         }
     }
     // A view that begins with a tool message has nothing in front of it that could have called.
     let results = if message.role == Role::Tool { std::slice::from_ref(message) } else { &[] };
     for part in results.iter().chain(behind).flat_map(|message| &message.parts) {
-        if let PartBody::ToolResult(result) = &part.body {
+        if let PartBody::ToolResult(result) = &*part.body {
             seen.entry(&result.call_id).or_default().1 += 1;
         }
     }

@@ -77,7 +77,7 @@ fn parse(text: &str) -> Vec<ViewMessage> {
 
 /// The inverse, with the revision behind each role; `!x` is an interrupted result, `?x` a result told as words.
 fn sketch(messages: &[ViewMessage]) -> String {
-    let part = |part: &ViewPart| match &part.body {
+    let part = |part: &ViewPart| match &*part.body {
         PartBody::ToolCall(call) => format!("+{}", call.call_id),
         PartBody::ToolResult(result) if part.source.is_none() => format!("!{}", result.call_id),
         PartBody::ToolResult(result) => format!("={}", result.call_id),
@@ -161,7 +161,7 @@ fn an_interrupted_call_says_so() {
     let paired = paired(parse("a:+x"));
     let ViewMessage { source, standing, parts, .. } = &paired[1];
     assert_eq!((*source, *standing), (None, Standing::Paired));
-    let PartBody::ToolResult(result) = &parts[0].body else { panic!("a result") };
+    let PartBody::ToolResult(result) = &*parts[0].body else { panic!("a result") };
     assert_eq!((result.status, result.output.as_str()), (ResultStatus::Interrupted, INTERRUPTED));
 }
 
@@ -173,7 +173,7 @@ fn a_result_without_a_call_keeps_its_words_media_and_what_was_taken_away() {
     let source = messages[0].parts[0].source;
     let words = "[Tool result for call x, which is not in this view]\nfound it".to_owned();
     let paired = paired(messages);
-    let bodies: Vec<PartBody> = paired[0].parts.iter().map(|part| part.body.clone()).collect();
+    let bodies: Vec<PartBody> = paired[0].parts.iter().map(|part| (*part.body).clone()).collect();
     assert_eq!(bodies, [PartBody::Text(words), PartBody::Media(media("shot"))]);
     assert!(paired[0].parts.iter().all(|part| part.source == source && part.shortened == shortened));
     assert_eq!(paired[0].role, Role::User);
@@ -264,10 +264,10 @@ fn answers(messages: &[ViewMessage]) -> BTreeMap<PartId, PartId> {
     let mut answers: BTreeMap<PartId, PartId> = BTreeMap::new();
     let parts: Vec<&ViewPart> = messages.iter().flat_map(|message| &message.parts).collect();
     for (index, part) in parts.iter().enumerate() {
-        let PartBody::ToolResult(result) = &part.body else { continue };
+        let PartBody::ToolResult(result) = &*part.body else { continue };
         let answered: BTreeSet<PartId> = answers.values().copied().collect();
         let nearest = parts[..index].iter().rev().find(|earlier| {
-            let is_call = matches!(&earlier.body, PartBody::ToolCall(call) if call.call_id == result.call_id);
+            let is_call = matches!(&*earlier.body, PartBody::ToolCall(call) if call.call_id == result.call_id);
             is_call && earlier.source.is_some_and(|id| !answered.contains(&id))
         });
         if let (Some(id), Some(call)) = (part.source, nearest.and_then(|call| call.source)) {
@@ -286,9 +286,9 @@ fn check(messages: &[ViewMessage]) -> Result<(), TestCaseError> {
     let mut behind = BTreeMap::new();
     let mut newest_calls: BTreeMap<&str, Option<PartId>> = BTreeMap::new();
     for part in paired.iter().flat_map(|message| &message.parts) {
-        if let PartBody::ToolCall(call) = &part.body {
+        if let PartBody::ToolCall(call) = &*part.body {
             newest_calls.insert(&call.call_id, part.source);
-        } else if let (PartBody::ToolResult(result), Some(id)) = (&part.body, part.source) {
+        } else if let (PartBody::ToolResult(result), Some(id)) = (&*part.body, part.source) {
             behind.insert(id, newest_calls[result.call_id.as_str()].expect("calls have sources"));
         }
     }
@@ -296,7 +296,7 @@ fn check(messages: &[ViewMessage]) -> Result<(), TestCaseError> {
     // Without the results that moved, everything stands where it stood and says what it said, told results included.
     let stays = |part: &&ViewPart| part.source.is_some_and(|id| !answers.contains_key(&id));
     let before = messages.iter().flat_map(|message| &message.parts).filter(stays);
-    let told = before.flat_map(|part| match &part.body {
+    let told = before.flat_map(|part| match &*part.body {
         PartBody::ToolResult(result) => tell(part, result),
         _ => vec![part.clone()],
     });
@@ -314,7 +314,7 @@ fn check(messages: &[ViewMessage]) -> Result<(), TestCaseError> {
         prop_assert_eq!(original.revision, message.revision);
         let ids: Vec<Option<PartId>> = original.parts.iter().map(|part| part.source).collect();
         prop_assert!(message.parts.iter().all(|part| ids.contains(&part.source)));
-        let role_changes = message.parts.iter().all(|part| !matches!(part.body, PartBody::ToolCall(_)))
+        let role_changes = message.parts.iter().all(|part| !matches!(*part.body, PartBody::ToolCall(_)))
             && message.role != Role::Tool
             && message.role != original.role;
         prop_assert!(!role_changes || message.role == Role::User);
@@ -334,7 +334,7 @@ proptest! {
     fn writers_do_not_disturb_each_other(messages in interleaved_writers()) {
         check(&messages)?;
         let told = paired(messages).iter().flat_map(|message| &message.parts).any(|part| {
-            matches!(&part.body, PartBody::Text(text) if text.starts_with("[Tool result"))
+            matches!(&*part.body, PartBody::Text(text) if text.starts_with("[Tool result"))
         });
         prop_assert!(!told, "every result has its call");
     }

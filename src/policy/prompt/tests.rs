@@ -575,7 +575,7 @@ fn saying(words: &str) -> Vec<SourceMessage> {
                  result c3 out=\"x\" done\ns1 \"x\"\nu3 \"x\"\n";
     let mut messages = dsl::parse(shape);
     for part in messages.iter_mut().flat_map(|source| &mut source.message.parts) {
-        match &mut part.body {
+        match std::sync::Arc::make_mut(&mut part.body) {
             PartBody::Text(text) | PartBody::Reasoning(text) => words.clone_into(text),
             PartBody::Marker(marker) => words.clone_into(&mut marker.text),
             PartBody::ToolCall(call) => {

@@ -78,7 +78,7 @@ impl Writer<'_> {
                 }
             }
             for part in &source.message.parts {
-                match &part.body {
+                match &*part.body {
                     PartBody::ToolCall(call) if self.rules.calls => {
                         lines.push(format!("[Assistant tool call]: {}", self.call(call)));
                         if let Some(answer) = results.get(&part.id) {
@@ -145,7 +145,7 @@ impl Writer<'_> {
             // pi's results hold their texts themselves, and its system messages are no part of a transcript.
             Role::Tool | Role::System => {}
         }
-        let calls = message.parts.iter().filter(|_| self.rules.calls).filter_map(|part| match &part.body {
+        let calls = message.parts.iter().filter(|_| self.rules.calls).filter_map(|part| match &*part.body {
             PartBody::ToolCall(call) => Some(self.function(call)),
             _ => None,
         });
@@ -154,7 +154,7 @@ impl Writer<'_> {
             entries.push(format!("[Assistant tool calls]: {}", calls.join("; ")));
         }
         for part in &message.parts {
-            match &part.body {
+            match &*part.body {
                 PartBody::ToolResult(result) if self.rules.calls && !result.output.is_empty() => {
                     entries.push(format!("[Tool result]: {}", self.output(&result.output)));
                 }
@@ -175,7 +175,7 @@ impl Writer<'_> {
             let mut attached = Vec::new();
             let mut performed = false;
             for part in &source.message.parts {
-                match &part.body {
+                match &*part.body {
                     PartBody::Reasoning(text) if self.rules.reasoning => said.push(text),
                     PartBody::Media(media) => attached.extend(self.note(media)),
                     PartBody::ToolCall(_) => performed = true,
@@ -216,7 +216,7 @@ impl Writer<'_> {
     fn lines(&self, source: &SourceMessage) -> String {
         let mut lines = Vec::new();
         for part in &source.message.parts {
-            match &part.body {
+            match &*part.body {
                 PartBody::ToolCall(call) if self.rules.calls => {
                     lines.push(format!("tool_request({}): {}", data(&call.tool), data(&self.input(call))));
                 }

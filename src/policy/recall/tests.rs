@@ -98,8 +98,8 @@ fn messages() -> Vec<Message> {
 fn recalled(policy: &Policy, question: &str) -> Vec<String> {
     let recalled = recall(policy, &terms(question), &messages(), i64::MAX);
     let parts = recalled.into_iter().flat_map(|message| message.parts);
-    let told = parts.map(|part| match part.body {
-        PartBody::Text(text) => text,
+    let told = parts.map(|part| match &*part.body {
+        PartBody::Text(text) => text.clone(),
         other => panic!("{other:?}"),
     });
     told.collect()
@@ -131,11 +131,11 @@ fn a_passage_of_a_long_text_names_its_part_and_what_it_leaves_out() {
     let text = format!("{}\n\nThe needle is here.\n\n{}", "hay ".repeat(40), "straw ".repeat(40));
     let messages: Vec<Message> = dsl::parse("u1 \"x\"").into_iter().map(|source| source.message.into()).collect();
     let mut message = messages[0].clone();
-    message.parts[0].body = PartBody::Text(text.clone());
+    message.parts[0].body = PartBody::Text(text.clone()).into();
     let recalled = recall(&policy(100), &["needle".to_owned()], &[message.clone()], i64::MAX).expect("a passage");
     let [_, passage] = &recalled.parts[..] else { panic!("{recalled:?}") };
     assert_eq!(passage.source, Some(message.parts[0].id));
-    let PartBody::Text(told) = &passage.body else { panic!("{passage:?}") };
+    let PartBody::Text(told) = &*passage.body else { panic!("{passage:?}") };
     let words = told.strip_prefix("user: ").expect("who spoke");
     assert!(text.contains(words) && words.contains("needle") && words.len() < text.len() / 2, "{words}");
     let Some(Shortened::Truncated { omitted_length }) = passage.shortened else { panic!("{passage:?}") };

@@ -10,7 +10,7 @@ fn policy(name: &str) -> Policy {
 /// A view in short: a line for each message with its role, standing and parts.
 fn sketch(view: &View) -> Vec<String> {
     let part = |part: &ViewPart| {
-        let body = match &part.body {
+        let body = match &*part.body {
             PartBody::Text(text) => format!("{text:?}"),
             PartBody::Reasoning(text) => format!("({text})"),
             PartBody::ToolCall(call) => format!("+{}", call.call_id),
@@ -64,7 +64,7 @@ a5
     let mut steps = dsl::parse("a1 \"done\"\nu2 \"a record\"");
     let id = steps[0].message.parts[0].id;
     for body in [PartBody::Step(Default::default()), PartBody::Record(Default::default())] {
-        let part = Part { id, client_id: None, revision: 1, body, metadata_json: None };
+        let part = Part { id, client_id: None, revision: 1, body: body.into(), metadata_json: None };
         steps[0].message.parts.push(part);
     }
     steps[1].message.kind = MessageKind::Record;
@@ -166,7 +166,7 @@ a2 "a long answer"
     ];
     check(&policy, conversation, &expected);
     let view = render(&policy, &dsl::parse(conversation));
-    let PartBody::ToolResult(result) = &view.messages[2].parts[0].body else { panic!("a result") };
+    let PartBody::ToolResult(result) = &*view.messages[2].parts[0].body else { panic!("a result") };
     assert_eq!(result.status, ResultStatus::Error);
 }
 

@@ -67,7 +67,7 @@ impl Requests {
                 room -= tokens;
                 continue;
             }
-            let cut = match &part.body {
+            let cut = match &*part.body {
                 PartBody::Text(text) if room > 0 => self.cut(policy, text, room),
                 _ => Cut::default(),
             };
@@ -111,7 +111,7 @@ mod tests {
         let parts: Vec<_> = messages.iter().flat_map(|source| &source.message.parts).collect();
         let cut = |(id, cut): &(PartId, Cut)| {
             let part = parts.iter().find(|part| part.id == *id).expect("a part of the conversation");
-            match &part.body {
+            match &*part.body {
                 PartBody::Text(text) => cut.apply(text),
                 other => cut.apply(other.kind()),
             }

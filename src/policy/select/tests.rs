@@ -83,7 +83,7 @@ fn faults(messages: &[SourceMessage], selection: Selection) -> Vec<String> {
             faults.push(format!("{} is open", dsl::name(source)));
         }
         for part in &source.message.parts {
-            if let PartBody::ToolCall(call) = &part.body {
+            if let PartBody::ToolCall(call) = &*part.body {
                 if has_result(tail, &call.call_id) {
                     faults.push(format!("{} is parted from its result", call.call_id));
                 }
@@ -113,7 +113,7 @@ fn faults(messages: &[SourceMessage], selection: Selection) -> Vec<String> {
 }
 
 fn has_result(messages: &[SourceMessage], call_id: &str) -> bool {
-    let bodies = messages.iter().flat_map(|source| &source.message.parts).map(|part| &part.body);
+    let bodies = messages.iter().flat_map(|source| &source.message.parts).map(|part| &*part.body);
     bodies.into_iter().any(|body| matches!(body, PartBody::ToolResult(result) if result.call_id == call_id))
 }
 

@@ -103,7 +103,7 @@ impl Content {
 /// The contents of stored messages as a view will show them, each with the index of its message. A message of which a
 /// model sees nothing has none.
 pub(in crate::policy) fn contents(policy: &Policy, messages: &[SourceMessage]) -> Vec<(usize, Content)> {
-    let bodies = messages.iter().flat_map(|source| &source.message.parts).map(|part| &part.body);
+    let bodies = messages.iter().flat_map(|source| &source.message.parts).map(|part| &*part.body);
     let tools: HashMap<&str, &str> = bodies
         .filter_map(|body| match body {
             PartBody::ToolCall(call) => Some((call.call_id.as_str(), call.tool.as_str())),

@@ -77,7 +77,7 @@ fn a_json_range_weighs_what_its_json_weighs() {
     };
     let results = |status: &str| {
         let text = format!("t1\n  result c1 out=\"words \\n\" {status}");
-        dsl::parse(&text)[0].message.parts[0].body.clone()
+        (*dsl::parse(&text)[0].message.parts[0].body).clone()
     };
     let messages = [
         view(Standing::Shown, Role::User, vec![PartBody::Text(words.into())]),

@@ -184,7 +184,7 @@ impl Record {
             // Longhand's words about an abandoned branch are no user's, though they stand in a user's place.
             let is_branch = source.message.kind == MessageKind::Branch;
             for part in &source.message.parts {
-                match (&part.body, source.message.role) {
+                match (&*part.body, source.message.role) {
                     (PartBody::Text(words), Role::User) if !is_branch => self.hear(at, &text::spoken(words)),
                     (PartBody::Text(words), Role::User | Role::Assistant) => self.say(at, &text::clean(words)),
                     (PartBody::Marker(marker), Role::User) if marker.name == NOTE => self.note_of_agent(at, marker),

@@ -340,8 +340,13 @@ fn served(seq: i64, ends_mutation: bool, body: EventBody, content: usize) -> Ser
         body,
         hash: [9; 32],
     };
-    let text =
-        Part { id: PART, client_id: None, revision: 1, body: PartBody::Text("x".repeat(content)), metadata_json: None };
+    let text = Part {
+        id: PART,
+        client_id: None,
+        revision: 1,
+        body: PartBody::Text("x".repeat(content)).into(),
+        metadata_json: None,
+    };
     let about = Message {
         id: MESSAGE,
         session_id: SESSION,

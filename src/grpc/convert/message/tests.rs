@@ -67,13 +67,14 @@ fn parts_come_back() {
             id: PartId(Uuid::from_u128(7)),
             client_id: Some("mine".into()),
             revision: 9,
-            body: given.clone(),
+            body: given.clone().into(),
             metadata_json: Some("[1]".into()),
         };
         let written = part(stored);
         assert_eq!((written.part_id.len(), written.revision), (36, 9));
         let read = read_part("parts[0]", written).expect("a part");
-        let expected = NewPart { client_id: Some("mine".into()), body: given, metadata_json: Some("[1]".into()) };
+        let expected =
+            NewPart { client_id: Some("mine".into()), body: given.into(), metadata_json: Some("[1]".into()) };
         assert_eq!(read, expected);
     }
 }

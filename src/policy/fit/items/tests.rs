@@ -86,9 +86,9 @@ fn shown_texts(policy: &Policy, messages: &[SourceMessage]) -> Vec<String> {
     let view = plan::view(policy, messages);
     let parts = view.messages.into_iter().flat_map(|message| message.parts);
     parts
-        .filter_map(|part| match part.body {
-            PartBody::Text(text) => Some(text),
-            PartBody::ToolResult(result) => Some(result.output),
+        .filter_map(|part| match &*part.body {
+            PartBody::Text(text) => Some(text.clone()),
+            PartBody::ToolResult(result) => Some(result.output.clone()),
             _ => None,
         })
         .collect()
@@ -208,7 +208,7 @@ fn a_call_keeps_an_input_and_one_that_runs_keeps_its_own() {
         fates[1] = Fate::BothSides(3);
         let cuts = items.cuts(&fates, Words { ellipsis: "...", placeholder: "omit" });
         let view = plan::view(&policy, &plan::with_cuts(&messages, &cuts, CompactionId(Uuid::nil())));
-        let PartBody::ToolCall(call) = &view.messages[1].parts[0].body else { panic!("a call") };
+        let PartBody::ToolCall(call) = &*view.messages[1].parts[0].body else { panic!("a call") };
         assert_eq!(call.input_json, expected);
     }
 }

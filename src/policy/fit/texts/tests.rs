@@ -93,7 +93,7 @@ proptest! {
         let mut source = message("u1 \"x\"\n  text \"x\"\n  text \"x\"");
         source.message.parts.truncate(texts.len());
         for (part, text) in source.message.parts.iter_mut().zip(&texts) {
-            part.body = PartBody::Text(text.clone());
+            part.body = PartBody::Text(text.clone()).into();
         }
         let cut = Cut { head, middle: "|".to_owned(), tail, ..Cut::default() };
         source.pruned.push(Pruned { part: source.message.parts[0].id, compaction: dsl::PRUNED_BY, cut: Some(cut) });

@@ -149,7 +149,7 @@ impl Stage {
 
 /// The first words of a message, or the output that it brings.
 fn line(message: &ViewMessage) -> Option<String> {
-    message.parts.iter().find_map(|part| match &part.body {
+    message.parts.iter().find_map(|part| match &*part.body {
         PartBody::Text(text) => Some(text.clone()),
         PartBody::Marker(marker) => Some(marker.text.clone()),
         PartBody::ToolResult(result) => Some(result.output.clone()),
@@ -204,7 +204,7 @@ fn asked(input: &SummaryInput, scope: Scope, messages: &[SourceMessage], previou
 /// A message of a conversation as somebody writes it.
 fn written(source: &SourceMessage, now: Timestamp) -> NewMessage {
     let message = &source.message;
-    let part = |part: &crate::model::part::Part| NewPart::new(part.body.clone());
+    let part = |part: &crate::model::part::Part| NewPart::new((*part.body).clone());
     NewMessage {
         finish: Some(message.finish.clone().with_view(None)),
         origin_time: Some(now),
@@ -228,7 +228,7 @@ fn told(firing: &Firing, room: i64) -> String {
 }
 
 fn outputs(view: &View) -> BTreeMap<String, String> {
-    let bodies = view.messages.iter().flat_map(|message| &message.parts).map(|part| &part.body);
+    let bodies = view.messages.iter().flat_map(|message| &message.parts).map(|part| &*part.body);
     let results = bodies.filter_map(|body| match body {
         PartBody::ToolResult(result) => Some((result.call_id.clone(), result.output.clone())),
         _ => None,

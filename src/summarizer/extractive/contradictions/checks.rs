@@ -296,7 +296,7 @@ fn is_acquitted(failed: &Run, runs: &[Run]) -> bool {
 /// True where somebody else said later that something passes: the user, another agent, a service.
 fn is_said_to_pass(evidence: &Evidence<'_>, calls: &Calls<'_>, at: usize) -> bool {
     let by_user = evidence.all().skip(at + 1).filter(|source| source.message.role == Role::User).any(|source| {
-        source.message.parts.iter().any(|part| matches!(&part.body, PartBody::Text(words) if PASSES.is_match(words)))
+        source.message.parts.iter().any(|part| matches!(&*part.body, PartBody::Text(words) if PASSES.is_match(words)))
     });
     let tells = |called: &Called<'_>| {
         let understood = tools::understand(&called.call.tool, &called.call.input_json);

@@ -228,7 +228,7 @@ fn is_acquitted(evidence: &Evidence<'_>, calls: &[(&Called<'_>, Use)], absence: 
     let tells = |output: &str| output.lines().any(|line| line.contains(base) && !GONE.is_match(line));
     by_call
         || evidence.all().skip(absence.at + 1).any(|source| {
-            source.message.parts.iter().any(|part| match &part.body {
+            source.message.parts.iter().any(|part| match &*part.body {
                 PartBody::Text(words) => source.message.role == Role::User && tells(words),
                 PartBody::ToolResult(result) => result.output.contains(base) && tells(&result.output),
                 _ => false,

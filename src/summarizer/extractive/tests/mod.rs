@@ -29,9 +29,9 @@ struct Talk(Vec<SourceMessage>);
 impl Talk {
     fn say(mut self, role: Role, parts: Vec<PartBody>) -> Self {
         let revision = self.0.len() as i64 + 1;
-        let part = |(index, body)| {
+        let part = |(index, body): (usize, PartBody)| {
             let id = PartId(Uuid::from_u128(((self.0.len() as u128) << 64) | index as u128));
-            Part { id, client_id: None, revision, body, metadata_json: None }
+            Part { id, client_id: None, revision, body: body.into(), metadata_json: None }
         };
         let message = Message {
             id: id(revision),

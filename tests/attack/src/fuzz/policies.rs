@@ -113,7 +113,7 @@ fn message(revision: i64, role: Role, bodies: Vec<PartBody>) -> SourceMessage {
         id: PartId(Uuid::from_u128(id.as_u128() * 100 + index as u128)),
         client_id: None,
         revision,
-        body,
+        body: body.into(),
         metadata_json: None,
     };
     let usage = Usage { input: 100 * revision, output: 20, ..Usage::default() };

@@ -18,6 +18,7 @@ use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{Connection as _, SqliteConnection};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
+use std::sync::Arc;
 
 /// What the client was promised.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -176,7 +177,7 @@ impl Check<'_> {
     async fn draft(&self, session: &str, message: &str, draft: &str) -> Option<(uuid::Uuid, String)> {
         let (message, drafts) = app_of(self).get_message(session, message).await.ok()?;
         let closed = message.parts.into_iter().find(|part| part.client_id.as_deref() == Some(draft));
-        match closed.map(|part| (part.id.0, part.body)) {
+        match closed.map(|part| (part.id.0, Arc::unwrap_or_clone(part.body))) {
             Some((id, PartBody::Text(text))) => Some((id, text)),
             Some(_) => None,
             // The workload has one draft a message.
